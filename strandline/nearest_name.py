@@ -1,4 +1,4 @@
-"""The nearest valid name for an unknown one, for error messages about settings, bodies and arguments."""
+"""Find the nearest valid name for an unknown one, for error messages about settings, bodies and arguments."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ import msgspec
 
 T = TypeVar("T")
 
-#: How msgspec reports a member that a struct does not have, and where; at the top of a body it says no place.
+#: The message of msgspec for a member that a struct does not have. It includes the path, except at the top of a body.
 _UNKNOWN = re.compile(r"Object contains unknown field `(?P<name>.*?)`(?: - at `(?P<path>\$.*)`)?", re.DOTALL)
-#: A step of such a place: a member, or an element of a list or of a mapping.
+#: A step of such a path: a member, or an element of a list or of a mapping.
 _STEP = re.compile(r"\.(?P<member>[^.\[]+)|\[[^\]]*\]")
 
 
-#: A name is quoted up to this length: it can be as long as a body.
+#: Names are quoted up to this length, because a name can be as long as a body.
 MAX_QUOTED = 64
 
 
 def nearest_name(name: str, known: Iterable[str]) -> str | None:
-    """The known name that is most like ``name``; None if none is like it."""
+    """Return the known name that is most similar to ``name``; None if none is similar."""
     names = list(known)
-    # Capitals and the marks between words are easily mistaken, and often the only difference.
+    # Capitals and separators are easily mistaken, and often the only difference.
     plain = {_plain(one): one for one in reversed(names)}
     near = get_close_matches(_plain(name), plain, n=1)
     return plain[near[0]] if near else None
@@ -41,13 +41,13 @@ def member_names(struct: type[msgspec.Struct]) -> tuple[str, ...]:
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """The end of an error message: ``; did you mean 'max_logs'?``, or nothing."""
+    """Return the end of an error message: ``; did you mean 'max_logs'?``, or nothing."""
     near = nearest_name(name, known)
     return "" if near is None else f"; did you mean {near!r}?"
 
 
 def decode_body(decoder: msgspec.json.Decoder[T], body: bytes) -> T:
-    """Decode a body; the error for an unknown member names the nearest valid one."""
+    """Decode a body. The error for an unknown member names the nearest valid one."""
     try:
         return decoder.decode(body)
     except msgspec.ValidationError as error:
@@ -55,7 +55,7 @@ def decode_body(decoder: msgspec.json.Decoder[T], body: bytes) -> T:
 
 
 def with_nearest(error: msgspec.ValidationError, type: Any) -> msgspec.ValidationError:
-    """The error, with the nearest valid name if it is about an unknown member of a body of this type."""
+    """Add the nearest valid name to the error, if it is about an unknown member of a body of this type."""
     found = _UNKNOWN.fullmatch(str(error))
     if found is None:
         return error
@@ -70,13 +70,13 @@ def _plain(name: str) -> str:
 
 
 def _structs_at(type: Any, path: str) -> Iterator[type[msgspec.Struct]]:
-    """The structs that a value at this place may be."""
+    """Yield the structs that a value at this path may be."""
     types = list(_alternatives(type))
     for step in _STEP.finditer(path):
         member, found = step["member"], list[Any]()
         for one in types:
             if not _is_struct(one):
-                # The values of a mapping, or the elements of a list: the last of the arguments that is a type.
+                # The values of a mapping, or the elements of a list: the last argument that is a type.
                 found += [one for one in get_args(one) if one is not Ellipsis][-1:] if member is None else []
             elif member is not None:
                 found += [field.type for field in msgspec.structs.fields(one) if field.encode_name == member]

@@ -1,12 +1,12 @@
-"""How a setting is declared: one field of a section, with its type, bounds, default and a sentence.
+"""How a setting is declared: one field of a section, with its type, bounds, default and description.
 
-A section is a struct. Each of its fields that has a sentence is a setting; the rest is not for operators::
+A section is a struct. Each of its fields that has a description is a setting; the other fields are not for operators::
 
     class Limits(Section):
         max_logs: Annotated[Cap, "Maximum number of logs."] = 100_000
 
-The types below say in words what they allow. The last part of a name is the unit: ``_ms``, ``_seconds``, ``_bytes``.
-Sections are declared next to the code that uses them; :mod:`strandline.server.settings` collects them.
+The types below describe in words what they allow. The last part of a name is the unit: ``_ms``, ``_seconds``,
+``_bytes``. Sections are declared next to the code that uses them; :mod:`strandline.server.settings` collects them.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Origins = Annotated[
     Meta(description="a list of origins like https://example.org, or * for all of them"),
 ]
 
-#: What the last part of a setting's name says about its value.
+#: The unit of a value, by the last part of the setting's name.
 UNITS = {"_ms": "ms", "_bytes": "bytes", "_seconds": "s", "_s": "s"}
 
 
@@ -47,10 +47,10 @@ class Setting(NamedTuple):
     """A declaration, as the loader, the command line and the documents use it."""
 
     name: str
-    #: With the bounds of the value; converting a value to it checks them.
+    #: Includes the bounds of the value. Converting a value to this type checks them.
     type: Any
     default: Any
-    #: One sentence or a few: what the setting does.
+    #: A description of what the setting does, in one or a few sentences.
     sentence: str
 
     @property
@@ -67,5 +67,5 @@ def settings_of(section: type[msgspec.Struct]) -> Iterator[Setting]:
 
 
 def expected(type: Any) -> str:
-    """What a value of a setting's type may be, in words."""
+    """Describe in words the values that a setting's type allows."""
     return next(one.description for one in get_args(type) if isinstance(one, Meta) and one.description)

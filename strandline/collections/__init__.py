@@ -1,7 +1,7 @@
-"""Collections: documents that only grow, element by element, as in the Starfish protocol.
+"""Collections: append-only documents that consist of elements, as in the Starfish protocol.
 
-Plain Python without HTTP. Declare collections with :class:`Collection`, and serve them or bind them to an engine
-with :class:`Collections`::
+This package is synchronous Python, independent of HTTP. Declare collections with :class:`Collection`, and serve them or
+bind them to an engine with :class:`Collections`::
 
     from strandline.collections import AppendOnly, Collection, Collections
     from strandline.engine import Engine

@@ -1,4 +1,4 @@
-"""Wake-ups: from the engine, on any thread, to the tasks that wait on the event loop; and periodic tasks."""
+"""The hub: wakes tasks on the event loop when the engine changes a log on any thread, and runs periodic tasks."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Recurrence:
         self._stopped = False
 
     def start(self) -> None:
-        """Run the task for the first time after the interval."""
+        """Start the timer. The task first runs after one interval."""
         self._wind(self._seconds)
 
     def stop(self) -> None:
@@ -49,7 +49,7 @@ class Recurrence:
 
 log = logging.getLogger(__name__)
 
-#: How long deliveries run before the event loop gets a chance to do other work.
+#: How long deliveries run before the event loop gets its turn.
 SLICE_SECONDS = 0.002
 
 T = TypeVar("T")
@@ -57,9 +57,12 @@ A = TypeVar("A")
 
 
 class Hub:
-    """One per server, created on the event loop's thread. ``now`` returns milliseconds of elapsed time. ``wall`` is the
-    system clock, for times that must agree with other clocks. Periodic tasks report failures to ``health``. Reads from
-    the disk run on ``threads``; None: on the threads of the event loop."""
+    """Connects one server's engine to its event loop. Create it on the loop's thread.
+
+    ``now`` returns milliseconds and follows elapsed time. ``wall`` returns the system clock, for times that must agree
+    with other machines. Periodic tasks report their failures to ``health``. Blocking reads run on ``threads``, or on
+    the loop's default executor if that is None.
+    """
 
     def __init__(
         self,
@@ -84,7 +87,7 @@ class Hub:
     # --- commits -------------------------------------------------------------------------------------------
 
     def when_done(self, commit: Commit[T], make: Callable[[T], A]) -> asyncio.Future[A]:
-        """A future of ``make`` applied to the value of the commit, on the event loop, once the commit is done."""
+        """Return a future that resolves on the loop to ``make(value)`` once the commit is done."""
         future: asyncio.Future[A] = self.loop.create_future()
 
         def settle() -> None:
@@ -98,11 +101,11 @@ class Hub:
         return future
 
     def on_done(self, commit: Commit[Any], action: Callable[[], None]) -> None:
-        """Call ``action`` on the event loop once the commit is done."""
+        """Run ``action`` on the loop once the commit is done."""
         commit.add_done_callback(lambda _: self.post(action))
 
     def post(self, action: Callable[[], None]) -> None:
-        """Call ``action`` on the event loop soon. Any thread may call this."""
+        """Run ``action`` on the loop soon. Can be called from any thread."""
         self._mail.append(action)
         if not self._mail_posted:
             self._mail_posted = True
@@ -115,22 +118,22 @@ class Hub:
             while mail:
                 mail.popleft()()
         finally:
-            # An action that fails must not prevent the others.
+            # If one action raises, the remaining actions still run.
             if mail and not self._mail_posted:
                 self._mail_posted = True
                 self.loop.call_soon(self._open_mail)
 
     def in_thread(self, work: Callable[..., T], *arguments: Any, **named: Any) -> asyncio.Future[T]:
-        """Run a function on a thread because it takes too long for the event loop."""
+        """Run a function that would block the loop on another thread."""
         return self.loop.run_in_executor(self._threads, partial(work, *arguments, **named))
 
     def every(self, seconds: float, name: str, act: Callable[[], object]) -> Recurrence:
-        """Call ``act`` on the event loop at this interval, for the first time after the interval."""
+        """Run ``act`` on the loop every ``seconds`` seconds, first after one interval."""
         recurrence = Recurrence(self.loop, seconds, BackgroundTask(name, act, self.health))
         recurrence.start()
         return recurrence
 
-    # --- changes of logs -----------------------------------------------------------------------------------
+    # --- log changes ---------------------------------------------------------------------------------------
 
     def watch(self, log: Log, waiter: Waiter) -> None:
         """Wake the waiter whenever readers of the log may find something new, until ``unwatch``."""
@@ -146,26 +149,26 @@ class Hub:
             del self._channels[log.epoch]
 
     def watched(self) -> list[tuple[Log, int]]:
-        """The logs that have waiters, and the number of waiters of each."""
+        """The watched logs, each with its number of waiters."""
         return [(channel.log, len(channel.waiters)) for channel in self._channels.values()]
 
     def nudge(self, log: Log) -> None:
-        """Wake the waiters of a log although no record has changed: something else about the log has."""
+        """Wake the waiters of a log whose records have not changed, because something else about the log has."""
         channel = self._channels.get(log.epoch)
         if channel is not None:
             self.submit(channel)
 
     def changed(self, channel: Channel) -> None:
-        """Called by the engine, with its lock held."""
+        """Called by the engine while it holds its lock."""
         if threading.get_ident() == self._thread:
             self.submit(channel)
         else:
             self.post(lambda: self.submit(channel))
 
-    # --- scheduling ------------------------------------------------------------------------------------------------
+    # --- scheduling ----------------------------------------------------------------------------------------
 
     def submit(self, task: DeliveryTask) -> None:
-        """Run a task in its turn. Only on the event loop's thread."""
+        """Queue a task with the scheduler. Must be called on the loop's thread."""
         self.scheduler.submit(task, self.now())
         if not self._draining:
             self._draining = True
@@ -185,21 +188,21 @@ class Hub:
 
 
 class Waiter(ABC):
-    """Waits for changes of a log. ``wake`` is called on the event loop and must be quick."""
+    """An object that waits for a log to change. ``wake`` is called on the loop and must return quickly."""
 
     __slots__ = ()
 
     @abstractmethod
     def wake(self, log: Log) -> None:
-        """The log may have changed."""
+        """Called when the log may have new records."""
 
     def priority(self, now: int) -> int:
-        """How urgent it is to wake this waiter; the most urgent waiter decides for the log."""
+        """The waiter's priority. The highest priority among the waiters of a log is used for the log."""
         return 0
 
 
 class Channel:
-    """A log with its waiters. It is a task of the scheduler while the log has changed."""
+    """A watched log and its waiters. The scheduler runs it when the log has changed."""
 
     __slots__ = ("_hub", "_todo", "log", "stop", "waiters")
 
@@ -214,7 +217,7 @@ class Channel:
         return max((waiter.priority(now) for waiter in self.waiters), default=0)
 
     def run(self) -> None:
-        """Wake all waiters, or as many as a slice of time allows; the rest follow in the next turn."""
+        """Wake the waiters until the time slice ends. The next turn wakes the rest."""
         todo = self._todo or list(self.waiters)
         self._todo = []
         until = perf_counter() + SLICE_SECONDS
@@ -223,7 +226,7 @@ class Channel:
                 try:
                     waiter.wake(self.log)
                 except Exception:
-                    log.exception("a waiter of the log %r failed", self.log.name)  # the others are still woken
+                    log.exception("log %r: a waiter failed", self.log.name)  # the # the other waiters are still woken
             if at < len(todo) and perf_counter() > until:
                 self._todo = todo[at:]
                 self._hub.submit(self)

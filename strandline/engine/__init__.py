@@ -1,7 +1,7 @@
-"""The log engine: durable append-only logs on one directory.
+"""The log engine: durable append-only logs in one directory.
 
-Plain synchronous Python. It knows no HTTP, no asyncio and no Spark. The door is :class:`Engine`;
-everything a caller needs is exported here.
+The engine is plain synchronous Python without HTTP, asyncio or Spark. :class:`Engine` is the entry point. This package
+exports everything a caller needs.
 """
 
 from strandline.engine.clock import Clock, ManualClock, SteadyClock, SystemClock

@@ -1,7 +1,7 @@
-"""Background work: tasks that are repeated for as long as the process runs, and a record of those that fail.
+"""Background work: tasks that repeat until the process ends, and a record of the tasks that fail.
 
-An error never ends such a task. The error is logged, the task is tried again after a pause that doubles with every
-failure in a row, and :class:`Health` says that the task fails until it succeeds again.
+An error never ends a task. The error is logged, the task is retried after a pause that doubles with every consecutive
+failure, and :class:`Health` reports the task as failing until it succeeds again.
 """
 
 from __future__ import annotations
@@ -21,24 +21,24 @@ log = logging.getLogger(__name__)
 FIRST_DELAY_SECONDS = 0.1
 MAX_DELAY_SECONDS = 60.0
 
-#: Errors that come from the machine, such as a full disk: they need no traceback.
+#: Errors caused by the machine, such as a full disk. They are logged without a traceback.
 _EXPECTED = (EngineError, OSError)
 
 
 class Trouble(msgspec.Struct, frozen=True, kw_only=True):
-    """A task that fails at the moment."""
+    """A task that is currently failing."""
 
     task: str
-    #: When the first of the failures in a row happened, in milliseconds since 1970.
+    #: When the first of the consecutive failures happened, in milliseconds since 1970.
     since: int
-    #: The number of failures in a row.
+    #: The number of consecutive failures.
     failures: int
-    #: The last error, with nothing that only an operator may know; the log has all of it.
+    #: The last error, without details that only an operator may see. The log has the full error.
     error: str
 
 
 class Health:
-    """Which background tasks fail. Any thread may use it. ``now`` gives milliseconds since 1970."""
+    """Records which background tasks are failing. Thread-safe. ``now`` returns milliseconds since 1970."""
 
     def __init__(self, now: Callable[[], int] | None = None) -> None:
         self._now = now or SystemClock().now
@@ -47,12 +47,12 @@ class Health:
         self._totals: dict[str, int] = {}
 
     def know(self, task: str) -> None:
-        """Count the failures of the task, beginning with 0."""
+        """Register a task with a failure count of 0."""
         with self._lock:
             self._totals.setdefault(task, 0)
 
     def failed(self, task: str, error: BaseException) -> int:
-        """Note a failure; returns how many there have been in a row."""
+        """Record a failure and return the number of consecutive failures."""
         with self._lock:
             self._totals[task] = self._totals.get(task, 0) + 1
             before = self._failing.get(task)
@@ -66,30 +66,30 @@ class Health:
             return failures
 
     def succeeded(self, task: str) -> None:
-        # Nearly always there is nothing to clear, and then no lock is needed to see that.
+        # There is rarely a failure to clear, and checking that needs no lock.
         if task in self._failing:
             with self._lock:
                 self._failing.pop(task, None)
-            log.info("%s works again", task)
+            log.info("%s recovered", task)
 
     def troubles(self) -> list[Trouble]:
-        """The tasks that fail at the moment."""
+        """Return the tasks that are currently failing."""
         with self._lock:
             return list(self._failing.values())
 
     def totals(self) -> dict[str, int]:
-        """The number of failures since the start, by task."""
+        """Return the number of failures since the start, by task."""
         with self._lock:
             return dict(self._totals)
 
 
 def delay_after(failures: int) -> float:
-    """The pause after so many failures in a row, in seconds."""
+    """Return the pause after this number of consecutive failures, in seconds."""
     return min(FIRST_DELAY_SECONDS * 2.0 ** min(failures - 1, 20), MAX_DELAY_SECONDS)
 
 
 class Task:
-    """Something to do again and again. ``name`` is what the log, the metrics and the probes call it."""
+    """A repeated task. Logs, metrics and probes show its ``name``."""
 
     def __init__(
         self, name: str, act: Callable[[], object], health: Health, *, max_delay: float = MAX_DELAY_SECONDS
@@ -101,7 +101,7 @@ class Task:
         health.know(name)
 
     def attempt(self) -> float:
-        """Do it. Returns 0.0 after a success, else the seconds to wait before the next attempt."""
+        """Run the task once. Return 0.0 after a success, otherwise the seconds to wait before the next attempt."""
         try:
             self._act()
         except Exception as error:
@@ -110,7 +110,7 @@ class Task:
         return 0.0
 
     def failed(self, error: BaseException) -> float:
-        """Note and log a failure. Returns the seconds to wait before the next attempt."""
+        """Record and log a failure. Return the seconds to wait before the next attempt."""
         delay = min(delay_after(self._health.failed(self.name, error)), self._max_delay)
         report(f"{self.name} failed; next attempt in {delay:.1f} s", error)
         return delay
@@ -120,15 +120,15 @@ class Task:
 
 
 def report(what: str, error: BaseException) -> None:
-    """Log an error, with a traceback unless the machine is the cause."""
+    """Log an error, with a traceback unless the machine caused it."""
     log.error("%s: %s", what, error, exc_info=None if isinstance(error, _EXPECTED) else error)
 
 
 class BackgroundThread(threading.Thread):
-    """A thread that repeats a task until ``end``.
+    """A thread that repeats a task until ``end`` is called.
 
-    ``wait`` blocks until there is something to do, and ``release`` makes it return when the thread is to end. ``pause``
-    waits after a failure; by default ``end`` cuts it short. ``died`` is called if the thread ends in any other way.
+    ``wait`` blocks until there is work, and ``release`` makes it return when the thread should end. ``pause`` waits
+    after a failure; by default, ``end`` cuts the pause short. ``died`` is called if the thread ends in any other way.
     """
 
     def __init__(
@@ -152,7 +152,7 @@ class BackgroundThread(threading.Thread):
         try:
             delay = 0.0
             while not self._ending.is_set():
-                # After a failure the work is still to be done.
+                # The failed work still has to be done.
                 if delay:
                     self._pause(delay)
                 else:
@@ -164,6 +164,6 @@ class BackgroundThread(threading.Thread):
             raise
 
     def end(self) -> None:
-        """Let the thread return; join it to know that it has."""
+        """Tell the thread to return. Join the thread to wait until it has."""
         self._ending.set()
         self._release()

@@ -1,4 +1,4 @@
-"""Time as an argument: the engine never asks the system clock by itself."""
+"""Clocks. The engine gets its time from a clock that is passed in and never reads the system clock itself."""
 
 from __future__ import annotations
 
@@ -11,57 +11,61 @@ from typing import NamedTuple, Protocol
 
 log = logging.getLogger(__name__)
 
-#: A server whose time differs from the system clock by up to this much approaches it gradually. A larger difference
-#: would take more than ten days, so it is not approached at all. A time in a data directory that is further ahead
-#: than this comes from a wrong clock and is ignored.
+#: If the server's time differs from the system clock by at most this much, the server approaches it gradually. A larger
+#: difference would take more than ten days, so the server does not approach it. A timestamp in a data directory that is
+#: further ahead than this comes from a wrong clock and is ignored.
 MAX_AHEAD_MS = 24 * 3_600_000
-#: A record that is further ahead of the clock than this does not hold back the records after it. Clients whose
-#: clocks are a little ahead stay below: within this bound times never go backwards in a log.
+#: A record that is further ahead of the clock than this does not raise the times of the records after it. Clients whose
+#: clocks are slightly ahead stay below it. Within this bound, times never go backwards in a log.
 FUTURE_MS = 5 * 60_000
-#: The server's time runs faster or slower by one part in this many until it agrees with the system clock. Times to live
-#: and leases are then wrong by 10% at most, and a step of an hour is made up for in ten hours.
+#: The server's time runs faster or slower by one part in this many until it agrees with the system clock. Retention and
+#: leases are then off by at most 10%, and a step of one hour takes ten hours to correct.
 SLEW_PARTS = 10
-#: A forward step beyond MAX_AHEAD_MS is followed if the system clock still says so after this time. An operator
-#: who set the clock to a wrong year has as long to correct it before anything expires.
+#: The server follows a forward step beyond MAX_AHEAD_MS if the system clock has not been corrected after this time. An
+#: operator who set the clock to a wrong year can correct it before anything expires.
 HOLD_MS = 3_600_000
-#: Smaller steps of the system clock are not logged: a leap second, or the first correction by an NTP daemon.
+#: Smaller steps of the system clock are not logged, such as a leap second or the first correction by an NTP daemon.
 STEP_MS = 1_000
-#: How often the own time is compared with the system clock. A comparison takes a few microseconds.
+#: How often the server's time is compared with the system clock. A comparison takes a few microseconds.
 COMPARE_MS = 100
 
 _NS = 1_000_000
-#: Goes on while the machine is suspended, where the system has such a clock.
+#: This clock also counts the time during which the machine is suspended, on systems that have such a clock.
 _ELAPSED = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
 def later(last: int, ts: int) -> int:
-    """The later of two times that were written down one after the other. The second one if the first is more than a day
-    ahead of it: that was a wrong clock."""
+    """Return the later of two times that were recorded one after the other. If ``last`` is more than a day ahead of
+    ``ts``, return ``ts``: ``last`` came from a wrong clock."""
     return ts if ts > last or last - ts > MAX_AHEAD_MS else last
 
 
 class Clock(Protocol):
     def now(self) -> int:
-        """Milliseconds since the Unix epoch. May jump; the engine makes it never go backwards by less than a day."""
+        """Return milliseconds since the Unix epoch. The value may jump; the engine hides backward jumps of less than a
+        day."""
         ...
 
     def continue_from(self, ts: int) -> None:
-        """The data directory has seen this time: give no earlier one. Called once, by the engine that opens it."""
+        """Never return a time before ``ts``, the last time in the data directory. The engine calls this once, when it
+        opens."""
         ...
 
 
 class SystemClock:
-    """The system clock as it is. For what must agree with other machines: signatures and certificates."""
+    """The system clock, unchanged. Use it for times that must agree with other machines: signatures and
+    certificates."""
 
     def now(self) -> int:
         return time.time_ns() // _NS
 
     def continue_from(self, ts: int) -> None:
-        """The engine holds the time by itself."""
+        """Do nothing: the engine itself keeps the time from going backwards."""
 
 
 class _Course(NamedTuple):
-    """The own time is ``at`` when the elapsed time is ``since``, and then makes up for ``gap``. All in nanoseconds."""
+    """The server's time is ``at`` when the elapsed time is ``since``, and then corrects ``gap``. All values are
+    nanoseconds."""
 
     at: int
     since: int
@@ -77,12 +81,13 @@ class _Course(NamedTuple):
 
 
 class SteadyClock:
-    """The system clock at the start, and from then on elapsed time. So times to live, leases and windows last as long
-    as they should, whatever becomes of the system clock.
+    """Starts at the system clock and then counts elapsed time, so that retention, leases and time windows keep their
+    length when the system clock changes.
 
-    If the system clock is set, the own time approaches it by running 10% faster or slower. It never goes backwards.
-    Beyond MAX_AHEAD_MS it does not approach: a forward step is followed after HOLD_MS, a backward step at the next
-    start. Every step is logged. Any thread may use it. ``wall`` and ``elapsed`` give nanoseconds.
+    When the system clock is set, the server's time approaches it by running 10% faster or slower, and never goes
+    backwards. If the difference exceeds MAX_AHEAD_MS, the server does not approach it: it follows a forward step after
+    HOLD_MS, and a backward step at the next start. Every step is logged. Thread-safe. ``wall`` and ``elapsed`` return
+    nanoseconds.
     """
 
     def __init__(self, wall: Callable[[], int] = time.time_ns, elapsed: Callable[[], int] | None = None) -> None:
@@ -96,7 +101,7 @@ class SteadyClock:
         self._course = _Course(wall(), since, 0, since + COMPARE_MS * _NS)
 
     def now(self) -> int:
-        # Every request and every append asks several times, so the usual case is kept short.
+        # Every request and every append reads the time several times, so the common case is short.
         elapsed = self._elapsed()
         course = self._course
         at, since, gap, compare_at = course
@@ -146,7 +151,7 @@ class SteadyClock:
 
     def _set_course(self, own: int, elapsed: int, difference: int) -> _Course:
         self._difference = difference
-        # Less than a millisecond is not worth a slower reading of the clock.
+        # A difference below one millisecond is not worth a slower reading of the clock.
         gap = difference if _NS <= abs(difference) <= MAX_AHEAD_MS * _NS else 0
         self._course = _Course(own, elapsed, gap, elapsed + COMPARE_MS * _NS)
         return self._course
@@ -177,7 +182,7 @@ def _span(ns: int) -> str:
 
 
 class ManualClock:
-    """A clock that is turned by hand, for tests and simulations."""
+    """A clock that only moves when a test or simulation sets it."""
 
     def __init__(self, now: int = 1_700_000_000_000) -> None:
         self._now = now
@@ -186,7 +191,7 @@ class ManualClock:
         return self._now
 
     def continue_from(self, ts: int) -> None:
-        """Only a hand turns it."""
+        """Do nothing: only the test sets the time."""
 
     def advance(self, milliseconds: int) -> None:
         self._now += milliseconds

@@ -19,19 +19,19 @@ class Flusher(Protocol):
     def flush(self, wanted: Commit[Any] | None = None) -> None:
         """Make everything written so far durable and resolve the commits that waited for it.
 
-        Nothing is left to do if the ``wanted`` one is done by the time it is this caller's turn.
+        Returns without flushing if ``wanted`` is already done when this caller gets its turn.
         """
         ...
 
     def flush_soon(self) -> None:
-        """Have another thread flush, now."""
+        """Make another thread flush now."""
         ...
 
 
 class Commit(Generic[T]):
-    """``wait`` for it, or have a function called once it is done (at once when it is done already).
+    """Call ``wait``, or add a callback that runs when the commit is done (immediately if it is done already).
 
-    Callbacks run on whichever thread flushed and must be quick.
+    Callbacks run on the thread that flushed and must be quick.
     """
 
     __slots__ = ("_callbacks", "_error", "_flusher", "_value", "done")
@@ -49,7 +49,7 @@ class Commit(Generic[T]):
         return cls(None, value)
 
     def wait(self) -> T:
-        """The result, once it is durable; raises when the flush failed."""
+        """Wait until the change is durable and return its result. Raises if the flush failed."""
         flusher = self._flusher
         if not self.done and flusher is not None:
             flusher.flush(self)
@@ -63,7 +63,8 @@ class Commit(Generic[T]):
             return
         self._callbacks.append(callback)
         flusher = self._flusher
-        # It may have become done in the meantime; then whoever made it so may have missed this one.
+        # The commit may have become done in the meantime, and the thread that resolved it may have missed this
+        # callback.
         if self.done or flusher is None:
             self._call_back()
         else:
@@ -77,7 +78,7 @@ class Commit(Generic[T]):
         self._call_back()
 
     def _call_back(self) -> None:
-        # Two threads may get here at once; each callback is taken out of the list by exactly one of them.
+        # Two threads may run this at once. Each callback is removed from the list by exactly one of them.
         while self._callbacks:
             try:
                 callback = self._callbacks.pop(0)
@@ -86,29 +87,29 @@ class Commit(Generic[T]):
             try:
                 callback(self)
             except Exception:
-                # Whoever flushed has further commits to resolve, and they must not wait because of this one.
-                log.exception("a callback of a commit failed")
+                # The flushing thread has further commits to resolve. They must not wait because this callback failed.
+                log.exception("a commit callback failed")
 
 
 S = TypeVar("S")
 
 
 def after_all(commits: Sequence[Commit[Any]], value: T) -> Commit[T]:
-    """A commit with ``value`` that is done when all commits are done. Pass the commits in the order in which they were
-    made."""
+    """Return a commit with ``value`` that is done when all ``commits`` are done. Pass them in the order in which they
+    were made."""
     waiting = [commit for commit in commits if not commit.done]
     return _Follower(waiting, lambda: value).commit if waiting else Commit.of(value)
 
 
 def then(commit: Commit[S], result: Callable[[S], T]) -> Commit[T]:
-    """A commit with the result of ``result``, called with the commit's value when it is done."""
+    """Return a commit whose value is ``result(value of commit)``, computed when ``commit`` is done."""
     if commit.done:
         return Commit.of(result(commit.wait()))
     return _Follower([commit], lambda: result(commit.wait())).commit
 
 
 class _Follower(Generic[T]):
-    """Stands where a commit expects the engine, and passes on what it is asked for."""
+    """Acts as the flusher of a derived commit and passes the calls on to the original commit."""
 
     def __init__(self, waiting: list[Commit[Any]], result: Callable[[], T]) -> None:
         self._waiting = waiting
@@ -120,11 +121,11 @@ class _Follower(Generic[T]):
             for commit in self._waiting:
                 commit.wait()
             value = self._result()
-        except Exception as error:  # whoever waits for the commit gets it
+        except Exception as error:  # raised where the commit is awaited
             self.commit.resolve(None, error)
         else:
             self.commit.resolve(value)
 
     def flush_soon(self) -> None:
-        # Commits are done in the order in which they were made: with the last one, all are.
+        # Commits are done in the order in which they were made, so when the last one is done, all are.
         self._waiting[-1].add_done_callback(lambda _: self.flush())

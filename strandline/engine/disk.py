@@ -1,4 +1,4 @@
-"""The interface to the file system: every byte that the engine stores locally goes through a :class:`Disk`.
+"""The interface to the file system. The engine reads and writes all local files through a :class:`Disk`.
 
 :class:`LocalDisk` is the real one. ``testing/fault_disk.py`` implements the same interface and loses unsynced bytes,
 tears writes and fails the N-th call. Paths are relative to the data directory, with ``/`` between parts.
@@ -18,25 +18,27 @@ from strandline.engine.errors import DirectoryInUse, NoSpaceToStart
 from strandline.engine.process import SpareDescriptors
 
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
-#: Linux reads a little less than 2 GiB in one call.
+#: Linux reads slightly less than 2 GiB in one call.
 MAX_READ = 1 << 30
-#: What is read from a large file at once.
+#: Large files are read in pieces of this size.
 PIECE_BYTES = 8 << 20
 
 #: The errors of a full disk and of an exhausted disk quota.
 NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
-#: A start writes the lock file, a new journal file and, in a new directory, the manifest: a few blocks of the file
-#: system, with room to spare. The last journal file is rewritten in place when there is no room for a copy.
+#: A start writes the lock file, a new journal file and, in a new directory, the manifest. These need a few blocks of
+#: the file system; this bound leaves room to spare. The last journal file is rewritten in place if there is no room for
+#: a copy.
 START_BYTES = 64 << 10
-#: Why nothing can be written any more when a file is not where it was made.
+#: The reason for refusing writes when a file is no longer at the path where it was created.
 REMOVED = "the data directory was removed or replaced while it was in use"
 
 
 class AppendFile(Protocol):
-    """A file that only grows. ``write`` hands the bytes to the system; ``sync`` makes them survive a power cut."""
+    """A file that only grows. ``write`` hands bytes to the operating system; ``sync`` makes them survive a power
+    cut."""
 
     def write(self, parts: Sequence[bytes]) -> None:
-        """Append all parts, or raise OSError; on an error any part of them may have been written."""
+        """Append all parts, or raise OSError. After an error, any prefix of the parts may have been written."""
         ...
 
     def truncate(self, size: int) -> None: ...
@@ -44,7 +46,7 @@ class AppendFile(Protocol):
     def sync(self) -> None: ...
 
     def check_in_place(self) -> None:
-        """Raise FileNotFoundError if the file is no longer found at its path: it, or a directory above it, was removed
+        """Raise FileNotFoundError if the path no longer leads to this file: the file or a parent directory was removed
         or replaced."""
         ...
 
@@ -52,8 +54,8 @@ class AppendFile(Protocol):
 
 
 class SectorFile(Protocol):
-    """A file of one record, shorter than a sector, that is overwritten in place. It is never synced: a power cut leaves
-    the last record, an earlier one, or a mixture of two."""
+    """A file with one record, shorter than a sector, that is overwritten in place and never synced. After a power cut
+    it holds the last record, an earlier one, or a mixture of two."""
 
     def write(self, record: bytes) -> None: ...
 
@@ -62,11 +64,11 @@ class SectorFile(Protocol):
 
 class Disk(Protocol):
     def append_file(self, path: str) -> AppendFile:
-        """Open ``path`` for appending, creating it when absent."""
+        """Open ``path`` for appending. Creates the file if it does not exist."""
         ...
 
     def sector_file(self, path: str) -> SectorFile:
-        """Open ``path`` for overwriting its one record, creating it when absent."""
+        """Open ``path`` for overwriting its one record. Creates the file if it does not exist."""
         ...
 
     def read(self, path: str, offset: int = 0, size: int = -1) -> bytes: ...
@@ -76,28 +78,27 @@ class Disk(Protocol):
     def exists(self, path: str) -> bool: ...
 
     def list(self, directory: str) -> list[str]:
-        """The names in a directory, sorted; empty when it does not exist."""
+        """Return the names in a directory, sorted. Empty if the directory does not exist."""
         ...
 
     def write_file(self, path: str, data: bytes | Iterable[bytes]) -> None:
-        """Put a whole file, or the pieces of one, in place atomically: temporary file, sync, rename, sync of the
-        directory."""
+        """Write a whole file atomically, from bytes or pieces: temporary file, sync, rename, sync of the directory."""
         ...
 
     def rewrite(self, path: str, size: int) -> None:
-        """Write the first ``size`` bytes of a file once more where they are, cut the rest off, and sync.
+        """Rewrite the first ``size`` bytes of a file in place, truncate the rest, and sync.
 
-        A failed sync leaves pages that the system takes for clean; writing them again makes them dirty again. Needs
-        no space. A power cut leaves the bytes as they are, or as they were on the disk before.
+        After a failed sync, the system treats the affected pages as clean; rewriting them makes them dirty again. Needs
+        no space. After a power cut the bytes are the same, or those that were on the disk before.
         """
         ...
 
     def remove(self, path: str) -> None:
-        """Unlink; no error when it is gone already."""
+        """Remove a file. Does nothing if the file does not exist."""
         ...
 
     def move(self, path: str, target: str) -> None:
-        """Give a file another name, durably, without reading it; a file that had that name is replaced."""
+        """Rename a file durably, without reading it. Replaces a file of the target name."""
         ...
 
     def make_directory(self, path: str) -> None: ...
@@ -105,39 +106,39 @@ class Disk(Protocol):
     def sync_directory(self, path: str) -> None: ...
 
     def local_path(self, path: str) -> str:
-        """Where the file can be memory-mapped by this machine."""
+        """Return the path under which this machine can memory-map the file."""
         ...
 
     def boot_id(self) -> str:
-        """Changes whenever unsynced writes may have been lost, that is, with every boot of the machine."""
+        """Return an id that changes whenever unsynced writes may have been lost, that is, with every boot of the
+        machine."""
         ...
 
     def lock(self) -> None:
-        """Take the directory for this process, or raise DirectoryInUse."""
+        """Lock the directory for this process, or raise DirectoryInUse."""
         ...
 
     def unlock(self) -> None: ...
 
     @property
     def had_data(self) -> bool:
-        """Whether the lock says that there was data in the directory before. Known once it is locked."""
+        """Return whether the lock file says that the directory had data before. Known once the directory is locked."""
         ...
 
     def note_data(self) -> None:
-        """Note with the lock that there is data, so that it is noticed if everything else is removed."""
+        """Record in the lock file that the directory has data, so that the loss of all other files is noticed."""
         ...
 
 
-#: A line of the lock file. It is written once the directory has a manifest.
+#: A line of the lock file, written once the directory has a manifest.
 HAD_DATA = b"this directory has data\n"
 
 
 class OpenPath:
-    """The path of an open file, and the identity of the file when it was opened.
+    """The path of an open file, and the file's identity when it was opened.
 
-    While a file is open, the system gives its inode to no other file. One stat of the path therefore shows whether the
-    path still leads to the file: the file, or a directory above it, may have been removed, renamed, replaced or mounted
-    over.
+    While a file is open, the system does not reuse its inode. One stat of the path therefore shows whether the path
+    still leads to the file. The file or a parent directory may have been removed, renamed, replaced or mounted over.
     """
 
     __slots__ = ("_identity", "_path")
@@ -148,7 +149,7 @@ class OpenPath:
         self._identity = (opened.st_dev, opened.st_ino)
 
     def check(self) -> None:
-        """Raise FileNotFoundError if the path leads to no file, or to another one."""
+        """Raise FileNotFoundError if the path does not lead to the opened file."""
         try:
             found = os.stat(self._path)
         except (FileNotFoundError, NotADirectoryError):
@@ -208,7 +209,7 @@ class LocalDisk:
         self.root = Path(root)
         self._lock_fd = -1
         self._had_data = False
-        #: Held for as long as this process has the directory.
+        #: Held while this process has the directory open.
         self.spare = SpareDescriptors()
 
     def __repr__(self) -> str:
@@ -224,7 +225,7 @@ class LocalDisk:
         fd = self.spare.use(lambda: os.open(self.root / path, os.O_RDONLY | os.O_CLOEXEC))
         try:
             left = max(os.fstat(fd).st_size - offset, 0) if size < 0 else size
-            # Nearly always one call has it all; joining pieces would take the memory twice.
+            # One call usually reads everything; joining pieces would need the memory twice.
             piece = raw = os.pread(fd, min(left, MAX_READ), offset)
             while piece and len(raw) < left:
                 piece = os.pread(fd, min(left - len(raw), MAX_READ), offset + len(raw))
@@ -276,7 +277,7 @@ class LocalDisk:
 
     def move(self, path: str, target: str) -> None:
         os.rename(self.root / path, self.root / target)
-        # The new name first: between the two a power cut may leave both, but never neither.
+        # Sync the new name first: a power cut in between may leave both names, but never neither.
         self.sync_directory(os.path.dirname(target))
         if os.path.dirname(path) != os.path.dirname(target):
             self.sync_directory(os.path.dirname(path))
@@ -297,7 +298,7 @@ class LocalDisk:
     def boot_id(self) -> str:
         with suppress(OSError):
             return BOOT_ID.read_text().strip()
-        # Where the system does not tell, assume the worst after every unclean stop.
+        # Without a boot id, assume the worst after every unclean shutdown.
         return os.urandom(16).hex()
 
     def lock(self) -> None:
@@ -323,7 +324,7 @@ class LocalDisk:
             self._write_lock()
 
     def _write_lock(self) -> None:
-        with suppress(OSError):  # it only helps the error messages of the next process; the disk may be full
+        with suppress(OSError):  # only for error messages of the next process; the disk may be full
             text = f"process {os.getpid()}\n".encode() + (HAD_DATA if self._had_data else b"")
             os.pwrite(self._lock_fd, text, 0)
             os.ftruncate(self._lock_fd, len(text))
@@ -336,7 +337,7 @@ class LocalDisk:
 
 
 def pieces_of(disk: Disk, path: str, start: int, end: int) -> Iterator[bytes]:
-    """The bytes of a file from ``start`` to before ``end``, in pieces."""
+    """Yield the bytes of a file from ``start`` to before ``end``, in pieces."""
     for at in range(start, end, PIECE_BYTES):
         yield disk.read(path, at, min(PIECE_BYTES, end - at))
 
@@ -354,7 +355,7 @@ def room_to_start(directory: str) -> Iterator[None]:
 
 
 def _free(directory: str) -> tuple[int, int]:
-    """How many bytes and files the file system has room for."""
+    """Return the free bytes and the number of free files of the file system."""
     try:
         found = os.statvfs(directory if os.path.isdir(directory) else os.path.dirname(os.path.abspath(directory)))
     except OSError:

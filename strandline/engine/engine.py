@@ -1,4 +1,4 @@
-"""The engine: all logs of one data directory, one journal under them, one lock around them."""
+"""The engine: all logs of one data directory, with one journal and one lock."""
 
 from __future__ import annotations
 
@@ -48,18 +48,18 @@ log = logging.getLogger(__name__)
 
 FlushInterval = Annotated[int, Meta(ge=0, le=60_000, description="a whole number of milliseconds from 0 to 60000")]
 
-#: How often the housekeeping looks for something to do, and whether the data directory is still there.
+#: How often housekeeping looks for work and checks that the data directory still exists.
 KEEP_SECONDS = 1.0
-#: The longest pause after a round that failed. Writers may be refused until the next one succeeds, so it is short.
+#: The longest pause after a failed round. Writes may be refused until a round succeeds, so the pause is short.
 MAX_KEEP_DELAY_SECONDS = 10.0
-#: How often is looked for something to compact.
+#: How often compaction looks for work.
 COMPACT_SECONDS = 1.0
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
-    """How an engine works; nothing in here changes what a log promises.
+    """How an engine works. No option changes what a log promises.
 
-    The options with a sentence are settings of a server: the section ``storage``.
+    The options with a description are server settings in the section ``storage``.
     """
 
     cold_url: Annotated[Text, "Cold tier for old segments: a directory or s3://bucket/prefix; empty: none."] = ""
@@ -86,22 +86,21 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     cold_cache_bytes: Annotated[Count, "Maximum disk space for cached parts of segments of the cold tier."] = (
         COLD_CACHE_BYTES
     )
-    #: A log that has been quiet for this long takes back the seqs it had reserved.
+    #: A log that has been idle for this long releases the seqs it reserved.
     settle_after_ms: int = 5_000
     max_record_bytes: int = MAX_RECORD_BYTES
-    #: How many logs there may be, and the bytes of all of their records together; 0: no bound. The server's own logs do
-    #: not count.
+    #: Maximum number of logs and maximum bytes of all their records; 0: unlimited. The server's own logs do not count.
     max_logs: int = 0
     max_total_bytes: int = 0
-    #: Credentials and other options of the object store behind ``cold_url``.
+    #: Credentials and other options of the object store of ``cold_url``.
     cold_options: dict[str, Any] = msgspec.field(default_factory=dict)
 
 
 class Engine:
-    """Open one with :meth:`open`; close it when done. One process at a time may have a directory open.
+    """Open an engine with :meth:`open` and close it when done. Only one process at a time may have a directory open.
 
-    ``lock`` guards everything in memory. The order of locks is: ``flushing.turns``, then ``lock``; nothing waits for
-    the disk's flush while it holds ``lock``, except the switch to a new journal file.
+    ``lock`` guards everything in memory. Take ``flushing.turns`` before ``lock``. No thread waits for a disk flush
+    while it holds ``lock``, except in the switch to a new journal file.
     """
 
     def __init__(
@@ -124,12 +123,13 @@ class Engine:
         self._clock = clock
         self._last_ts = 0
         self._by_name: dict[str, Logbook] = {}
-        #: What has changed since the last round of housekeeping, and of that what changed since somebody last asked.
+        #: The logs that changed since the last round of housekeeping, and those that changed since ``changed_lately``
+        #: was last called.
         self._dirty: set[Logbook] = set()
         self._lately: set[Logbook] = set()
         self._snapshot: RoundSnapshot | None = None
         self._closed = False
-        #: What the logs hold, and what those hold that are kept on the side: their names start with an underscore.
+        #: Totals of the users' logs, and of the server's own logs, whose names start with an underscore.
         self.totals = Totals()
         self.side_totals = Totals()
         self.quota = Quota(self.totals, options.max_logs, options.max_total_bytes)
@@ -137,7 +137,7 @@ class Engine:
         #: be quick. Its first records may not be visible yet.
         self.created: list[Callable[[Log], None]] = []
         self._threads: list[BackgroundThread] = []
-        #: Which background tasks fail, those of the engine and of whoever uses it.
+        #: Which background tasks are failing, both the engine's and its users'.
         self.health = Health()
         self._wake_keeper = threading.Event()
         self._wake_compactor = threading.Event()
@@ -152,7 +152,7 @@ class Engine:
         self._names = Names(self._by_name)
         for book in self.by_epoch.values():
             book.count_in(self._totals_of(book))
-        #: The logs that ask for it.
+        #: The logs with compaction.
         self.compacted: set[Logbook] = {book for book in self.by_epoch.values() if book.config.compact}
         self._dirty = set(self.recovered.changed)
         self._last_ts = self._first_time(self.recovered.last_ts)
@@ -168,7 +168,7 @@ class Engine:
             self.recovered.copied_bytes,
             self._wake_keeper.set,
         )
-        # Every append calls these: as attributes they cost no further call.
+        # Every append calls these. As attributes they save a call.
         self.later = self.flushing.later
         self.flush_in_time = self.flushing.flush_in_time
         self.erasures = Erasures(self)
@@ -190,13 +190,13 @@ class Engine:
         background: bool = True,
         progress: Progress | None = None,
     ) -> Engine:
-        """Open a data directory, making it if need be, and recover what is in it.
+        """Open a data directory and recover its contents. Creates the directory if it does not exist.
 
-        Raises JournalIncomplete when journal files are lost, and DamagedFile for a damaged manifest or checkpoint.
+        Raises JournalIncomplete if journal files are lost, and DamagedFile if the manifest or a checkpoint is damaged.
 
-        With ``background=False`` no thread and no process is started: commits flush when they are waited for, and
-        ``maintain`` seals when it is called. ``path`` may be a :class:`Disk` for the same reason: tests.
-        ``progress`` is called with numbers from 0.0 to 1.0 while the journal is replayed.
+        ``background=False`` starts no thread and no process, for tests: waiting for a commit flushes, and ``maintain``
+        seals when it is called. For the same purpose, ``path`` may be a :class:`Disk`. ``progress`` is called with
+        numbers from 0.0 to 1.0 while the journal is replayed.
         """
         options = options or Options()
         is_path = isinstance(path, (str, os.PathLike))
@@ -237,10 +237,10 @@ class Engine:
         notes: Mapping[str, Any] | None = None,
         batch: Batch | None = None,
     ) -> Commit[Log]:
-        """Make a new log, with these notes and these first records; raises LogExists when there is one.
+        """Create a log with these notes and first records. Raises LogExists if the name is taken.
 
-        It is durable once the commit is done, whatever its class. After any crash all of it is there, or nothing.
-        The log can be found at once, its first records show when they are durable.
+        The log is durable once the commit is done, whatever its durability. After a crash, all of it exists or nothing.
+        The log can be found immediately; its first records become visible when they are durable.
         """
         return create(self, name, config or DEFAULT_CONFIG, notes, batch)
 
@@ -254,14 +254,15 @@ class Engine:
         notes: Mapping[str, Any] | None = None,
         batch: Batch | None = None,
     ) -> Commit[Log]:
-        """Make a new log that begins with the records of ``source`` up to the seq ``through``, from 0 to its head.
+        """Create a log that starts with the records of ``source`` up to the seq ``through``, from 0 to the source's
+        head.
 
-        Nothing is copied: the shared records stay those of the source, and what becomes of them there is so in the
-        fork. The fork's own records begin at ``through + 1``; everything that changes, removes or keeps records acts
-        on its own alone. As ``create`` otherwise; without a ``config`` it gets the source's.
+        Nothing is copied: the fork shares these records, so a change to them in the source also shows in the fork. The
+        fork's own records start at ``through + 1``. Changes, deletions and retention of the fork act only on its own
+        records. Otherwise this works like ``create``. Without a ``config``, the fork gets the source's.
 
-        Notes, cursors, producers and idempotency keys are not shared. What a source has in memory only, because it is
-        ephemeral, cannot be shared either: a fork point behind it raises BadRequest.
+        Notes, cursors, producers and idempotency keys are not shared. Records of an ephemeral source are only in memory
+        and cannot be shared: a fork point after such records raises BadRequest.
         """
         return fork(self, name, source, through, config, notes, batch)
 
@@ -278,12 +279,12 @@ class Engine:
         return None if book is None else Log(self, book)
 
     def names(self, prefix: str = "", after: str = "", limit: int | None = None) -> list[str]:
-        """Names of logs in order, from behind ``after`` on."""
+        """Return names of logs in order, starting after ``after``."""
         with self.lock:
             return self._names.page(prefix, after, limit)
 
     def names_at(self, spans: Sequence[Span], hidden: Sequence[str], position: int, limit: int) -> list[str]:
-        """Names of logs in order, from a position on; see :meth:`Names.slice`."""
+        """Return names of logs in order, starting at a position; see :meth:`Names.slice`."""
         with self.lock:
             return self._names.slice(spans, hidden, position, limit)
 
@@ -291,66 +292,66 @@ class Engine:
         return len(self._by_name)
 
     def unsealed(self) -> list[Log]:
-        """The logs that have changed since the last round of housekeeping: no other has records that are not sealed,
-        but for ephemeral ones."""
+        """Return the logs that changed since the last round of housekeeping. Apart from ephemeral logs, only these have
+        unsealed records."""
         with self.lock:
             return [Log(self, book) for book in self._dirty | self._lately if not book.dropped]
 
     def changed_lately(self) -> set[Logbook]:
-        """The books of the logs that have changed since this was last asked, dropped ones among them; there is one who
-        asks. What it costs depends on how many have changed, not on how many there are."""
+        """Return the logs that changed since the last call, including dropped ones. There must be only one caller. The
+        cost depends on the number of changed logs, not on the number of logs."""
         with self.lock:
             lately, self._lately = self._lately, set()
             self._dirty |= lately
         return lately
 
-    # --- changes of several logs ---------------------------------------------------------------------------
+    # --- changes to several logs ---------------------------------------------------------------------------
 
     def change_all(self, changes: Sequence[Change]) -> Commit[list[Any]]:
-        """Make several changes, of several logs, in one step: after any crash all of it is there, or nothing.
+        """Make several changes to several logs in one step: after a crash, all of them exist or none.
 
-        If any of them has to wait for the flush, all become visible together after it. What becomes of records is
-        about those that were there before the step: its own appends come last. A repeated idempotency key gives the
-        earlier result for its append; the rest is made. When it raises, nothing has changed.
+        If any change has to wait for the flush, all become visible together after it. Deletes, hides, restores and
+        amendments affect only records that existed before the step; the step's own appends are applied last. An append
+        with a repeated idempotency key returns its earlier result, and the other changes are made. If this raises,
+        nothing has changed.
 
-        The results are in the order of the changes: what an append, a delete, a hide or a restore gives by itself, and
-        None for an amendment.
+        The results are in the order of the changes: the result of each append, delete, hide or restore, and None for an
+        amendment.
         """
         return change_all(self, changes)
 
     def append_all(self, appends: Sequence[Append]) -> Commit[list[Appended]]:
-        """As ``change_all``, of appends alone."""
+        """Like ``change_all``, for appends only."""
         return change_all(self, appends)
 
     def forward(self, source: Log, copies: Sequence[Copy]) -> Commit[list[Appended | None]]:
-        """Let records of ``source`` go on into other logs, and move its cursors; see :class:`Copy`.
+        """Copy records of ``source`` into other logs and move its cursors; see :class:`Copy`.
 
-        In a crash all of it happens or nothing. The payloads are neither journaled nor held in memory once more, as
-        long as they are in the journal file that is written now. Gives for every copy what was appended, and None
-        where nothing was. Where the destination is dropped, or full and rejecting, the cursor has not moved either.
+        After a crash, all of it has happened or nothing. If the records are in the current journal file, their payloads
+        are neither journaled nor held in memory a second time. Returns the result of each copy, or None where nothing
+        was appended. If a destination was dropped, or is full and rejects appends, its cursor does not move.
         """
         return forward(self, source, copies)
 
     # --- flushing and closing ------------------------------------------------------------------------------
 
     def flush(self, wanted: Commit[Any] | None = None) -> None:
-        """Make everything written so far durable; commits that waited for it are done afterwards.
+        """Make everything written so far durable. The commits that waited for it are done afterwards.
 
-        Raises JournalFailed when that is not to be had, as do the commits.
+        Raises JournalFailed if the flush fails, as do the commits.
         """
         self.flushing.flush(wanted)
 
     def maintain(self) -> bool:
-        """Seal, merge and move what is due, now; tells whether there was anything to do."""
+        """Seal, merge and move the data that is due. Return whether there was anything to do."""
         return self.maintenance.run()
 
     def seal(self) -> None:
-        """Seal everything that is in the journal now, however little."""
+        """Seal everything that is in the journal, however little."""
         self.maintenance.run(everything=True)
 
     def compact(self) -> bool:
-        """Delete what has been superseded for long enough, of the logs that ask for it, now; tells whether there was
-        anything."""
+        """Delete superseded records of compacted logs that are old enough. Return whether there were any."""
         return self.compacting.run()
 
     def stats(self) -> Stats:
@@ -379,24 +380,24 @@ class Engine:
 
     @property
     def total_size(self) -> int:
-        """The bytes of all live records, but for those of the logs that are kept on the side."""
+        """Return the bytes of all live records, without the server's own logs."""
         return self.totals.size
 
     def close(self) -> None:
-        """Flush, write down that this was an orderly stop, and give the directory free."""
+        """Flush, record a clean shutdown, and unlock the directory."""
         with self.lock:
             if self._closed:
                 return
             self._closed = True
         for thread in self._threads:
             thread.end()
-        # However large the backlog is: what is not sealed now is replayed by the next start.
+        # However large the backlog is: the next start replays the records that are not sealed now.
         self.maintenance.close()
         for thread in self._threads:
             thread.join()
         try:
             if self.journal.failure is not None:
-                with suppress(JournalFailed):  # known since it happened
+                with suppress(JournalFailed):  # reported when it happened
                     self.flush()
             else:
                 self.flush()
@@ -411,7 +412,7 @@ class Engine:
             self.store.close()
             self.disk.unlock()
 
-    # --- what logs, maintenance and recovery use -----------------------------------------------------------
+    # --- used by logs, maintenance and recovery ------------------------------------------------------------
 
     @property
     def writable(self) -> bool:
@@ -424,8 +425,8 @@ class Engine:
             raise self.journal.failure.again()
 
     def now(self) -> int:
-        """The time. It is never earlier than any time given before, unless that was more than a day ahead: then it came
-        from a wrong clock, and must not hold the time for years."""
+        """Return the time. It never goes backwards, except from a time that is more than a day ahead: that time came
+        from a wrong clock and must not hold the time for years."""
         now = self._clock.now()
         if now > self._last_ts:
             self._last_ts = now
@@ -437,7 +438,7 @@ class Engine:
         return self._last_ts
 
     def _first_time(self, last_ts: int) -> int:
-        """Where the time of this engine begins, in a directory whose last write was at ``last_ts``."""
+        """Return the first time of this engine, for a directory whose last write was at ``last_ts``."""
         ahead = last_ts - self._clock.now()
         if ahead > MAX_AHEAD_MS:
             log.warning(
@@ -450,7 +451,7 @@ class Engine:
         return last_ts
 
     def touch(self, book: Logbook) -> None:
-        """The book is about to change. A snapshot under way takes it down as it was."""
+        """Prepare a change to the log: a snapshot in progress first captures the log as it was."""
         if self._snapshot is not None:
             self._snapshot.capture_first(book)
         self._lately.add(book)
@@ -460,13 +461,13 @@ class Engine:
             raise BadRequest(f"log {log.name!r} belongs to another engine")
 
     def note_place(self, book: Logbook, first: int) -> None:
-        """An append from ``first`` on has been written to the journal."""
+        """Record that an append starting at ``first`` has been written to the journal."""
         if book.journal_index != self.journal.index:
             book.journal_index = self.journal.index
             book.journal_first = first
 
     def add(self, book: Logbook) -> None:
-        """A new log has been journaled."""
+        """Register a new log that has been journaled."""
         self._next_epoch = book.epoch + 1
         self._by_name[book.name] = book
         self.by_epoch[book.epoch] = book
@@ -479,7 +480,7 @@ class Engine:
         self.touch(book)
 
     def note_compaction(self, book: Logbook) -> None:
-        """The log is new, or has another configuration."""
+        """Register whether the log is compacted, after it was created or configured."""
         if book.config.compact:
             self.compacted.add(book)
         else:
@@ -504,8 +505,8 @@ class Engine:
             try:
                 listener(book)
             except Exception:
-                # The change has been made: whoever made it, and the other listeners, are not to blame.
-                log.exception("a listener of the log %r failed", book.name)
+                # The change has been made. A failing listener must not affect the caller or the other listeners.
+                log.exception("a listener of log %r failed", book.name)
 
     def tell_created(self, created: Log) -> None:
         for listener in list(self.created):
@@ -515,9 +516,9 @@ class Engine:
                 log.exception("a listener for new logs failed at the log %r", created.name)
 
     def begin_snapshot(self, boundary_wanted: Callable[[], RoundSnapshot]) -> RoundSnapshot:
-        """Switch to a new journal file and take down, from here on, every log as it was at the switch.
+        """Switch to a new journal file and start capturing every log as it was at the switch.
 
-        Everything before the boundary is flushed and made first, so nothing is half done at it.
+        Everything before the boundary is flushed and applied first, so no change spans it.
         """
         self.journal.prepare()
         with self.flushing.turns, self.lock:
@@ -532,14 +533,14 @@ class Engine:
             return snapshot
 
     def switch_journal(self) -> None:
-        """Go on in the next journal file, which has been prepared."""
+        """Continue in the next journal file, which has been prepared."""
         with self.flushing.turns, self.lock:
             self.check_writable()
             self.flushing.flush_within()
             self.journal.rotate()
 
     def end_snapshot(self, given_up: RoundSnapshot | None) -> None:
-        """The snapshot is written down, or given up: then what it covered is to be taken down again."""
+        """End a snapshot that was written. If it was ``given_up``, its logs count as changed again."""
         with self.lock:
             self._snapshot = None
             if given_up is not None:
@@ -550,7 +551,7 @@ class Engine:
         return self._next_epoch
 
     def settle_idle(self) -> None:
-        """Take back the reservations of logs that have been quiet."""
+        """Release the reservations of idle logs."""
         with self.lock:
             if self.writable:
                 now = self.now()
@@ -563,11 +564,11 @@ class Engine:
         wake_keeper, wake_compactor = self._wake_keeper, self._wake_compactor
         housekeeping = Task("housekeeping", self._keep_house, self.health, max_delay=MAX_KEEP_DELAY_SECONDS)
         keeper = BackgroundThread(housekeeping, lambda: wake_keeper.wait(KEEP_SECONDS), wake_keeper.set)
-        # It may be busy for long, and sealing must not wait for it.
+        # Compaction may be busy for a long time, and sealing must not wait for it.
         compaction = Task("compaction", self._compact_if_wanted, self.health)
         compactor = BackgroundThread(compaction, lambda: wake_compactor.wait(COMPACT_SECONDS), wake_compactor.set)
         flusher = self.flushing.start(self.options.flush_interval_ms / 1000, self._after_flush, self.health)
-        # The keeper is in a round for as long as that takes.
+        # The housekeeping thread is busy during a round.
         wake_rotator = self._wake_rotator
         rotation = Task("journal rotation", self._rotate_journal, self.health)
         rotator = BackgroundThread(rotation, wake_rotator.wait, wake_rotator.set)
@@ -589,16 +590,16 @@ class Engine:
     def _keep_house(self) -> None:
         self._wake_keeper.clear()
         if self.journal.failure is None:
-            with suppress(JournalFailed):  # logged where it was found
+            with suppress(JournalFailed):  # logged where it happened
                 self.flushing.check_in_place()
         try:
             self.settle_idle()
         finally:
-            # Where the disk is full, this may make room.
+            # If the disk is full, this may free space.
             try:
                 self.maintenance.attempt()
             except EngineError:
-                # A round that is given up because the engine is closed has not failed.
+                # A round that was cancelled because the engine closes has not failed.
                 if not self._closed:
                     raise
 

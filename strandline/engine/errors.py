@@ -1,55 +1,55 @@
-"""Everything that can go wrong, as one small hierarchy.
+"""The engine's errors, as one small hierarchy.
 
-Every exception carries the facts as attributes, so that a protocol can map it to its own error body
-without parsing the message. An operation that raises has changed nothing.
+Every exception carries its facts as attributes, so that a protocol can build its own error body without parsing the
+message. An operation that raises has changed nothing.
 """
 
 from __future__ import annotations
 
-#: When a request that was refused is worth another try: a limit or a pause is usually over within a second.
+#: When to retry a refused request: a limit or a pause is usually over within a second.
 SOON_MS = 1_000
 
 
 class EngineError(Exception):
-    """Base of everything the engine raises on purpose."""
+    """Base class of all errors that the engine raises on purpose."""
 
 
 class UnknownLog(EngineError):
-    """No log has this name (or the handle's log has been dropped)."""
+    """No log has this name, or the log of this handle has been dropped."""
 
     def __init__(self, name: str) -> None:
-        super().__init__(f"there is no log named {name!r}")
+        super().__init__(f"log {name!r} not found")
         self.name = name
 
 
 class LogExists(EngineError):
-    """A log of this name exists and the caller asked for a new one."""
+    """A log of this name already exists."""
 
     def __init__(self, name: str) -> None:
-        super().__init__(f"a log named {name!r} exists already")
+        super().__init__(f"log {name!r} already exists")
         self.name = name
 
 
 class LogHasForks(EngineError):
-    """The log cannot be dropped: other logs begin with its records. They have to be dropped first."""
+    """The log cannot be dropped because other logs are forked from it. Drop those logs first."""
 
     def __init__(self, name: str, forks: int) -> None:
-        super().__init__(f"log {name!r} cannot be dropped: {forks} logs are forked from it")
+        super().__init__(f"log {name!r} cannot be dropped: {forks} logs are forked from it; drop them first")
         self.name = name
         self.forks = forks
 
 
 class BadName(EngineError):
-    """A log name that is empty, too long, or has characters that are not allowed."""
+    """A log name that is empty, too long, or contains characters that are not allowed."""
 
     def __init__(self, name: str, why: str) -> None:
-        super().__init__(f"{name!r} cannot name a log: {why}")
+        super().__init__(f"invalid log name {name!r}: {why}")
         self.name = name
         self.why = why
 
 
 class BadConfig(EngineError):
-    """A configuration value out of its range or of the wrong type."""
+    """A configuration value that is out of range or of the wrong type."""
 
     def __init__(self, field: str, value: object, why: str) -> None:
         super().__init__(f"config {field}={value!r}: {why}")
@@ -59,11 +59,11 @@ class BadConfig(EngineError):
 
 
 class BadRequest(EngineError):
-    """An argument is not valid: an empty batch, a negative limit, a selector that selects nothing."""
+    """An invalid argument, such as an empty batch, a negative limit, or a selector without a condition."""
 
 
 class BadRecord(BadRequest):
-    """A record of the wrong type or shape; ``index`` is its place in the batch."""
+    """A record of the wrong type or shape. ``index`` is its position in the batch."""
 
     def __init__(self, index: int, why: str) -> None:
         super().__init__(f"record {index} of the batch: {why}")
@@ -72,21 +72,21 @@ class BadRecord(BadRequest):
 
 
 class RecordTooLarge(BadRecord):
-    """A record over the size limit."""
+    """A record above the size limit."""
 
     def __init__(self, index: int, size: int, limit: int) -> None:
-        super().__init__(index, f"{size} bytes, the limit is {limit}")
+        super().__init__(index, f"it has {size} bytes; the limit is {limit}")
         self.size = size
         self.limit = limit
 
 
 class BatchTooLarge(BadRequest):
-    """A batch that can never fit a log that rejects what is over its caps, even if it were empty."""
+    """A batch that exceeds the retention limits of a log that rejects appends when full, even if the log were empty."""
 
     def __init__(self, name: str, records: int, size: int, cap_records: int, cap_bytes: int) -> None:
         super().__init__(
-            f"a batch of {records} records and {size} bytes can never fit log {name!r}, "
-            f"caps {cap_records or 'none'} and {cap_bytes or 'none'}"
+            f"a batch of {records} records and {size} bytes does not fit log {name!r} even when the log is empty: "
+            f"max records {cap_records or 'unlimited'}, max bytes {cap_bytes or 'unlimited'}"
         )
         self.name = name
         self.records = records
@@ -96,14 +96,14 @@ class BatchTooLarge(BadRequest):
 
 
 class LogFull(EngineError):
-    """The log is at its cap and its policy is to reject; it can take records again once some are gone."""
+    """The log has reached its retention limit and rejects appends when full. Retry after records have been removed."""
 
     def __init__(
         self, name: str, cap_records: int, cap_bytes: int, head: int, earliest: int, records: int, size: int
     ) -> None:
         super().__init__(
-            f"log {name!r} is full: {records} records and {size} bytes live, "
-            f"caps {cap_records or 'none'} and {cap_bytes or 'none'}"
+            f"log {name!r} is full: {records} records and {size} bytes; "
+            f"max records {cap_records or 'unlimited'}, max bytes {cap_bytes or 'unlimited'}"
         )
         self.name = name
         self.cap_records = cap_records
@@ -115,22 +115,22 @@ class LogFull(EngineError):
 
 
 class QuotaExceeded(EngineError):
-    """One more log, or these records, would exceed a bound on all logs together; ``limit`` names the bound."""
+    """A new log or an append would exceed a limit on all logs together. ``limit`` names the limit."""
 
-    #: Space comes back when records expire or are removed, which takes at least this long to be worth another try.
+    #: Space becomes free when records expire or are removed. An earlier retry is not worthwhile.
     retry_after_ms = SOON_MS
 
     def __init__(self, limit: str, maximum: int) -> None:
-        what = "there can be no more logs" if limit == "max_logs" else "the records do not fit"
+        what = "no more logs can be created" if limit == "max_logs" else "the records do not fit"
         super().__init__(f"{what}: {limit} is {maximum}. Remove records or logs, or raise the limit")
         self.limit = limit
         self.max = maximum
 
 
 class NotWritable(EngineError):
-    """The log does not take this change from this caller: it has an owner, or was closed. Nothing was changed.
+    """The log does not accept this change from this caller, because it has an owner or was closed. Nothing was changed.
 
-    The engine knows no owners; the catalog of a server raises it for all protocols.
+    The engine does not know about owners: the catalog of a server raises this error for all protocols.
     """
 
     def __init__(self, name: str, why: str) -> None:
@@ -140,7 +140,7 @@ class NotWritable(EngineError):
 
 
 class UnknownSeq(EngineError):
-    """The record is not there: never written, deleted, or evicted."""
+    """The record does not exist: it was never written, was deleted, or was evicted."""
 
     def __init__(self, name: str, seq: int) -> None:
         super().__init__(f"log {name!r} has no record {seq}")
@@ -149,7 +149,7 @@ class UnknownSeq(EngineError):
 
 
 class ProducerFenced(EngineError):
-    """The producer's epoch is older than the one the log knows."""
+    """The producer's epoch is older than the epoch that the log knows."""
 
     def __init__(self, producer: str, epoch: int, current: int) -> None:
         super().__init__(f"producer {producer!r} epoch {epoch} was superseded by epoch {current}")
@@ -159,7 +159,7 @@ class ProducerFenced(EngineError):
 
 
 class ProducerGap(EngineError):
-    """The producer's seq is not the next one (or a new epoch does not start at 0)."""
+    """The producer's seq is not the next one, or a new epoch does not start at 0."""
 
     def __init__(self, producer: str, expected: int, received: int) -> None:
         super().__init__(f"producer {producer!r} sent seq {received}, expected {expected}")
@@ -190,7 +190,7 @@ class NoDataDirectory(EngineError):
 
 
 class UnsupportedFormat(EngineError):
-    """A file of a format version that this release does not know."""
+    """The file has a format version that this release does not support."""
 
     def __init__(self, path: str, found: int, supported: int) -> None:
         super().__init__(f"{path} has format version {found}; this release reads version {supported}")
@@ -200,7 +200,7 @@ class UnsupportedFormat(EngineError):
 
 
 class DamagedFile(EngineError):
-    """A file whose bytes are not what was written."""
+    """The contents of a file are not what was written."""
 
     def __init__(self, path: str, why: str) -> None:
         super().__init__(f"{path} is damaged: {why}")
@@ -209,20 +209,20 @@ class DamagedFile(EngineError):
 
     @property
     def file(self) -> str:
-        """The file without the place of its directory, for those who must not learn where the server keeps its data."""
+        """Return the path without its directory, for readers who must not learn where the server keeps its data."""
         inside = "://" not in self.path and not self.path.startswith("/")
         return self.path if inside else f"cold/{self.path.rpartition('/')[2]}"
 
 
 class MissingFile(DamagedFile):
-    """A file that the manifest names and that is not there."""
+    """A file that the manifest names does not exist."""
 
     def __init__(self, path: str) -> None:
         super().__init__(path, "the file is missing")
 
 
 class JournalIncomplete(DamagedFile):
-    """Journal files that must exist are missing, cut off or unreadable. A start would hand out seqs a second time.
+    """Journal files are missing, truncated or unreadable. Starting without them would reuse sequence numbers.
 
     ``losses`` holds one (path, reason) per file.
     """
@@ -242,7 +242,7 @@ class JournalIncomplete(DamagedFile):
 
 
 class DiskFull(EngineError):
-    """No space left: the append was not taken; it can be tried again once there is space."""
+    """No space is left on the disk. The append was not made; retry when there is space."""
 
     def __init__(self, path: str, needed: int) -> None:
         super().__init__(f"no space left for {needed} bytes in {path}")
@@ -251,12 +251,12 @@ class DiskFull(EngineError):
 
 
 def shown(error: BaseException) -> str:
-    """What may be shown to anybody of an error whose text may name files or data."""
+    """Return a text of the error without file names and data, which anyone may see."""
     return (isinstance(error, OSError) and error.strerror) or f"an internal error, {type(error).__name__}"
 
 
 class NoSpaceToStart(EngineError):
-    """The disk is too full to open the data directory. Nothing that is in it has changed."""
+    """The disk is too full to open the data directory. The directory has not changed."""
 
     def __init__(self, path: str, needed: int, free_bytes: int, free_files: int, cause: OSError) -> None:
         super().__init__(
@@ -271,7 +271,7 @@ class NoSpaceToStart(EngineError):
 
 
 class SealingBehind(EngineError):
-    """More is written than can be sealed: nothing was taken. Try again once some of the backlog is sealed."""
+    """Writes outrun sealing. Nothing was written; retry when some of the backlog is sealed."""
 
     #: Long enough for a round of sealing to make some progress.
     retry_after_ms = SOON_MS
@@ -292,19 +292,20 @@ class JournalFailed(EngineError):
     """
 
     def __init__(self, path: str, cause: Exception) -> None:
-        #: Without file names and other details: clients get this text.
+        #: Clients get this text, so it has no file names or other details.
         self.reason = shown(cause)
         super().__init__(f"read-only: the journal {path} failed ({self.reason}). Check the disk, then restart")
         self.path = path
         self.cause = cause
 
     def again(self) -> JournalFailed:
-        """A new error that says the same. An error that is raised twice keeps the frames of both tracebacks."""
+        """Return a new error with the same content. An exception that is raised twice would collect the frames of both
+        tracebacks."""
         return JournalFailed(self.path, self.cause)
 
 
 class WorkerFailed(EngineError):
-    """The process that seals and merges died twice over one job, met something unforeseen, or was closed."""
+    """The sealing and merging process died twice in one job, failed unexpectedly, or was closed."""
 
     def __init__(self, why: str) -> None:
         super().__init__(f"the sealing worker failed: {why}")

@@ -1,8 +1,8 @@
-"""The names of files in a data directory and in backups. Only the exact forms that the program writes are accepted.
+"""The names of files in a data directory and in backups. Only the exact forms that Strandline writes are accepted.
 
-A manifest or a backup may come from anywhere. A name in it becomes part of a path, so a name like ``../../x`` must
-never get that far. Every name that is read from a file goes through :func:`check_name`, and every directory listing
-through :func:`is_name`. Damaged files are never deleted: :func:`put_aside` moves them to ``damaged/``.
+A manifest or a backup may come from anywhere. A name in it becomes part of a path, so a name like ``../../x`` must be
+rejected. Every name that is read from a file is checked by :func:`check_name`, and every directory listing by
+:func:`is_name`. Damaged files are never deleted: :func:`put_aside` moves them to ``damaged/``.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from typing import Literal
 from strandline.engine.disk import Disk
 from strandline.engine.errors import DamagedFile
 
-#: What a name may be of. Those in a pool are of backups.
+#: The kinds of names. The ``pool`` kinds are in backup pools.
 Kind = Literal[
     "segment", "checkpoint", "journal", "pool segment", "pool checkpoint", "pool journal", "backup description"
 ]
 
 _NUMBER = "[0-9]{8,19}"
 _SUM = "[0-9a-f]{16}"
-#: Of every kind the pattern, and an example for messages.
+#: The pattern of each kind, and an example for error messages.
 _FORMS: dict[Kind, tuple[str, str]] = {
     "segment": (rf"({_NUMBER})\.arrow", "00000012.arrow"),
     "checkpoint": (rf"({_NUMBER})\.(?:full|changes)", "00000003.full"),
@@ -30,17 +30,17 @@ _FORMS: dict[Kind, tuple[str, str]] = {
     "pool journal": (rf"({_NUMBER})-{_SUM}-{_SUM}\.journal", "00000034-76b2f55a471cc588-a12db550cba80fbd.journal"),
     "backup description": (r"([0-9]{8})T[0-9]{6}\.[0-9]{3}Z\.json", "20261115T091335.027Z.json"),
 }
-#: The largest number of a file. Numbers have as many digits as they need, and eight at least.
+#: The largest file number. Numbers have at least eight digits.
 MAX_NUMBER = 1 << 53
 
 
 def number_in(kind: Kind, name: str) -> int | None:
-    """The number that a name of this kind begins with; None for any other name."""
+    """Return the number at the start of a name of this kind, or None for any other name."""
     found = re.fullmatch(_FORMS[kind][0], name)
     if found is None:
         return None
     number = int(found[1])
-    # One number has one name: no zeroes beyond the eighth digit.
+    # A number has only one name: leading zeros pad to eight digits and no further.
     return number if number < MAX_NUMBER and found[1] == f"{number:08d}" else None
 
 
@@ -49,14 +49,16 @@ def is_name(kind: Kind, name: str) -> bool:
 
 
 def check_name(kind: Kind, name: str, path: str) -> str:
-    """The name, if it is of this kind; else a DamagedFile that says that ``path`` has it."""
+    """Return the name if it is of this kind. Otherwise raise a DamagedFile for ``path``, the file that contains the
+    name."""
     if not is_name(kind, name):
         raise DamagedFile(path, f"it names {name!r} as a {kind}; expected a name like {_FORMS[kind][1]}")
     return name
 
 
 def check_number(what: str, number: int, path: str) -> int:
-    """The number of a file, if it can be one; else a DamagedFile that says that ``path`` has it."""
+    """Return the number if it is a valid file number. Otherwise raise a DamagedFile for ``path``, the file that
+    contains it."""
     if not 1 <= number < MAX_NUMBER:
         raise DamagedFile(path, f"it has the {what} {number}; expected a number from 1 to {MAX_NUMBER - 1}")
     return number
@@ -66,14 +68,14 @@ DAMAGED = "damaged"
 
 
 def put_aside(disk: Disk, path: str) -> str:
-    """Move a file to ``damaged/``, under another name if its own is taken there; returns its new path."""
+    """Move a file to ``damaged/``, under a free name, and return its new path."""
     target = damaged_path(disk, path)
     disk.move(path, target)
     return target
 
 
 def damaged_path(disk: Disk, path: str) -> str:
-    """A free path in ``damaged/`` for this file."""
+    """Return a free path in ``damaged/`` for this file."""
     disk.make_directory(DAMAGED)
     disk.sync_directory("")
     name = path.rpartition("/")[2]

@@ -1,4 +1,4 @@
-"""A log: the handle that callers work with. Every change is journaled first and then made in the logbook."""
+"""A log: the handle that callers work with. Every change is journaled before it is applied to the logbook."""
 
 from __future__ import annotations
 
@@ -53,10 +53,10 @@ if TYPE_CHECKING:
 
 
 class Log:
-    """A named append-only sequence of records. Safe to use from any thread.
+    """A named append-only sequence of records. Thread-safe.
 
-    Changes return a :class:`Commit`: call ``wait`` on it for the result. On a ``fsync`` log nobody sees a change
-    before it is durable; on the others it is made at once.
+    Changes return a :class:`Commit`: call its ``wait`` for the result. On a ``fsync`` log, readers see a change once it
+    is durable; on other logs, immediately.
     """
 
     __slots__ = ("_book", "_engine")
@@ -74,7 +74,8 @@ class Log:
 
     @property
     def epoch(self) -> int:
-        """Which log of this name it is: every log ever created in a directory has another one, and a higher."""
+        """Identifies this log among all logs of its name: every log created in a directory gets a higher epoch than all
+        before it."""
         return self._book.epoch
 
     @property
@@ -83,7 +84,7 @@ class Log:
 
     @property
     def head(self) -> int:
-        """The highest seq that readers can see; 0 when nothing was ever written."""
+        """The highest seq that readers can see; 0 if nothing was ever written."""
         return self._book.head
 
     @property
@@ -93,12 +94,12 @@ class Log:
 
     @property
     def last_ts(self) -> int:
-        """The time of the last record that was ever appended, whether or not readers see it yet; 0 when none was."""
+        """The time of the last record that was appended, whether or not readers see it yet; 0 if there was none."""
         return self._book.last_ts
 
     @property
     def coming_count(self) -> int:
-        """How many records are live, those included that still wait for the disk."""
+        """The number of live records, including those that wait for the disk."""
         return self._book.count + self._book.pending_count
 
     @property
@@ -107,8 +108,8 @@ class Log:
 
     @property
     def revision(self) -> int:
-        """Another number whenever something but an append has changed what readers see: what was read before, up to
-        where it was read, is still true if this is the same."""
+        """A number that changes whenever a change other than an append affects what readers see. While it is the same,
+        everything read before is still valid."""
         book = self._book
         if not book.config.ttl_ms and book.base is None:
             return book.revision
@@ -118,7 +119,7 @@ class Log:
 
     @property
     def book(self) -> Logbook:
-        """What the log is made of; for the engine."""
+        """The logbook, for the engine."""
         return self._book
 
     @property
@@ -126,8 +127,8 @@ class Log:
         return self._engine
 
     def room(self) -> tuple[int, int] | None:
-        """How many records and bytes a log that rejects what is over its caps still takes (a very large number where
-        it has no cap); None when nothing is refused."""
+        """How many records and bytes a log that rejects appends when full still accepts, or a very large number where
+        it has no limit. None if the log refuses nothing."""
         book = self._book
         with self._engine.lock:
             self._book.check_there()
@@ -138,8 +139,8 @@ class Log:
             return max(records, 0), max(size, 0)
 
     def state(self) -> LogState:
-        """What the log is like now. Of a fork, ``head``, ``earliest`` and ``evict_floor`` are as readers see them, but
-        ``count`` and ``size`` are of its own records only."""
+        """Return the current state of the log. For a fork, ``head``, ``earliest`` and ``evict_floor`` include shared
+        records, while ``count`` and ``size`` only cover its own."""
         with self._engine.lock:
             self._book.check_there()
             let_all_expire(self._engine, self._book)
@@ -149,7 +150,8 @@ class Log:
 
     @property
     def base(self) -> tuple[Log, int] | None:
-        """The log that this one was forked from, and the last seq that they share; see :meth:`Engine.fork`."""
+        """The log that this one was forked from, and the last shared seq; see :meth:`Engine.fork`. None if it is not a
+        fork."""
         base = self._book.base
         if base is None:
             return None
@@ -158,7 +160,7 @@ class Log:
 
     @property
     def forks(self) -> int:
-        """How many logs were forked from this one, and are there."""
+        """The number of existing logs that were forked from this one."""
         return self._book.forks
 
     # --- reading -------------------------------------------------------------------------------------------
@@ -175,7 +177,7 @@ class Log:
         since: int | None = None,
         epoch: int | None = None,
     ) -> Page:
-        """The records after ``after``, oldest first. ``reads.page.Query`` explains the filters."""
+        """Return the records after ``after``, oldest first. ``reads.page.PageQuery`` explains the filters."""
         page = read(
             self._engine, self._book, True, after, limit, max_bytes, without_nodes, key, key_prefix, since, epoch
         )
@@ -194,30 +196,30 @@ class Log:
         since: int | None = None,
         epoch: int | None = None,
     ) -> Page | None:
-        """As ``read``, but None instead of waiting for the disk when something is not in memory."""
+        """Like ``read``, but return None instead of waiting for the disk."""
         return read(
             self._engine, self._book, False, after, limit, max_bytes, without_nodes, key, key_prefix, since, epoch
         )
 
     def read_latest(self, after: int = 0, limit: int = 256, **filters: Any) -> Page:
-        """As ``read``, with the same filters, of those records alone that are the last of their key now.
+        """Like ``read``, with the same filters, but only return records that are currently the last of their key.
 
-        Whoever reads so page by page to the end, and goes on from there with ``read``, has the last record of every
-        key, whatever is appended meanwhile.
+        To get the last record of every key, whatever is appended in the meantime, read to the end page by page and
+        continue from there with ``read``.
         """
         page = read_latest(self, True, after, limit, **filters)
         assert page is not None
         return page
 
     def read_latest_resident(self, after: int = 0, limit: int = 256, **filters: Any) -> Page | None:
-        """As ``read_latest``, but None instead of waiting for the disk or working out what is last."""
+        """Like ``read_latest``, but return None instead of waiting for the disk or computing which records are last."""
         return read_latest(self, False, after, limit, **filters)
 
     def read_back(self, before: int | None = None, limit: int = 256, *, max_bytes: int | None = None) -> Page:
-        """The last records with a seq below ``before`` (of all, without one), oldest first all the same.
+        """Return the last records with a seq below ``before`` (None: of the whole log), oldest first.
 
-        ``caught_up`` says that there is none before them; go on with ``before`` the first of their seqs. What was lost
-        is not told of.
+        ``caught_up`` means that there are no earlier records. For the previous page, pass the first seq of this one as
+        ``before``. Lost records are not reported.
         """
         page = read_back(self._engine, self._book, True, before, limit, max_bytes)
         assert page is not None
@@ -226,39 +228,40 @@ class Log:
     def read_back_resident(
         self, before: int | None = None, limit: int = 256, *, max_bytes: int | None = None
     ) -> Page | None:
-        """As ``read_back``, but None instead of waiting for the disk when something is not in memory."""
+        """Like ``read_back``, but return None instead of waiting for the disk."""
         return read_back(self._engine, self._book, False, before, limit, max_bytes)
 
     def find_key(self, key: str) -> int | None:
-        """The seq of the last record that has this key and is not deleted; one that is hidden counts."""
+        """Return the seq of the last record with this key that is not deleted. Hidden records count."""
         return find_key(self._engine, self._book, True, key) or None
 
     def find_key_resident(self, key: str) -> tuple[bool, int | None]:
-        """Whether it can be told without waiting for the disk; and if so, what ``find_key`` gives."""
+        """Return whether the answer is known without waiting for the disk and, if so, the result of ``find_key``."""
         found = find_key(self._engine, self._book, False, key)
         return found is not None, found or None
 
     def read_hidden(self, seq: int) -> Record | None:
-        """The record with this seq if it is hidden, else None. Of a fork only its own."""
+        """Return the record with this seq if it is hidden, otherwise None. A fork only finds its own records."""
         return read_hidden(self._engine, self._book, seq)
 
     def sync(self) -> Commit[int]:
-        """Done once everything that readers can see now is durable, whatever the log's class, with the head as of now.
-        What an ephemeral log has is never durable: there it is done at once."""
+        """Return a commit that is done when everything that readers can see now is durable, whatever the log's
+        durability. Its value is the current head. The records of an ephemeral log are never durable, so its commit is
+        done immediately."""
         engine, book = self._engine, self._book
         with engine.lock:
             self._book.check_there()
             if book.config.durability == "ephemeral" or engine.journal.flushed == engine.journal.written:
                 return Commit.of(book.head)
             self._check_writable()
-            # Nothing of the log waits for this one: appends go on as if there were none.
+            # Later changes of the log do not wait for this commit.
             return engine.later((), book.head, None)
 
     def listen(self, listener: Callable[[Log], None]) -> Callable[[], None]:
-        """Call ``listener`` whenever readers may find something new: records, a gap, or that the log was dropped.
+        """Call ``listener`` whenever readers may find a change: new records, a gap, or the drop of the log.
 
-        It runs on the thread that made the change, with the engine's lock held: it must be quick and must only
-        wake somebody up. Returns a function that ends it.
+        The listener runs on the thread that made the change, with the engine's lock held. It must be quick and should
+        only wake another thread. Returns a function that removes the listener.
         """
 
         def tell(book: Logbook) -> None:
@@ -286,16 +289,16 @@ class Log:
         notes: Mapping[str, Any] | None = None,
         ts: int | None = None,
     ) -> Commit[Appended]:
-        """Append all records of the batch under consecutive seqs, or none.
+        """Append all records of the batch with consecutive seqs, or none.
 
-        With an ``idempotency_key`` or a ``producer`` a repeated append changes nothing and gives the first
-        one's result, marked ``deduped``. ``notes`` are changed in the same step; see :meth:`note`.
+        With an ``idempotency_key`` or a ``producer``, a repeated append changes nothing and returns the first one's
+        result, marked ``deduped``. ``notes`` are changed in the same step; see :meth:`note`.
 
-        ``ts`` is taken for the time of the records instead of the present one. Times never go backwards in a log: the
-        records get the last one's time if that is later. A TTL counts from the time of the records, so what is given a
-        time that is longer ago than the TTL is gone at once, with a tombstone, and what is given a time in the future
-        stays until that much later, or until a record after it expires. Nothing else goes by it: neither the engine's
-        clock, nor idempotency windows. A time more than FUTURE_MS ahead of the clock moves no other record's time.
+        ``ts`` replaces the current time as the time of the records. Times never go backwards in a log: if the last
+        record is later, the new records get its time. Max age counts from the time of the records. Records that are
+        already too old are removed immediately, with a tombstone. Records with a future time stay correspondingly
+        longer, or until a record after them expires. ``ts`` affects neither the engine's clock nor idempotency windows.
+        A time more than FUTURE_MS ahead of the clock does not change the time of later records.
         """
         engine, book = self._engine, self._book
         size = batch.check(engine.options.max_record_bytes)
@@ -352,20 +355,20 @@ class Log:
             return Commit(None, appended)
 
     def remembers(self, idempotency_key: str) -> bool:
-        """Whether an append with this key would be a repetition."""
+        """Return whether an append with this idempotency key would be a repetition."""
         with self._engine.lock:
             self._book.check_there()
             return find_duplicate(self._book, idempotency_key, None, self._engine.now()) is not None
 
     def skip(self, count: int, reason: Reason) -> Commit[None]:
-        """Assign ``count`` seqs that hold nothing: readers who pass them get a tombstone with this reason."""
+        """Assign ``count`` seqs without records. Readers get a tombstone with this reason."""
         if count < 1:
             raise BadRequest(f"count must be 1 or more, not {count}")
         book, engine = self._book, self._engine
         with engine.lock:
             self._check_writable()
             first, last = book.assigned + 1, book.assigned + count
-            # What was acknowledged is never handed out again, so what was not reserved must be durable first.
+            # Acknowledged seqs must not be assigned again, so seqs beyond the reservation must be durable first.
             must_wait = last > book.reserved_durable
             if book.config.durability == "ephemeral":
                 engine.reservations.write(book, max(last, book.reserved), engine.now())
@@ -381,7 +384,7 @@ class Log:
             return commit
 
     def producer(self, id: str) -> ProducerState | None:
-        """What the log remembers of a producer."""
+        """Return the state of a producer, or None if the log does not know it."""
         self._book.check_there()
         producers = self._book.producers
         return None if producers is None else producers.get(id)
@@ -390,28 +393,27 @@ class Log:
 
     @property
     def notes(self) -> Mapping[str, Any]:
-        """The small values that a protocol keeps with the log, by name; not to be changed, nor is anything in them.
+        """Small values that a protocol stores with the log, by name. Do not modify the mapping or the values.
 
-        Another object whenever something changed, and in it the values of all other names are the same objects as
-        before. A change shows as soon as it is journaled, as a producer's does: on a ``fsync`` log that is before
-        readers see the records it came with. Who concludes from a note that there is no more to come has to see that
-        ``head`` has come to ``next_seq - 1`` as well.
+        A change creates a new mapping that keeps the value objects of the unchanged names. A change is visible once it
+        is journaled: on a ``fsync`` log, before readers see the records of the same append. If a note says that no more
+        records follow, also check that ``head`` has reached ``next_seq - 1``.
         """
         notes = self._book.notes
         return NO_VALUES if notes is None else notes.values
 
     def note(self, changes: Mapping[str, Any], *, producer: Producer | None = None) -> Commit[Appended]:
-        """Change notes: builtin values by name, and None to remove a note. Listeners are told.
+        """Change notes: builtin values by name, or None to remove a note. Listeners are called.
 
-        They outlive restarts, on an ephemeral log as well, and go with the log. A ``producer`` goes on as with an
-        append. The result has no records: its ``first`` is the next seq, its ``last`` the one before.
+        Notes survive restarts, also on an ephemeral log, and are removed with the log. A ``producer`` advances as with
+        an append. The result has no records: its ``first`` is the next seq, its ``last`` the one before.
         """
         return note(self._engine, self._book, changes, producer)
 
     # --- cursors -------------------------------------------------------------------------------------------
 
     def cursors(self) -> dict[str, Cursor]:
-        """All cursors of the log by name."""
+        """Return all cursors of the log by name."""
         with self._engine.lock:
             self._book.check_there()
             return dict(self._book.cursors or {})
@@ -422,8 +424,8 @@ class Log:
         return None if cursors is None else cursors.get(name)
 
     def move_cursor(self, name: str, seq: int) -> Commit[Cursor]:
-        """Put a named cursor at a seq, making it if need be; it may go backwards. It outlives restarts, on an
-        ephemeral log as well, and goes with the log."""
+        """Move a named cursor to a seq, creating it if needed. A cursor may move backwards. Cursors survive restarts,
+        also on an ephemeral log, and are removed with the log."""
         check_cursor(name, seq)
         engine, book = self._engine, self._book
         with engine.lock:
@@ -438,14 +440,14 @@ class Log:
             )
 
     def drop_cursor(self, name: str) -> Commit[bool]:
-        """Forget a cursor; tells whether there was one."""
+        """Remove a cursor. Return whether it existed."""
         check_cursor(name)
         engine, book = self._engine, self._book
         return change(
             engine, book, FrameType.CURSOR, lambda: pack(CursorMove(name, None)), lambda: book.drop_cursor(name)
         )
 
-    # --- what records can become ---------------------------------------------------------------------------
+    # --- changes to records --------------------------------------------------------------------------------
 
     def delete(
         self,
@@ -456,12 +458,14 @@ class Log:
         seqs: Sequence[int] | None = None,
         erasure: bool = True,
     ) -> Commit[Deleted]:
-        """Remove records for good: those with a seq below ``before``, with this key, with this prefix in their
-        key, or with one of these seqs; with several conditions, those that fulfil all of them. Silent: readers
-        get no tombstone. Records appended later are not touched.
+        """Remove records permanently: those with a seq below ``before``, with this key, with this prefix in their key,
+        or with one of these seqs. Several conditions are combined with AND. Readers get no tombstone. Records appended
+        later are not affected.
 
-        Whoever keeps copies of the records is to remove them too: see ``erasures``. An ``erasure`` of False says that
-        the records have merely done their duty here; nobody is told."""
+        By default the deletion is recorded as an erasure event, so that copies of the records elsewhere are removed
+        too: see ``erasures``. With ``erasure=False``, no event is recorded: the records were only used up, and copies
+        may stay.
+        """
         return change_selected(self._engine, self._book, DELETE, before, key, prefix, seqs, erasure)
 
     def hide(
@@ -472,7 +476,7 @@ class Log:
         prefix: str | None = None,
         seqs: Sequence[int] | None = None,
     ) -> Commit[Deleted]:
-        """Take records out of sight, selected as in ``delete``; ``restore`` brings them back."""
+        """Hide records, selected as in ``delete``. ``restore`` makes them visible again."""
         return change_selected(self._engine, self._book, HIDE, before, key, prefix, seqs)
 
     def restore(
@@ -483,11 +487,11 @@ class Log:
         prefix: str | None = None,
         seqs: Sequence[int] | None = None,
     ) -> Commit[Deleted]:
-        """Bring hidden records back, selected as in ``delete``."""
+        """Make hidden records visible again, selected as in ``delete``."""
         return change_selected(self._engine, self._book, RESTORE, before, key, prefix, seqs)
 
     def amend(self, seq: int, data: bytes) -> Commit[None]:
-        """Give a record other data. Its seq, time, key, node and meta stay."""
+        """Replace the data of a record. Its seq, time, key, node and meta data stay."""
         book, engine = self._book, self._engine
         check_amendment(data, engine.options.max_record_bytes)
         with engine.lock:
@@ -509,16 +513,16 @@ class Log:
     # --- the log itself ------------------------------------------------------------------------------------
 
     def configure(self, config: Config) -> Commit[LogState]:
-        """Replace the configuration. It is durable once the commit is done, whatever the log's class.
+        """Replace the configuration. It is durable once the commit is done, whatever the log's durability.
 
-        Waits for what is on its way to the disk, so that every record is kept by the rules it was written under.
+        Waits for pending writes, so that every record is stored under the configuration it was written with.
         """
         return configure(self._engine, self._book, config)
 
     def drop(self) -> Commit[None]:
         """Remove the log and everything in it. A log created later under this name has another epoch.
 
-        Raises LogHasForks as long as there are logs that were forked from it.
+        Raises LogHasForks while logs that were forked from it exist.
         """
         engine, book = self._engine, self._book
         with engine.lock:

@@ -22,12 +22,12 @@ _STANDARD = {sysconfig.get_path("stdlib"), _PLATFORM, os.path.join(_PLATFORM, "l
 
 
 def child_environment() -> dict[str, str]:
-    """The environment of a Python child process: it imports the same modules as this process.
+    """Return the environment for a Python child process that imports the same modules as this process.
 
-    The standard library comes first on the path, and Python adds no directory in front of it: a user's file called
+    The standard library comes first on the path, and Python adds no directory before it: a user's file called
     ``collections.py`` or ``queue.py`` must not shadow a standard module.
     """
-    # At a prompt, where this one imports from may be the current directory and nothing else.
+    # In an interactive session, this process may only import from the current directory.
     path = sorted((entry or os.getcwd() for entry in sys.path), key=lambda entry: entry not in _STANDARD)
     return {**os.environ, "PYTHONPATH": os.pathsep.join(path), "PYTHONSAFEPATH": "1"}
 
@@ -39,14 +39,14 @@ def import_from(directory: str) -> None:
         sys.path.insert(max(behind, default=0), directory)
 
 
-#: Where Linux says which control groups the process is in, and where the groups themselves are mounted.
+#: Where Linux lists the control groups of the process, and where the groups are mounted.
 MEMBERSHIP = Path("/proc/self/cgroup")
 MOUNT = Path("/sys/fs/cgroup")
 
 
 def memory_limit(membership: Path = MEMBERSHIP, mount: Path = MOUNT) -> int:
-    """The memory that this process may use, in bytes: that of the machine, or the limit of its control group if that is
-    lower."""
+    """Return the memory that this process may use, in bytes: that of the machine, or the limit of its control group if
+    it is lower."""
     limits = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
     try:
         lines = membership.read_text().splitlines()
@@ -55,7 +55,7 @@ def memory_limit(membership: Path = MEMBERSHIP, mount: Path = MOUNT) -> int:
     for line in lines:
         _, controllers, path = line.split(":", 2)
         if not controllers:
-            # Version 2. Systems that also use version 1 mount it in a directory of its own.
+            # Version 2. Systems that also use version 1 mount version 2 in a separate directory.
             limits += _limits(mount, path, "memory.max")
             limits += _limits(mount / "unified", path, "memory.max")
         elif "memory" in controllers.split(","):
@@ -64,10 +64,10 @@ def memory_limit(membership: Path = MEMBERSHIP, mount: Path = MOUNT) -> int:
 
 
 def _limits(mount: Path, path: str, name: str) -> Iterator[int]:
-    """The limits of a group and of all groups above it. In a container the mount may be the group itself."""
+    """Yield the limits of a group and of its parent groups. In a container, the mount may be the group itself."""
     group = mount / path.lstrip("/")
     for directory in (group, *group.parents):
-        with suppress(OSError, ValueError):  # a group without a limit says "max"
+        with suppress(OSError, ValueError):  # "max": the group has no limit
             yield int((directory / name).read_text())
         if directory == mount:
             return
@@ -75,14 +75,14 @@ def _limits(mount: Path, path: str, name: str) -> Iterator[int]:
 
 T = TypeVar("T")
 
-#: To start the worker process takes 8 for a moment. Besides that, two threads open one file each at a time.
+#: Starting the worker process briefly takes 8 descriptors. In addition, two threads open one file each at a time.
 SPARE_DESCRIPTORS = 12
-#: What it takes to start a process: two pipes, and one more that tells whether it was started.
+#: Starting a process takes two pipes, and a third one that reports whether it started.
 FOR_A_PROCESS = 8
 
 
 class SpareDescriptors:
-    """Empty until ``fill`` is called. Any thread may use it."""
+    """Spare file descriptors. Empty until ``fill`` is called. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -139,7 +139,7 @@ _trim = _find_trim()
 
 
 def give_back() -> None:
-    """Return freed memory to the system: the C library keeps nearly all of it otherwise.
+    """Return freed memory to the system, because the C library keeps nearly all of it otherwise.
 
     Takes a few milliseconds per hundred megabytes, and does not hold the interpreter's lock.
     """

@@ -1,8 +1,8 @@
-"""The quota: how many logs an engine may have, and how many bytes all of their records may take together.
+"""The quota: the maximum number of logs of an engine, and the maximum bytes of all their records.
 
-Every way to create a log or to append a record passes through here, whichever protocol it comes from. The server's own
-logs neither count nor are refused: acknowledgements end up in them. A step that removes records is never refused
-either: it is the way out of a full quota.
+Every creation of a log and every append is checked here, whatever the protocol. The server's own logs do not count and
+are never refused, because acknowledgements are written to them. A step that removes records is not refused either,
+because it frees space.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from strandline.engine.stats import Totals
 
 
 class Quota:
-    """The engine's lock is held around every check. A bound of 0 is no bound."""
+    """Checks the limits. The caller holds the engine's lock. A limit of 0 means unlimited."""
 
     __slots__ = ("_totals", "max_bytes", "max_logs")
 
@@ -34,5 +34,7 @@ class Quota:
 
     def check_append(self, name: str, size: int) -> None:
         """Raise unless this many more bytes fit."""
-        if self.max_bytes and self._totals.size + size > self.max_bytes and not is_internal(name):
+        if not self.max_bytes or is_internal(name):
+            return
+        if self._totals.size + self._totals.pending_size + size > self.max_bytes:
             raise QuotaExceeded("max_total_bytes", self.max_bytes)

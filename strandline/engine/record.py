@@ -1,4 +1,4 @@
-"""What goes into a log and what comes out: batches, records, pages, tombstones, configuration, state."""
+"""The data types of a log: batches, records, pages, tombstones, configuration and state."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from msgspec import Raw
 
 from strandline.engine.errors import BadConfig, BadName, BadRecord, BadRequest, RecordTooLarge
 
-#: Data and meta of one record together. A record is held in memory whole, and so is every batch it is in.
+#: Data and meta data of one record together. A record, and every batch that contains it, is held in memory as a whole.
 MAX_RECORD_BYTES = 16 << 20
-#: Keys are indexed and nodes are identifiers: both are meant to be short. The frame keeps lengths in 16 bits.
+#: Keys are indexed and nodes are identifiers, so both should be short. The frame stores their lengths in 16 bits.
 MAX_KEY_BYTES = 1024
 MAX_NODE_BYTES = 1024
 #: One batch is one frame, and a frame is written in one piece.
@@ -24,29 +24,29 @@ MAX_CURSOR_BYTES = 512
 PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,254}", re.ASCII)
 #: Seqs are signed numbers of 64 bits.
 MAX_SEQ = (1 << 63) - 1
-#: The end of the year 9999, behind which no calendar goes that records are looked at with.
+#: The end of the year 9999, the last year that common calendar libraries support.
 MAX_TIME = 253_402_300_799_999
 
 Durability = Literal["ephemeral", "memory", "disk", "fsync"]
 Discard = Literal["old", "reject"]
 
-#: Why records are gone without anybody having asked for it. ``lost``: a crash or damage took them.
+#: Why records are gone although no caller removed them. ``lost``: because of a crash or damage.
 Reason = Literal["cap", "ttl", "mixed", "recreated", "source_trim", "lost"]
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How a log keeps its records. Zero means unbounded; an unbounded log loses nothing by itself."""
+    """How a log stores its records. Zero means unlimited. An unlimited log never removes records by itself."""
 
     durability: Durability = "disk"
     ttl_ms: int = 0
     cap_records: int = 0
     cap_bytes: int = 0
     discard: Discard = "old"
-    #: Delete a record once a later one of its key has been there for a while.
+    #: Delete a record some time after a later record of its key was appended.
     compact: bool = False
-    #: How long an idempotency key is remembered, counted from the append that brought it.
+    #: How long an idempotency key is remembered, counted from its append.
     idempotency_window_ms: int = 120_000
-    #: What a protocol wants to keep with the log. The engine stores it and looks at none of it.
+    #: Data that a protocol stores with the log. The engine does not interpret it.
     attributes: Mapping[str, Any] = msgspec.field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -63,7 +63,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 def check_name(name: str) -> str:
-    """A log name is any printable text up to 512 bytes; protocols narrow it down further."""
+    """Return a valid log name: any printable text up to 512 bytes. Protocols restrict names further."""
     if not isinstance(name, str):
         raise BadName(repr(name), "it is not a string")
     try:
@@ -71,15 +71,15 @@ def check_name(name: str) -> str:
     except UnicodeEncodeError:
         raise BadName(name, "it is not valid Unicode text") from None
     if not 1 <= size <= MAX_NAME_BYTES:
-        raise BadName(name, f"it must have 1 to {MAX_NAME_BYTES} bytes, it has {size}")
+        raise BadName(name, f"it has {size} bytes; expected 1 to {MAX_NAME_BYTES}")
     if not name.isprintable():
-        raise BadName(name, "it has characters that cannot be printed")
+        raise BadName(name, "it contains non-printable characters")
     return name
 
 
-#: The names of the server's own logs begin with this.
+#: The names of internal logs start with this.
 INTERNAL_PREFIX = "_"
-#: Why nobody else gets such a name.
+#: Why clients cannot use such a name.
 RESERVED_NAME = "names that start with an underscore are reserved for the server"
 
 
@@ -89,7 +89,7 @@ def is_internal(name: str) -> bool:
 
 
 def check_cursor(name: str, seq: int = 0) -> None:
-    """A cursor's name is any Unicode text of 1 to 512 bytes; its seq may be one that was never written."""
+    """Check a cursor. Its name is any Unicode text of 1 to 512 bytes; its seq need not have been written."""
     try:
         size = len(name.encode()) if type(name) is str else 0
     except UnicodeEncodeError:
@@ -105,14 +105,14 @@ def check_time(ts: int) -> None:
         raise BadRequest(f"a time must be in milliseconds, from 0 to the end of the year 9999, not {ts!r}")
 
 
-#: Data that is still a part of the message it came in is copied once, into the log, rather than twice.
+#: Data that is still a part of its message is copied only once, into the log.
 _DATA = frozenset((bytes, Raw))
 
 
 class Batch:
-    """Records to append, as columns. All of them are appended, with consecutive seqs, or none is.
+    """Records to append, as columns. All of them are appended, with consecutive seqs, or none.
 
-    ``keys``, ``nodes`` and ``metas`` are None when no record has one, else as long as ``data``.
+    ``keys``, ``nodes`` and ``metas`` are None if no record has one, otherwise as long as ``data``.
     """
 
     __slots__ = ("data", "keys", "metas", "nodes")
@@ -142,10 +142,10 @@ class Batch:
         return len(self.data)
 
     def check(self, max_record_bytes: int = MAX_RECORD_BYTES) -> int:
-        """Raise unless every record is well-formed and within the limit; returns the size of data and metas."""
+        """Raise unless every record is well-formed and within the limit. Return the size of data and metas."""
         count = len(self.data)
         if count == 1 and self.metas is None and self.nodes is None:
-            # Most batches: nothing but what is needed for them.
+            # The fast path for most batches.
             data, keys = self.data[0], self.keys
             if (
                 type(data) is bytes
@@ -157,7 +157,7 @@ class Batch:
             raise BadRequest("a batch must have at least one record")
         for what, column in (("keys", self.keys), ("nodes", self.nodes), ("metas", self.metas)):
             if column is not None and len(column) != count:
-                raise BadRequest(f"the batch has {count} records and {len(column)} {what}")
+                raise BadRequest(f"the batch has {count} records but {len(column)} {what}")
         if not _DATA.issuperset(map(type, self.data)):
             index = next(i for i, d in enumerate(self.data) if type(d) not in _DATA)
             raise BadRecord(index, f"data must be bytes, not {type(self.data[index]).__name__}")
@@ -173,7 +173,7 @@ class Batch:
             raise RecordTooLarge(index, sizes[index], max_record_bytes)
         total = sum(sizes)
         if total > MAX_BATCH_BYTES:
-            raise BadRequest(f"the batch has {total} bytes, the limit is {MAX_BATCH_BYTES}")
+            raise BadRequest(f"the batch has {total} bytes; the limit is {MAX_BATCH_BYTES}")
         if self.keys is not None:
             _check_strings("key", self.keys, MAX_KEY_BYTES)
         if self.nodes is not None:
@@ -197,11 +197,11 @@ def _check_strings(what: str, column: Sequence[str | None], limit: int) -> None:
             except UnicodeEncodeError:
                 raise BadRecord(index, f"{what} is not valid Unicode text") from None
             if size > limit:
-                raise BadRecord(index, f"{what} has {size} bytes, the limit is {limit}")
+                raise BadRecord(index, f"{what} has {size} bytes; the limit is {limit}")
 
 
 class Producer(NamedTuple):
-    """A writer that numbers its appends, so that a repeated one is recognised. Epochs fence older writers off."""
+    """A writer that numbers its appends, so that repetitions are recognised. A new epoch fences off older writers."""
 
     id: str
     epoch: int
@@ -209,7 +209,7 @@ class Producer(NamedTuple):
 
 
 class Appended(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """What an append did. A repeated one (``deduped``) tells what the first one did."""
+    """The result of an append. A repetition (``deduped``) has the result of the first append."""
 
     first: int
     last: int
@@ -221,13 +221,13 @@ class Appended(msgspec.Struct, frozen=True, array_like=True, gc=False):
         return self.last - self.first + 1
 
     def again(self) -> Appended:
-        """The answer to a repetition of this append."""
+        """Return the result for a repetition of this append."""
         return Appended(self.first, self.last, self.ts, deduped=True)
 
 
 class Remembered(Appended, frozen=True, array_like=True, gc=False):
-    """An append that can be recognised again. ``at`` is when it was made, where its records have another time; else
-    0."""
+    """An append that can be recognised again. ``at`` is the time of the append if its records have another time;
+    otherwise 0."""
 
     at: int = 0
 
@@ -240,7 +240,7 @@ class Cursor(NamedTuple):
 
 
 class ProducerState(NamedTuple):
-    """What a log remembers of a producer: its last append."""
+    """What a log remembers about a producer: its last append."""
 
     epoch: int
     seq: int
@@ -248,7 +248,7 @@ class ProducerState(NamedTuple):
 
 
 class Deleted(msgspec.Struct, frozen=True, gc=False):
-    """What a delete, hide or restore did."""
+    """The result of a delete, hide or restore."""
 
     count: int
     size: int
@@ -264,7 +264,7 @@ class Record(NamedTuple):
 
 
 class Tombstone(NamedTuple):
-    """Records that a reader would have got and that are gone without anybody having asked for it."""
+    """Records that a reader misses because they were removed without a caller's request."""
 
     gap_from: int
     gap_to: int
@@ -278,10 +278,10 @@ class Tombstone(NamedTuple):
 
 
 class Page:
-    """One answer to a read, as columns of equal length; iterate it for records.
+    """One answer to a read, as columns of equal length. Iterate over it to get records.
 
-    ``next_after`` is where to go on, ``caught_up`` says that there was nothing further when the page was made,
-    and ``tombstone`` reports a loss that lies *before* the page's first record.
+    ``next_after`` is where to continue. ``caught_up`` means that there were no further records when the page was made.
+    ``tombstone`` reports a loss *before* the page's first record.
     """
 
     __slots__ = (
@@ -311,7 +311,7 @@ class Page:
 
 
 class LogState(msgspec.Struct, frozen=True, kw_only=True):
-    """What a log is like at one moment."""
+    """The state of a log at one moment."""
 
     name: str
     epoch: int

@@ -1,4 +1,4 @@
-"""What an engine counts while it works: what its logs hold, what was written, and how long flushes take."""
+"""The engine's counters: the contents of its logs, the bytes written, and the duration of flushes."""
 
 from __future__ import annotations
 
@@ -12,25 +12,27 @@ FLUSH_BOUNDS = (50.0, 100.0, 250.0, 500.0, 1_000.0, 5_000.0, 10_000.0, 50_000.0,
 
 
 class Totals:
-    """Live records and their bytes over many logs, and how many logs of each durability. The logbooks keep it up."""
+    """Live records and their bytes over many logs, the bytes that wait for the flush to become live, and the number of
+    logs of each durability. The logbooks keep it up to date."""
 
-    __slots__ = ("logs", "records", "size")
+    __slots__ = ("logs", "pending_size", "records", "size")
 
     def __init__(self) -> None:
         self.logs: dict[str, int] = {}
         self.records = 0
         self.size = 0
+        self.pending_size = 0
 
     def count(self, durability: str, logs: int) -> None:
         self.logs[durability] = self.logs.get(durability, 0) + logs
 
 
-#: Where a logbook counts that belongs to no engine, or no longer.
+#: Used by logbooks that belong to no engine.
 NOWHERE = Totals()
 
 
 class Histogram(msgspec.Struct, frozen=True):
-    """``counts[i]`` is how many were ``bounds[i]`` or less; the last bound is infinite."""
+    """``counts[i]`` is the number of values up to ``bounds[i]``; the last bound is infinite."""
 
     bounds: tuple[float, ...]
     counts: tuple[int, ...]
@@ -39,7 +41,7 @@ class Histogram(msgspec.Struct, frozen=True):
 
 
 class FlushTimes:
-    """How long flushes took, in microseconds."""
+    """Durations of flushes, in microseconds."""
 
     def __init__(self) -> None:
         self._buckets = [0] * len(FLUSH_BOUNDS)
@@ -55,18 +57,18 @@ class FlushTimes:
 
 
 class Stats(msgspec.Struct, frozen=True, kw_only=True):
-    """What :meth:`Engine.stats` tells. What was written and flushed counts from the opening on."""
+    """The result of :meth:`Engine.stats`. Written and flushed bytes are counted since the engine was opened."""
 
     logs: int
-    #: Live records and their bytes over all logs.
+    #: Live records of all logs, and their bytes.
     records: int
     size: int
-    #: The bytes that are not sealed yet, and how many may be.
+    #: The unsealed bytes, and their limit.
     journal_bytes: int
     unsealed_budget: int
-    #: Changes that were refused because the budget was used up.
+    #: Changes that were refused because the budget was exhausted.
     refused: int
-    #: Rounds of housekeeping that went well, and the bytes of the journal that the last of them sealed.
+    #: The number of successful rounds of housekeeping, and the journal bytes that the last one sealed.
     rounds: int
     round_bytes: int
     frames: int
@@ -74,11 +76,11 @@ class Stats(msgspec.Struct, frozen=True, kw_only=True):
     rotations: int
     flushes: int
     flush_us: Histogram
-    #: Commits that wait for a flush, and the most that ever did.
+    #: Commits that wait for a flush, and the highest number so far.
     pending: int
     pending_peak: int
     segments: int
-    #: Segments that a read has found damaged or missing since the opening.
+    #: Segments that a read has found damaged or missing since the engine was opened.
     damaged_segments: int
     cached_bytes: int
     read_only: bool

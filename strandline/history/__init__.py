@@ -1,1 +1,1 @@
-"""The records of logs as Arrow, read in bulk: from a data directory, or from a server. No Spark in here."""
+"""Read the records of logs in bulk as Arrow, from a data directory or from a server. Does not use Spark."""

@@ -1,4 +1,4 @@
-"""History by path: straight from the files of a data directory, whether or not a server is running on it."""
+"""History by path: reads the files of a data directory, whether or not a server is running on it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from strandline.history.pieces import EVERYTHING, ColdPlace, SegmentPiece, Where
 
 
 class DirectoryHistory:
-    """What was acknowledged when this was made. Its pieces can be read until it is closed."""
+    """The records that were acknowledged when this was created. Its pieces can be read until it is closed."""
 
     def __init__(
         self,
@@ -27,30 +27,30 @@ class DirectoryHistory:
         self._view = DirectoryView.take(
             path, None if self._cold is None else ObjectStoreCold(cold_url, **self._cold.options)
         )
-        #: Which data directory it is.
+        #: The id of the data directory.
         self.directory = self._view.directory
 
     def close(self) -> None:
         self._view.close()
 
     def logs(self, prefix: str = "") -> list[LogInfo]:
-        """All logs, those that the server keeps for itself included, by name."""
+        """Return all logs by name, including internal ones."""
         books = (self._view.find(name) for name in self._view.names() if name.startswith(prefix))
         return [info_of(book) for book in books if book is not None]
 
     def log(self, name: str) -> LogInfo:
-        """Raises UnknownLog."""
+        """Return a log. Raises UnknownLog."""
         return info_of(self._book(name))
 
     def standing(self, log: LogInfo) -> list[tuple[int, int]]:
-        """The seqs that readers see, as inclusive ranges; some in them may never have held anything."""
+        """Return the visible seqs as inclusive ranges. The ranges may contain seqs that never had a record."""
         return live_ranges(self._view.books[log.epoch])
 
     def pieces(
         self, log: LogInfo, after: int, through: int, rows: int, where: Where = EVERYTHING, *, own: bool = False
     ) -> list[SegmentPiece]:
-        """What there is to read from behind ``after`` up to ``through``, in pieces of about ``rows`` records. With
-        ``own`` without what a fork shares with the log it was forked from."""
+        """Return the records after ``after`` up to ``through``, in pieces of about ``rows`` records. With ``own``, omit
+        records that a fork shares with its source."""
         book = self._view.books[log.epoch]
         found: list[SegmentPiece] = []
         for run in self._view.runs(book, after, through, own=own):
@@ -84,7 +84,8 @@ class DirectoryHistory:
 def _may_have(run: ViewedRun, where: Where, last_ts: int) -> bool:
     if where.since is not None and max(run.ts_first, run.ts_last) < where.since:
         return False
-    # The times of a run are in order, except of records from the future: if one is at an edge, others may be earlier.
+    # The times of a run are in order, except for records from the future. If one of those is at an edge, others may be
+    # earlier.
     if where.until is not None and last_ts >= max(run.ts_first, run.ts_last) and run.ts_first >= where.until:
         return False
     if where.key is None:

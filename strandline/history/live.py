@@ -1,7 +1,7 @@
-"""The records of a log of an open engine, in bulk: whole blocks as Arrow, and none of them record by record.
+"""Read the records of a log of an open engine in bulk: whole blocks as Arrow, never record by record.
 
-What is read here passes by the cache of blocks: who reads a whole history must not take from readers of the present
-what they have at hand. The engine's lock is held only to see where records are, never while they are fetched.
+These reads bypass the block cache, so that reading a whole history does not evict the blocks of readers near the head.
+The engine's lock is held only to locate records, never while they are fetched.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from strandline.engine.state.parts import Part, Piece, Run, Segments, Tail
 from strandline.engine.state.ranges import inside
 from strandline.history.pieces import BATCH_ROWS, EVERYTHING, RECORDS, Where, amended_data, record_batch
 
-#: A batch is not much larger than this, however many records are asked for: a reader has several in memory.
+#: A batch is not much larger than this, however many records are requested: a reader has several batches in memory.
 BATCH_BYTES = 2 << 20
-#: After so many seqs, or stretches of seqs, it is looked again at what is there: what is deleted while somebody reads
-#: is soon not read any more.
+#: After this many seqs, or ranges of seqs, the log is examined again, so that records deleted during the read are soon
+#: omitted.
 LOOK_SEQS = 1 << 17
 LOOK_STRETCHES = 4096
 
@@ -42,10 +42,10 @@ def sweep(
     batch_rows: int = BATCH_ROWS,
     batch_bytes: int = BATCH_BYTES,
 ) -> Iterator[Any]:
-    """The visible records from behind ``after`` up to ``through``, which is not beyond the head, as batches of
-    ``RECORDS``, in order; what a fork shares is part of it.
+    """Yield the visible records after ``after`` up to ``through``, which is at most the head, as batches of
+    ``RECORDS``, in order. Includes records that a fork shares.
 
-    Waits for the disk, so it is not for an event loop. Raises UnknownLog when the log is dropped meanwhile.
+    Waits for the disk, so do not call it on an event loop. Raises UnknownLog if the log is dropped in the meantime.
     """
     first, last = _bounds(log, after, through, where)
     if where.key is not None:
@@ -56,7 +56,7 @@ def sweep(
 
 
 def _bounds(log: Log, after: int, through: int, where: Where) -> tuple[int, int]:
-    """The seqs in question: a stretch of time is one of seqs, see ``seq_since``."""
+    """Return the range of seqs to read. A range of times corresponds to a range of seqs, see ``seq_since``."""
     first, last = after + 1, through
     if where.since is not None:
         since = where.since
@@ -68,7 +68,7 @@ def _bounds(log: Log, after: int, through: int, where: Where) -> tuple[int, int]
 
 
 def _look(log: Log, look: Callable[[Segments], T]) -> T:
-    """What is to be seen in a log, whatever has to be fetched for it."""
+    """Return the result of ``look`` on a log, fetching the data it needs."""
     segments = Resident(log.engine.store)
     while True:
         try:
@@ -80,12 +80,12 @@ def _look(log: Log, look: Callable[[Segments], T]) -> T:
 
 
 def _regroup(found: Iterator[Any], rows: int, size: int) -> Iterator[Any]:
-    """The same records, in batches of so many or of about so many bytes."""
+    """Yield the same records in batches of ``rows`` records or about ``size`` bytes."""
     gathered: list[Any] = []
     count = weight = 0
     for batch in found:
         start = 0
-        # Of large records fewer go into a batch: a block of them may be many times as large as one.
+        # Large records need smaller batches: a block of them may be many times as large as a batch.
         most = max(1, size * batch.num_rows // max(1, batch.nbytes))
         while start < batch.num_rows:
             part = batch.slice(start, min(rows - count, most))
@@ -104,11 +104,11 @@ def _joined(batches: list[Any]) -> Any:
     return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
 
 
-# --- everything there is -------------------------------------------------------------------------------------------
+# --- all records ---------------------------------------------------------------------------------------------------
 
 
 class _Sealed(NamedTuple):
-    """Rows of a segment: those of a run whose seqs are visible."""
+    """Rows of a segment: the visible seqs of a run."""
 
     run: Run
     visible: list[tuple[int, int]]
@@ -149,13 +149,13 @@ def _everything(log: Log, at: int, last: int, rows: int, size: int) -> Iterator[
                 at = reached + 1
             at = found.last + 1
         except (UnknownSegment, MissingFile):
-            # Merged or dropped in the meantime: then the log has its records elsewhere, or not any more.
+            # The segment was merged or dropped in the meantime, and the log's records are elsewhere or gone.
             if any(run.segment == found.run.segment for book in chain(log.book) for run in book.runs):
                 raise
 
 
 def _locate(log: Log, at: int, last: int, rows: int, size: int) -> _Sealed | _Fresh | None:
-    """Where the first visible records from ``at`` on are; the engine's lock is held."""
+    """Locate the first visible records from ``at`` on. The engine's lock is held."""
     for book, low, high in layers(log.book):
         low, high = max(low, at, book.earliest), min(high, last)
         for part in book.parts():
@@ -174,8 +174,8 @@ def _locate(log: Log, at: int, last: int, rows: int, size: int) -> _Sealed | _Fr
 
 
 def _visible(part: Part, low: int, high: int) -> list[tuple[int, int]]:
-    """The first stretches of seqs of a part that readers may see; not more of them than are read before the next
-    look."""
+    """Return the first visible ranges of seqs of a part, at most as many as are read before the log is examined
+    again."""
     low, high = max(low, part.first), min(high, part.last)
     if low > high:
         return []
@@ -186,7 +186,7 @@ def _visible(part: Part, low: int, high: int) -> list[tuple[int, int]]:
 
 
 def _pieces(tail: Tail, visible: list[tuple[int, int]], rows: int, size: int) -> list[Piece]:
-    """The first rows of the stretches, as many as make a batch."""
+    """Return the first rows of the ranges, enough for one batch."""
     found: list[Piece] = []
     for first, last in visible:
         for block, start, end in tail.pieces(first, last, _NOWHERE):
@@ -201,7 +201,7 @@ def _pieces(tail: Tail, visible: list[tuple[int, int]], rows: int, size: int) ->
 
 
 class _Nowhere:
-    """A tail needs no segments."""
+    """A segment lookup for tails, which need no segments."""
 
     def segment(self, id: int) -> Any:
         raise AssertionError
@@ -214,7 +214,7 @@ _NOWHERE = _Nowhere()
 
 
 def _of_segment(log: Log, found: _Sealed) -> Iterator[tuple[Any, int]]:
-    """Batches of a segment's rows, and up to which seq that has come."""
+    """Yield batches of a segment's rows, and the seq that each one reaches."""
     store, run = log.engine.store, found.run
     segment = store.segment(run.segment)
     row = segment.row_of(run.row, run.rows, run.first, found.visible[0][0])
@@ -239,7 +239,7 @@ def _of_segment(log: Log, found: _Sealed) -> Iterator[tuple[Any, int]]:
 
 
 def _of_blocks(log: Log, found: _Fresh) -> Any:
-    """Rows in memory as a batch; the payloads are those of the block if it is one."""
+    """Return rows in memory as a batch. A single block's payloads are not copied."""
     pieces = found.pieces
     rows = sum(end - start for _, start, end in pieces)
     block = Block.gather(pieces, found.amended or None)
@@ -268,7 +268,7 @@ def _times(block: Block, start: int, end: int) -> Any:
 
 
 def _of_key(log: Log, key: str, at: int, last: int) -> Iterator[Any]:
-    """Through the index of keys, which gives single records."""
+    """Yield the records of a key through the key index, which returns single records."""
     while at <= last:
         page = log.read(at - 1, SCAN_RECORDS, max_bytes=BATCH_BYTES, key=key)
         if page.seqs:

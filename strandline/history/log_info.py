@@ -1,4 +1,4 @@
-"""What is known of a log, for those who read it in bulk."""
+"""The description of a log, for bulk readers."""
 
 from __future__ import annotations
 
@@ -10,18 +10,19 @@ from strandline.engine.state.logbook import Logbook
 
 
 class ForkBase(msgspec.Struct, frozen=True):
-    """A fork begins with the records of another log up to a seq."""
+    """A fork starts with the records of another log up to a seq."""
 
     epoch: int
     through: int
 
 
 class LogInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """A log at one moment. What is below ``floor`` was lost to a cap or to time; ``earliest`` is the first seq that is
-    there. ``registry`` is the stored schema registry, which is JSON. What is ``ephemeral`` is in memory only.
+    """A log at one moment. Records below ``floor`` were lost to retention; ``earliest`` is the first existing seq.
+    ``registry`` is the stored schema registry, as JSON. The records of an ``ephemeral`` log are only in memory.
 
-    ``records`` is how many of its own records readers see. ``gaps`` are its own seqs that hold nothing although nobody
-    removed them on purpose: losses that are known."""
+    ``records`` is the number of its own visible records. ``gaps`` are its own seqs without a record that no caller
+    removed: known losses.
+    """
 
     name: str
     epoch: int
@@ -38,12 +39,12 @@ class LogInfo(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def own_after(self) -> int:
-        """The log's own records are behind this seq; those before it belong to the log it was forked from."""
+        """The seq before the log's own records. Earlier records belong to the log that it was forked from."""
         return 0 if self.base is None else self.base.through
 
 
 def info_of(book: Logbook) -> LogInfo:
-    """Whoever has the engine open holds its lock meanwhile."""
+    """Describe a logbook. If it belongs to an open engine, hold the engine's lock."""
     notes = {} if book.notes is None else book.notes.values
     return LogInfo(
         name=book.name,

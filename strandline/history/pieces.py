@@ -1,6 +1,6 @@
-"""Pieces of history: so much of a log that one worker reads it, and everything that it takes to do so.
+"""Pieces of history: a part of a log that one worker reads, with everything the worker needs.
 
-A piece is a small value. It is made where the log is known, sent to wherever there is time, and read there.
+A piece is a small value. It is created where the log is known, sent to a worker, and read there.
 """
 
 from __future__ import annotations
@@ -21,16 +21,17 @@ from strandline.engine.segments.segment import ROW_COLUMNS, Segment
 from strandline.engine.segments.store import SegmentStore
 from strandline.engine.state.ranges import inside
 
-#: Batches are seldom larger: several of them are in memory at a time, here and where they go.
+#: Batches are rarely larger, because several are in memory at a time, in the worker and where they are sent.
 BATCH_ROWS = 65_536
-#: Segments that one process keeps open: pieces of one segment come after each other.
+#: The number of segments that one process keeps open. Pieces of one segment usually follow each other.
 OPEN_SEGMENTS = 16
-#: Decoded blocks that one process keeps: small logs share a block with their neighbours, whose pieces come next.
+#: The number of decoded blocks that one process keeps. Small logs share a block with their neighbours, whose pieces
+#: come next.
 OPEN_BLOCKS = 32
 
 
 class Where(msgspec.Struct, frozen=True, array_like=True):
-    """Which records are wanted, of those in a range of seqs. Times are milliseconds; ``until`` is not included."""
+    """Which records of a range of seqs to read. Times are in milliseconds; ``until`` is exclusive."""
 
     key: str | None = None
     since: int | None = None
@@ -41,7 +42,7 @@ EVERYTHING = Where()
 
 
 class Piece(Protocol):
-    """``first`` and ``last`` bound the seqs; ``rows`` is about how many records there are."""
+    """``first`` and ``last`` bound the seqs; ``rows`` is the approximate number of records."""
 
     @property
     def log(self) -> str: ...
@@ -59,7 +60,7 @@ class Piece(Protocol):
     def rows(self) -> int: ...
 
     def read(self, batch_rows: int = BATCH_ROWS) -> Iterator[Any]:
-        """The records as batches of ``RECORDS``, in order."""
+        """Yield the records as batches of ``RECORDS``, in order."""
 
 
 class ColdPlace(msgspec.Struct, frozen=True, array_like=True):
@@ -88,7 +89,7 @@ class SegmentPiece(msgspec.Struct, frozen=True, array_like=True, tag="segment"):
     cold: ColdPlace | None = None
 
     def segment(self) -> Segment:
-        """The file that the piece is in, opened. Raises MissingFile or DamagedFile."""
+        """Open the segment file of the piece. Raises MissingFile or DamagedFile."""
         return _opened(self)
 
     def read(self, batch_rows: int = BATCH_ROWS) -> Iterator[Any]:
@@ -109,7 +110,7 @@ class SegmentPiece(msgspec.Struct, frozen=True, array_like=True, tag="segment"):
         return np.array(segment.seqs_with_key(self.run_row, self.run_rows, key), np.int64)
 
     def _blocks_with(self, segment: Segment, seqs: Any) -> list[int]:
-        """The blocks that have these seqs, as far as they are the piece's: the others need not be decompressed."""
+        """Return the blocks with these seqs of the piece. The other blocks need not be decompressed."""
         seqs = seqs[np.searchsorted(seqs, self.first) : np.searchsorted(seqs, self.last, "right")]
         found: dict[int, None] = {}
         at = 0
@@ -118,7 +119,7 @@ class SegmentPiece(msgspec.Struct, frozen=True, array_like=True, tag="segment"):
             index = segment.block_of(row)
             found[index] = None
             block = segment.blocks[index]
-            # Seqs are at least as far apart as their rows, so all up to here are in the same block.
+            # Seqs are at least as far apart as their rows, so all seqs up to here are in the same block.
             at = int(np.searchsorted(seqs, seqs[at] + block.row + block.rows - row))
         return list(found)
 
@@ -148,7 +149,7 @@ def _blocks(segment: Segment, row: int, end: int) -> range:
 
 
 def amended_data(seqs: Any, data: Any, amended: dict[int, bytes]) -> Any:
-    """The payloads of records with these seqs, with what some of them were changed to."""
+    """Return the payloads of the records with these seqs, with amendments applied."""
     rows = [row for row, seq in enumerate(seqs.tolist()) if seq in amended]
     if not rows:
         return data
@@ -158,7 +159,7 @@ def amended_data(seqs: Any, data: Any, amended: dict[int, bytes]) -> Any:
     return pa.array(values, RECORDS.field("data").type)
 
 
-# --- the files that a process has open -----------------------------------------------------------------------------
+# --- open files of this process ------------------------------------------------------------------------------------
 
 _lock = threading.Lock()
 _segments: dict[tuple[str, int, int, int], Segment] = {}
@@ -167,7 +168,7 @@ _cold_stores: dict[str, tuple[SegmentStore, tempfile.TemporaryDirectory[str]]] =
 
 
 def _opened(piece: SegmentPiece) -> Segment:
-    """The segment, kept open for the pieces that follow."""
+    """Return the segment, and keep it open for the following pieces."""
     if not piece.path:
         return _opened_cold(piece)
     key = piece.path, piece.id, piece.size, piece.edges
@@ -182,7 +183,7 @@ def _opened(piece: SegmentPiece) -> Segment:
 
 
 def _decoded(segment: Segment, index: int) -> Any:
-    """A block, kept for the pieces that follow."""
+    """Return a block, and keep it for the following pieces."""
     with _lock:
         batch = _blocks_decoded.pop((segment, index), None)
     if batch is None:
@@ -195,7 +196,7 @@ def _decoded(segment: Segment, index: int) -> Any:
 
 
 def _opened_cold(piece: SegmentPiece) -> Segment:
-    assert piece.cold is not None, "a piece of the cold tier knows where that is"
+    assert piece.cold is not None, "a piece in the cold tier needs the location of the cold tier"
     place = msgspec.json.encode(piece.cold).decode()
     with _lock:
         found = _cold_stores.get(place)
@@ -213,9 +214,9 @@ def _opened_cold(piece: SegmentPiece) -> Segment:
     return store.segment(piece.id)
 
 
-# --- What records look like in bulk ---------------------------------------------------------------------------------
+# --- the schema of records in bulk ----------------------------------------------------------------------------------
 
-#: The columns of records, wherever they come from.
+#: The columns of records, from any source.
 RECORDS = pa.schema(
     [
         pa.field("log", pa.string(), nullable=False),
@@ -233,7 +234,8 @@ RECORDS = pa.schema(
 def record_batch(
     log: str, epoch: int, seqs: Any, milliseconds: Any, keys: Any, nodes: Any, metas: Any, data: Any
 ) -> Any:
-    """Arrow arrays of one log's records as a batch of ``RECORDS``. Times are whole milliseconds, of whatever type."""
+    """Make a batch of ``RECORDS`` from Arrow arrays of one log's records. Times are integers in milliseconds, of any
+    type."""
     rows = len(seqs)
     times = pa.array(np.asarray(milliseconds, "datetime64[ms]").astype("datetime64[us]"), RECORDS.field("ts").type)
     return pa.record_batch(

@@ -1,7 +1,7 @@
-"""History by URL: the logs of a server, read and appended to in bulk over HTTP.
+"""History by URL: read the logs of a server, and append to them, in bulk over HTTP.
 
-Requests go through the transport of the client, with its rules for retries. Answers that mean something to readers of
-logs become exceptions of their own: UnknownLog, LogReplaced, ProgressConflict.
+Requests use the transport of the client, with its rules for retries. Some answers become specific exceptions:
+UnknownLog, LogReplaced, ProgressConflict.
 """
 
 from __future__ import annotations
@@ -30,15 +30,16 @@ from strandline.history.log_info import LogInfo
 from strandline.history.pieces import BATCH_ROWS, EVERYTHING, RECORDS, Where
 
 MEDIA_TYPE = "application/vnd.apache.arrow.stream"
-#: Logs of one page of the list.
+#: The number of logs per page of the list.
 PAGE_LOGS = 1000
-#: How long the server may take to answer, and how long a stream may pause: it may be busy with other tasks of Spark.
+#: How long the server may take to answer, and how long a stream may pause. The server may be busy with other Spark
+#: tasks.
 SILENCE_SECONDS = 60.0
-#: A server that restarts is back within a minute; a task that fails instead costs more than the wait.
+#: A server that restarts is back within a minute. Waiting is cheaper than a failed task.
 PATIENCE = Patience(seconds=60.0, first_wait=0.1, longest_wait=5.0)
-#: For the first request: a wrong URL should be reported soon.
+#: For the first request, so that a wrong URL is reported quickly.
 FIRST_PATIENCE = Patience(seconds=1.5, first_wait=0.1, longest_wait=5.0)
-#: Requests to this machine do not go through a proxy.
+#: Requests to this machine do not use a proxy.
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 Progress = dict[str, Any]
@@ -50,11 +51,11 @@ class LogReplaced(Conflict):
 
 
 class ProgressConflict(StrandlineError):
-    """The progress of a writer is not what it was expected to be. ``progress`` is the stored one, None if there is
+    """The stored progress of a writer is not the expected one. ``progress`` is the stored progress, or None if there is
     none."""
 
     def __init__(self, message: str, progress: Progress | None) -> None:
-        super().__init__(f"{message} (it is {progress})")
+        super().__init__(f"{message} (stored progress: {progress})")
         self.progress = progress
 
 
@@ -65,8 +66,8 @@ _transports: dict[tuple[int, str, str | None], Transport] = {}
 
 
 def transport_to(url: str, key: str | None) -> Transport:
-    """The transport to a server, shared by everything in this process that uses this key; a child has its own. Raises
-    BadUrl."""
+    """Return the transport to a server. All users of this API key in this process share it; a child process has its
+    own. Raises BadUrl."""
     with _lock:
         known = (os.getpid(), url, key)
         if known not in _transports:
@@ -76,7 +77,7 @@ def transport_to(url: str, key: str | None) -> Transport:
 
 
 def _through_proxy(address: Address) -> httpx.HTTPTransport | None:
-    """Connections through the proxy that the environment names; None if there is none for this server."""
+    """Return a transport through the proxy that the environment names; None if there is no proxy for this server."""
     parts = urlsplit(address.url)
     host = parts.hostname or ""
     proxies = getproxies()
@@ -94,7 +95,7 @@ def _call(transport: Transport, request: Request, patience: Patience) -> Answer:
 
 
 def _meaning(error: Refused) -> Exception:
-    """What an answer of the server means to readers and writers of logs."""
+    """Convert an answer of the server to an exception for readers and writers of logs."""
     if error.code == "log_not_found":
         return UnknownLog(str(error.detail.get("log", "")))
     if error.code == "epoch_changed":
@@ -112,25 +113,25 @@ def _path(kind: str, log: str) -> str:
 
 
 class ServerHistory:
-    """The logs of a server, as they are when they are asked for. Pieces can be read as long as the server is there."""
+    """The logs of a server, as they are at the time of each call. Pieces can be read while the server is running."""
 
     def __init__(
         self, url: str, key: str | None = None, *, compression: str | None = None, patience: Patience = PATIENCE
     ) -> None:
-        """``compression``: zstd or lz4, for a slow line. Raises BadUrl, Unreachable and Refused."""
+        """``compression``: zstd or lz4, for a slow connection. Raises BadUrl, Unreachable and Refused."""
         self._url = url
         self._key = key
         self._compression = compression
         self._patience = patience
         self._transport = transport_to(url, key)
-        #: Which data directory it is.
+        #: The id of the data directory.
         self.directory = self._page("", "", 1, min(patience, FIRST_PATIENCE, key=lambda each: each.seconds)).directory
 
     def close(self) -> None:
-        """Nothing is held here."""
+        """Do nothing: nothing is held open."""
 
     def logs(self, prefix: str = "") -> list[LogInfo]:
-        """All logs that the key may read, those that the server keeps for itself included, by name."""
+        """Return all logs that the API key may read, by name, including internal ones."""
         found: list[LogInfo] = []
         after: str | None = ""
         while after is not None:
@@ -140,19 +141,19 @@ class ServerHistory:
         return found
 
     def log(self, name: str) -> LogInfo:
-        """Raises UnknownLog."""
+        """Return a log. Raises UnknownLog."""
         return _info(self._one(name))
 
     def standing(self, log: LogInfo) -> list[tuple[int, int]]:
-        """The seqs that readers see, as inclusive ranges; some in them may never have held anything. Raises LogReplaced
-        when there is another log of this name."""
+        """Return the visible seqs as inclusive ranges. The ranges may contain seqs that never had a record. Raises
+        LogReplaced if another log has this name now."""
         return _decode(self._one(log.name, epoch=log.epoch), _OneLog).standing
 
     def pieces(
         self, log: LogInfo, after: int, through: int, rows: int, where: Where = EVERYTHING, *, own: bool = False
     ) -> list[ServerPiece]:
-        """What there is to read from behind ``after`` up to ``through``, in pieces of about ``rows`` records. With
-        ``own`` without what a fork shares with the log it was forked from."""
+        """Return the records after ``after`` up to ``through``, in pieces of about ``rows`` records. With ``own``, omit
+        records that a fork shares with its source."""
         first = max(after + 1, log.earliest, log.own_after + 1 if own else 1)
         last = min(through, log.head)
         parts = max(round((last - first + 1) / rows), 1)
@@ -177,7 +178,7 @@ class ServerHistory:
 
 
 class ServerPiece(msgspec.Struct, frozen=True, array_like=True, tag="server"):
-    """Records of a log, to be had from a server."""
+    """Records of a log, to be read from a server."""
 
     url: str
     key: str | None
@@ -191,12 +192,12 @@ class ServerPiece(msgspec.Struct, frozen=True, array_like=True, tag="server"):
     patience: Patience = PATIENCE
 
     def __repr__(self) -> str:
-        """Without the key, which is nobody's business where this is printed."""
+        """Describe the piece without the API key, which must not appear in output."""
         return f"<ServerPiece {self.log!r} {self.first}..{self.last} of {self.url}>"
 
     def read(self, batch_rows: int = BATCH_ROWS) -> Iterator[Any]:
-        """The records as batches of ``RECORDS``, in order. A stream that breaks off is taken up again behind the last
-        record that came. Raises LogReplaced when there is another log of this name, and UnknownLog."""
+        """Yield the records as batches of ``RECORDS``, in order. An interrupted stream is resumed after the last
+        received record. Raises LogReplaced if another log has this name now, and UnknownLog."""
         transport = transport_to(self.url, self.key)
         after, tries = self.first - 1, Tries(self.patience)
         while True:
@@ -235,12 +236,12 @@ def _wait(tries: Tries, error: Refused) -> float:
 def _batches(transport: Transport, request: Request) -> Iterator[Any]:
     with closing(transport.stream(request, SILENCE_SECONDS)) as stream, pa.ipc.open_stream(_File(stream)) as reader:
         if not reader.schema.equals(RECORDS):
-            raise BadAnswer(f"{transport.address.url} sends records of another shape: {reader.schema}")
+            raise BadAnswer(f"{transport.address.url} sent records with an unexpected schema: {reader.schema}")
         yield from reader
 
 
 class _File:
-    """A stream of bytes as the file that Arrow reads. The bytes are copied once, into the buffers of a batch."""
+    """A stream of bytes as a file for Arrow. The bytes are copied once, into the buffers of a batch."""
 
     closed = False
 
@@ -261,14 +262,14 @@ class _File:
         return b"".join(parts)
 
     def close(self) -> None:
-        """The stream is closed by the function that opened it."""
+        """Do nothing: the function that opened the stream closes it."""
 
 
 # --- appending -----------------------------------------------------------------------------------------------------
 
 
 class AppendResult(msgspec.Struct, frozen=True):
-    """What an append did. ``repeated``: it had been made before; then its seqs are not known here and 0."""
+    """The result of an append. ``repeated``: the append had been made before, and its seqs are unknown here and 0."""
 
     first: int
     last: int
@@ -278,7 +279,7 @@ class AppendResult(msgspec.Struct, frozen=True):
 
 
 class ServerTarget:
-    """Where records are appended in bulk."""
+    """Appends records to the logs of a server in bulk."""
 
     def __init__(self, url: str, key: str | None = None, *, patience: Patience = PATIENCE) -> None:
         self._transport = transport_to(url, key)
@@ -296,13 +297,13 @@ class ServerTarget:
         ts: int | None = None,
         compression: str | None = None,
     ) -> AppendResult:
-        """Append the rows of a table (or of a batch) with a column ``data`` and, if need be, ``key``, ``node`` and
-        ``meta``; all of them, or none. ``ts`` is the time that they are of, in milliseconds, if it is not now.
+        """Append the rows of a table or batch with a column ``data`` and, optionally, ``key``, ``node`` and ``meta``:
+        all of them, or none. ``ts`` is the time of the records in milliseconds; the default is the current time.
 
         With a ``writer``, its ``progress`` is stored in the same step, and the append is made only if the stored
-        progress is ``before`` (None: there is none). Then the request is repeated after any failure and applied once:
+        progress is ``before`` (None: there is none). The request is then repeated after any failure and applied once:
         if the stored progress is already ``progress``, the append has been made. Raises ProgressConflict if it is
-        something else.
+        anything else.
 
         Without a writer, the request is repeated only if the server has certainly not applied it. Raises Unreachable
         with ``sent`` if the connection ends before the answer.
@@ -313,12 +314,12 @@ class ServerTarget:
             params["ts"] = ts
         if writer is not None:
             if progress is None or _same(progress, before):
-                raise ValueError("a writer has to say its progress, which is another with each append")
+                raise ValueError("a writer needs progress that differs from the progress before the append")
             params["writer"] = writer
             headers.append((b"strandline-progress", _header(progress)))
             headers.append((b"strandline-progress-before", b"absent" if before is None else _header(before)))
         elif progress is not None or before is not None:
-            raise ValueError("there is progress, but no writer whose it is")
+            raise ValueError("progress requires a writer; pass writer as well")
         request = Request(
             "POST",
             _path("records", log) + query_string(params),
@@ -334,12 +335,12 @@ class ServerTarget:
             raise
 
     def progress(self, log: str, writer: str) -> Progress | None:
-        """How far the writer has come; None if it has noted nothing. Raises UnknownLog."""
+        """Return the progress of the writer; None if it has stored none. Raises UnknownLog."""
         answer = _call(self._transport, get(_path("logs", log), {"writer": writer}), self._patience)
         return _decode(answer.body, _OneLog).progress
 
     def forget(self, log: str, writer: str) -> bool:
-        """Forget how far the writer has come; tells whether anything was known of it."""
+        """Remove the progress of the writer. Return whether there was any."""
         answer = _call(self._transport, delete(_path("progress", log), {"writer": writer}), self._patience)
         return _decode(answer.body, _Forgotten).forgotten
 
@@ -348,12 +349,12 @@ _REPEATED = AppendResult(0, 0, 0, 0, repeated=True)
 
 
 def _same(one: Progress | None, other: Progress | None) -> bool:
-    """As JSON: 1, 1.0 and true are three things there."""
+    """Compare as JSON, where 1, 1.0 and true are different."""
     return msgspec.json.encode(one, order="deterministic") == msgspec.json.encode(other, order="deterministic")
 
 
 def _header(progress: Progress) -> bytes:
-    """JSON in ASCII: all that a header can hold."""
+    """Encode as ASCII JSON, for use in a header."""
     text = msgspec.json.encode(progress).decode()
     return "".join(each if each.isascii() else _escaped(each) for each in text).encode()
 
@@ -391,7 +392,7 @@ class _Forgotten(msgspec.Struct):
 
 
 def _info(log: bytes | Raw) -> LogInfo:
-    """What is known of a log. The registry is kept as it is written: nothing but JSON keeps numbers of any size."""
+    """Describe a log. The registry stays JSON text, because other forms do not preserve numbers of any size."""
     fields = _decode(log, dict[str, Raw])
     registry = bytes(fields.pop("registry", b"null"))
     info = _decode(msgspec.json.encode(fields), LogInfo)
@@ -402,4 +403,4 @@ def _decode(body: bytes | Raw, form: type[T]) -> T:
     try:
         return msgspec.json.decode(body, type=form)
     except msgspec.MsgspecError as error:
-        raise BadAnswer(f"the answer is not that of a Strandline server: {error}") from None
+        raise BadAnswer(f"the answer is not from a Strandline server: {error}") from None

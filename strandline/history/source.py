@@ -1,4 +1,4 @@
-"""The door: history by path or by url."""
+"""The entry point: history by path or by URL."""
 
 from __future__ import annotations
 
@@ -11,28 +11,28 @@ from strandline.history.remote import ServerPiece
 
 
 class History(Protocol):
-    """The logs of a data directory as they are when this is made, or as they are when it is asked, and the pieces that
-    their records come in. ``directory`` is the id of the data directory."""
+    """The logs of a data directory, and the pieces with their records. A history by path shows the moment of its
+    creation, a history by URL the moment of each call. ``directory`` is the id of the data directory."""
 
     directory: str
 
     def logs(self, prefix: str = "") -> list[LogInfo]:
-        """All logs, those that the server keeps for itself included, by name."""
+        """Return all logs by name, including internal ones."""
 
     def log(self, name: str) -> LogInfo:
-        """Raises UnknownLog."""
+        """Return a log. Raises UnknownLog."""
 
     def standing(self, log: LogInfo) -> list[tuple[int, int]]:
-        """The seqs that readers see, as inclusive ranges; some in them may never have held anything."""
+        """Return the visible seqs as inclusive ranges. The ranges may contain seqs that never had a record."""
 
     def pieces(
         self, log: LogInfo, after: int, through: int, rows: int, where: Where = EVERYTHING, *, own: bool = False
     ) -> Sequence[Piece]:
-        """What there is to read from behind ``after`` up to ``through``, in pieces of about ``rows`` records. With
-        ``own`` without what a fork shares with the log it was forked from."""
+        """Return the records after ``after`` up to ``through``, in pieces of about ``rows`` records. With ``own``, omit
+        records that a fork shares with its source."""
 
     def close(self) -> None:
-        """Nobody reads pieces of it any more."""
+        """Release all files. Pieces can no longer be read."""
 
 
 def open_history(
@@ -43,9 +43,10 @@ def open_history(
     cold_url: str = "",
     cold_options: dict[str, str | bool] | None = None,
 ) -> History:
-    """Raises ValueError unless there is either a path or a url."""
+    """Open the history of a data directory or a server. Raises ValueError unless exactly one of ``path`` and ``url`` is
+    given."""
     if bool(path) == bool(url):
-        raise ValueError("give either the path of a data directory or the url of a server")
+        raise ValueError("pass either the path of a data directory or the url of a server")
     if path:
         from strandline.history.directory import DirectoryHistory
 
@@ -55,6 +56,6 @@ def open_history(
     return ServerHistory(url, key)
 
 
-# --- Every kind of piece there is, for those who send pieces to where they are read ---------------------------------
+# --- all kinds of pieces, for code that sends pieces to workers -----------------------------------------------------
 
 AnyPiece = SegmentPiece | ServerPiece

@@ -1,1 +1,1 @@
-"""The lake: where it is, its Delta tables, and how something becomes a part of them. No Spark in here."""
+"""The lake: its location, its Delta tables, and how data is added to them. Does not use Spark."""

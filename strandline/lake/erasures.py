@@ -1,7 +1,7 @@
-"""Erasure events, as the stages of a round get them: read in one place, applied by each table for itself.
+"""Erasure events for the stages of a round: read in one place, and applied by each table separately.
 
-Every table has its own progress through the events, the transaction id ``erasures``. So a crash between the commits of
-two tables leaves nothing undone.
+Every table has its own progress through the events, the transaction id ``erasures``. A crash between the commits of two
+tables therefore leaves no event unapplied.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from strandline.lake.layout import lake_rows
 from strandline.lake.location import Lake
 from strandline.lake.record_files import ReadFailure, RowsWriter, readable
 
-#: The transaction id in every table that holds something of records.
+#: The transaction id in every table that contains data of records.
 PROGRESS = "erasures"
-#: The transaction id in ``records`` that says up to which event replaced files have been removed as well.
+#: The transaction id in ``records`` for the last event whose replaced files have been removed.
 PURGED = "purged"
 _PIECE_ROWS = 100_000
 
@@ -39,12 +39,12 @@ class ErasureEvent(NamedTuple):
 
 
 class EventsMissed(Exception):
-    """Events that were not followed yet are gone. What is kept has to be compared with what is there."""
+    """Events that were not applied yet are gone. The lake must be compared with the logs."""
 
 
 class ErasureEvents:
-    """The events up to ``head``, which is taken before anything else is read: what is read of a log afterwards is as
-    the events up to there have left it, or later."""
+    """The events up to ``head``. The head is read before any log, so the logs include at least the effects of these
+    events."""
 
     def __init__(self, history: History) -> None:
         self._history = history
@@ -57,11 +57,12 @@ class ErasureEvents:
         self._read_after = self.head
 
     def after(self, seq: int) -> list[ErasureEvent]:
-        """The events behind a table's progress, oldest first. Raises EventsMissed."""
+        """Return the events after a table's progress, oldest first. Raises EventsMissed."""
         if seq >= self.head:
             return []
         if seq + 1 < self._log.floor:
-            raise EventsMissed(f"the events up to {self._log.floor - 1} are gone; {seq} were followed")
+            gone = self._log.floor - 1
+            raise EventsMissed(f"the erasure events up to {gone} are gone, but only those up to {seq} were applied")
         if seq < self._read_after:
             self._read = self._load(seq, self._read_after) + self._read
             self._read_after = seq
@@ -76,17 +77,17 @@ class ErasureEvents:
         return found
 
 
-# --- Which rows of a table erasure events mean, and what has become of each: on whole columns -----------------------
+# --- matching rows of a table with erasure events, on whole columns -------------------------------------------------
 
-#: What became of a record: it is deleted, hidden, may be there again, or has other data.
+#: What happened to a record: it was deleted, hidden, restored, or amended.
 DELETED, HIDDEN, RESTORED, AMENDED = 1, 2, 3, 4
 NO_LIMIT = (1 << 63) - 1
 _KINDS = {"delete": DELETED, "hide": HIDDEN, "restore": RESTORED, "amend": AMENDED}
 
 
 class ErasureRule(msgspec.Struct, array_like=True):
-    """Records from ``first`` up to ``limit`` that fulfil every condition that is given. ``keys`` have a limit each,
-    ``seqs`` ascend."""
+    """Matches records from ``first`` up to ``limit`` that fulfil all given conditions. Each of the ``keys`` has its own
+    limit; ``seqs`` ascend."""
 
     kind: int
     limit: int = NO_LIMIT
@@ -96,7 +97,8 @@ class ErasureRule(msgspec.Struct, array_like=True):
     prefix: str | None = None
 
     def take(self, other: ErasureRule) -> bool:
-        """Mean the same as both, if that can be told in one rule. Clients that delete one by one leave many events."""
+        """Merge another rule into this one, if one rule can express both. Return whether it could. Clients that delete
+        one by one cause many events."""
         if (self.kind, self.first, self.prefix) != (other.kind, other.first, other.prefix):
             return False
         if self.seqs is None and other.seqs is None:
@@ -113,7 +115,7 @@ class ErasureRule(msgspec.Struct, array_like=True):
         return False
 
     def mask(self, seqs: Any, keys: Any) -> Any:
-        """``seqs`` is a numpy array, ``keys`` an Arrow one."""
+        """Return which records match. ``seqs`` is a numpy array, ``keys`` an Arrow array."""
         found = (seqs <= self.limit) & (seqs >= self.first)
         if self.seqs is not None:
             found &= np.isin(seqs, np.array(self.seqs, np.int64))
@@ -127,7 +129,7 @@ class ErasureRule(msgspec.Struct, array_like=True):
         return found
 
     def may_mean(self, first: int, last: int) -> bool:
-        """Whether it could mean a record with a seq from ``first`` to ``last``."""
+        """Return whether the rule can match a record with a seq from ``first`` to ``last``."""
         if self.limit < first or self.first > last:
             return False
         if self.seqs is None:
@@ -137,20 +139,20 @@ class ErasureRule(msgspec.Struct, array_like=True):
 
     @property
     def bounds(self) -> tuple[int, int]:
-        """The seqs that it may mean."""
+        """Return the range of seqs that the rule can match."""
         if self.seqs is not None:
             return (self.seqs[0], self.seqs[-1]) if self.seqs else (1, 0)
         return max(self.first, 1), max(self.keys.values()) if self.keys else self.limit
 
 
 class ErasureRules(msgspec.Struct, frozen=True, array_like=True):
-    """By epoch, oldest first. ``standing``: the seqs that are there, of logs where something was restored."""
+    """Rules by epoch, oldest first. ``standing``: the visible seqs of logs with restored records."""
 
     of: dict[int, list[ErasureRule]]
     standing: dict[int, list[tuple[int, int]]] = {}
 
     def kinds(self, epochs: Any, seqs: Any, keys: Any) -> Any:
-        """What became of each record; 0 for nothing."""
+        """Return what happened to each record; 0 for nothing."""
         found = np.zeros(len(seqs), np.int8)
         for epoch in np.intersect1d(epochs, np.array(list(self.of), np.int64)):
             rows = np.flatnonzero(epochs == epoch)
@@ -162,13 +164,13 @@ class ErasureRules(msgspec.Struct, frozen=True, array_like=True):
         return found
 
     def erased(self, epochs: Any, seqs: Any, keys: Any) -> Any:
-        """Which records must not stay as they are. One that was restored may: if the log has lost it since, to a cap or
-        to time, what is here is all there is. If the log has it, it comes from there."""
+        """Return which records must be removed or replaced. A restored record that the log has lost to retention since
+        stays: the lake has the only copy. A restored record that the log still has is replaced by the log's copy."""
         kinds = self.kinds(epochs, seqs, keys)
         return (kinds == DELETED) | (kinds == HIDDEN) | self._renewed(kinds, epochs, seqs)
 
     def renewed(self, epochs: Any, seqs: Any, keys: Any) -> Any:
-        """Which records are to be as the log has them now."""
+        """Return which records to read again from the log."""
         return self._renewed(self.kinds(epochs, seqs, keys), epochs, seqs)
 
     def _renewed(self, kinds: Any, epochs: Any, seqs: Any) -> Any:
@@ -180,14 +182,14 @@ class ErasureRules(msgspec.Struct, frozen=True, array_like=True):
         return renewed
 
     def may_mean(self, epochs: tuple[int, int], seqs: tuple[int, int]) -> bool:
-        """Whether a file with these bounds can have a record that is meant."""
+        """Return whether a file with these bounds can contain a matching record."""
         return any(
             epochs[0] <= epoch <= epochs[1] and any(rule.may_mean(*seqs) for rule in rules)
             for epoch, rules in self.of.items()
         )
 
     def between(self, first: int, last: int) -> ErasureRules:
-        """Those of epochs from ``first`` to ``last``."""
+        """Return the rules of epochs from ``first`` to ``last``."""
         return ErasureRules(
             {epoch: rules for epoch, rules in self.of.items() if first <= epoch <= last},
             {epoch: ranges for epoch, ranges in self.standing.items() if first <= epoch <= last},
@@ -195,7 +197,7 @@ class ErasureRules(msgspec.Struct, frozen=True, array_like=True):
 
 
 def rules_of(erasures: Iterable[Erasure], known: Container[int]) -> dict[int, list[ErasureRule]]:
-    """The rules by epoch, for the epochs that are known."""
+    """Return the rules by epoch, for the known epochs."""
     found: dict[int, list[ErasureRule]] = {}
     for erasure in erasures:
         if erasure.epoch in known:
@@ -224,15 +226,15 @@ def _rule(erasure: Erasure) -> ErasureRule:
     return rule
 
 
-# --- What tasks do when erasures are followed: files of ``records`` without what was erased, and what the log has now
+# --- tasks that apply erasures: rewrite files of ``records``, and read renewed records from the log -----------------
 
-#: If more keys of a log are concerned than this, all of them are made out anew.
+#: If more keys of a log are affected than this, all keys of the log are computed again.
 MANY_KEYS = 100_000
 _NARROW = ["epoch", "seq", "key"]
 
 
 class Concerned(msgspec.Struct, array_like=True):
-    """Keys by epoch; None: all of that log."""
+    """The affected keys by epoch; None: all keys of that log."""
 
     keys: dict[int, list[str] | None] = {}
 
@@ -265,7 +267,7 @@ class EraseItem(msgspec.Struct, frozen=True, array_like=True):
 
 
 class RenewItem(msgspec.Struct, frozen=True, array_like=True):
-    """Pieces of one log, of which those records are wanted that were restored or amended."""
+    """Pieces of one log, from which the restored and amended records are read."""
 
     lake: Lake
     pieces: list[AnyPiece]
@@ -274,7 +276,8 @@ class RenewItem(msgspec.Struct, frozen=True, array_like=True):
 
 
 class EraseDone(msgspec.Struct, frozen=True, array_like=True):
-    """``erased`` rows are not in the new ``files``; if none were, there are no new files, and the old one can stay."""
+    """The result: ``erased`` rows are not in the new ``files``. If no row was erased, there are no new files and the
+    old one stays."""
 
     path: str
     files: list[DataFile]

@@ -1,11 +1,12 @@
-"""One pipeline per lake at a time.
+"""Only one pipeline at a time may change a lake.
 
-A claim is a lock that the system holds for the process: it is gone with the process, however that ended. In a lake in a
-directory it is a file there. Of a lake in an object store it is a file of this machine; whether another machine works
-on it is told by its status, which a living pipeline renews all the time.
+A claim is a lock that the operating system holds for the process and releases when the process ends, however it ends.
+For a lake in a directory, the lock is a file in the lake. For a lake in an object store, it is a file on this machine,
+and the status of the lake shows whether another machine works on it: a running pipeline updates the status all the
+time.
 
-A claim is a courtesy: it tells a second pipeline early that it is not wanted. Two pipelines can still get past each
-other, for instance when both start at the same time on two machines. What keeps the lake right then is ``lake/fence``.
+A claim only tells a second pipeline early that the lake is in use. It does not exclude two pipelines, for example if
+both start at the same time on two machines. The :class:`Fence` keeps the lake correct in that case.
 """
 
 from __future__ import annotations
@@ -30,20 +31,20 @@ from strandline.lake.table import DRIVER, LakeTable, TableMoved
 
 NAME = "pipeline.lock"
 
-#: Somebody may be just asking whether the lake is claimed, which takes a few microseconds.
+#: Another process may be checking the claim, which takes a few microseconds.
 LOCK_ATTEMPTS = 3
 LOCK_ATTEMPT_SECONDS = 0.02
-#: A pipeline on another machine that has not renewed its status for this long is not there any more.
+#: A pipeline on another machine that has not updated its status for this long counts as ended.
 SILENT_MS = 120_000
 
 
 class LakeInUse(Exception):
-    """Another pipeline is at work on the lake. The message says which."""
+    """Another pipeline is using the lake. The message says which."""
 
 
 @contextmanager
 def claim(lake: Lake, now: Callable[[], int]) -> Iterator[None]:
-    """Have the lake for oneself; raises LakeInUse. ``now`` is the time in milliseconds."""
+    """Claim the lake for this process. Raises LakeInUse. ``now`` returns the time in milliseconds."""
     path = _lock_path(lake)
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
@@ -60,13 +61,14 @@ def claim(lake: Lake, now: Callable[[], int]) -> Iterator[None]:
 
 
 def is_claimed(lake: Lake) -> bool:
-    """Whether a pipeline of this machine is at work on the lake."""
+    """Return whether a pipeline on this machine is using the lake."""
     try:
         fd = os.open(_lock_path(lake, make=False), os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
         return False
     try:
-        # Shared: those who ask do not hinder each other. A pipeline that begins just now tries again.
+        # A shared lock, so that concurrent checks do not block each other. A pipeline that starts at the same time
+        # retries.
         fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return True
@@ -102,24 +104,25 @@ def _check_elsewhere(lake: Lake, now: int) -> None:
     status = read_status(lake)
     if status is None or status.state == "ended" or status.host == socket.gethostname():
         return
-    # A time far in the future was written under a wrong clock, and says nothing.
+    # A time far in the future comes from a wrong clock and is ignored.
     if abs(now - status.updated) < SILENT_MS:
         raise LakeInUse(f"another pipeline uses the lake {lake.url}: process {status.pid} on {status.host}")
 
 
-# --- Which driver may change the lake -------------------------------------------------------------------------------
+# --- which driver may change the lake -------------------------------------------------------------------------------
 
 log = logging.getLogger(__name__)
 
 FOLDER = "drivers"
-#: The tables that drivers plan changes of. Reports of audits are only ever added to their table.
+#: The tables that drivers plan changes of. Audit reports are only appended to their table.
 TABLES = ("records", "latest", "keys", "companions", "rollups")
-#: An older driver can commit in between a few times at most before it runs into a table that is moved already.
+#: An older driver can commit only a few more times before it reaches a table that has been taken over.
 ATTEMPTS = 20
 
 
 class Driver(msgspec.Struct, frozen=True):
-    """Who has a number, and since when (in milliseconds); ``is_done``: the process makes no more commits."""
+    """The process with a driver number, and its start in milliseconds. ``is_done``: the process makes no more
+    commits."""
 
     host: str
     pid: int
@@ -128,7 +131,7 @@ class Driver(msgspec.Struct, frozen=True):
 
 
 class Fence:
-    """The number of a driver."""
+    """A driver's number, which orders the drivers of a lake."""
 
     def __init__(self, lake: Lake, number: int, driver: Driver) -> None:
         self._lake = lake
@@ -136,7 +139,7 @@ class Fence:
         self.number = number
 
     def check(self) -> None:
-        """Raise LakeInUse if another driver has taken the lake over."""
+        """Raise LakeInUse if another driver has taken over the lake."""
         numbers = _numbers(self._lake)
         if numbers and numbers[-1] == self.number:
             return
@@ -144,19 +147,19 @@ class Fence:
         by = "" if other is None else f" by process {other.pid} on {other.host}"
         raise LakeInUse(
             f"the lake at {self._lake.url} was taken over{by}: this pipeline has number {self.number}, and the highest "
-            f"is {numbers[-1] if numbers else 'none'}. What this pipeline committed stays; let one pipeline run"
+            f"is {numbers[-1] if numbers else 'none'}. The commits of this pipeline stay. Run only one pipeline"
         )
 
     def remove(self, names: Iterable[str]) -> None:
-        """Remove files that no table refers to. Files of another driver are never among them: their names were listed
-        before this looks whether there is another driver, and a driver takes its number before it writes."""
+        """Remove files that no table refers to. Never removes files of another driver: the names were listed before
+        this checks for another driver, and a driver takes its number before it writes."""
         found = list(names)
         if found:
             self.check()
             self._lake.remove(found)
 
     def take_over(self) -> None:
-        """Move every table, so that no plan of an older driver can be committed."""
+        """Commit to every table, so that no plan of an older driver can be committed."""
         for name in TABLES:
             self._move(LakeTable(self._lake, name, None))
 
@@ -170,7 +173,7 @@ class Fence:
             except TableMoved:
                 continue
             return
-        raise LakeInUse(f"{self._lake.place_of(table.name)} cannot be taken over: another writer changes it constantly")
+        raise LakeInUse(f"{self._lake.place_of(table.name)} cannot be taken over: another writer keeps changing it")
 
     def mark_done(self) -> None:
         if _numbers(self._lake)[-1:] == [self.number]:
@@ -181,7 +184,7 @@ class Fence:
 
 @contextmanager
 def take_fence(lake: Lake, now: Callable[[], int]) -> Iterator[Fence]:
-    """Become the one driver that may change the lake. ``now`` is the time in milliseconds."""
+    """Become the only driver that may change the lake. ``now`` returns the time in milliseconds."""
     driver = Driver(socket.gethostname(), os.getpid(), now())
     while True:
         before = _numbers(lake)
@@ -191,7 +194,7 @@ def take_fence(lake: Lake, now: Callable[[], int]) -> Iterator[Fence]:
     fence = Fence(lake, number, driver)
     last = _read(lake, before[-1]) if before else None
     if last is None or not last.is_done:
-        # Also if there is no number at all: an earlier release took none.
+        # This also applies if there is no number at all: earlier releases took none.
         fence.take_over()
     lake.remove(_name(each) for each in before)
     try:
@@ -200,12 +203,12 @@ def take_fence(lake: Lake, now: Callable[[], int]) -> Iterator[Fence]:
         try:
             fence.mark_done()
         except (OSError, BaseError) as error:
-            # The next driver then takes the tables over from this one, which does no harm.
+            # The next driver then takes over the tables from this one, which is harmless.
             log.warning("cannot write %s: %s", lake.place_of(_name(number)), error)
 
 
 def _numbers(lake: Lake) -> list[int]:
-    """All that were taken and not cleared away, ascending."""
+    """Return all numbers that were taken and not removed, ascending."""
     found = (name[len(FOLDER) + 1 :].removesuffix(".json") for name in lake.names(f"{FOLDER}/"))
     return sorted(int(number) for number in found if number.isdecimal())
 
@@ -215,7 +218,7 @@ def _name(number: int) -> str:
 
 
 def _read(lake: Lake, number: int) -> Driver | None:
-    """None if the file is gone, or makes no sense."""
+    """Return None if the file does not exist or is invalid."""
     stored = lake.read(_name(number))
     try:
         return None if stored is None else msgspec.json.decode(stored, type=Driver)
@@ -223,15 +226,15 @@ def _read(lake: Lake, number: int) -> Driver | None:
         return None
 
 
-# --- Which data directory a lake belongs to -------------------------------------------------------------------------
+# --- which data directory a lake belongs to -------------------------------------------------------------------------
 
-#: In the lake: which data directory its records are from.
+#: The file in the lake that names the data directory of its records.
 BELONGING = "lake.json"
 FORMAT = 1
 
 
 class LakeOfAnother(Exception):
-    """The lake has the records of another data directory, or is of a format that is not known here."""
+    """The lake has the records of another data directory, or an unknown format."""
 
 
 class Belonging(msgspec.Struct, frozen=True):
@@ -240,22 +243,22 @@ class Belonging(msgspec.Struct, frozen=True):
 
 
 def belong(lake: Lake, directory: str) -> None:
-    """Make sure that the lake is of this data directory. Raises LakeOfAnother."""
+    """Claim the lake for this data directory, or check that it belongs to it. Raises LakeOfAnother."""
     if not belongs(lake, directory):
         lake.write(BELONGING, msgspec.json.encode(Belonging(directory)))
 
 
 def belongs(lake: Lake, directory: str) -> bool:
-    """Whether there is a lake, which then is of this data directory. Raises LakeOfAnother."""
+    """Return whether the lake exists and belongs to this data directory. Raises LakeOfAnother."""
     stored = lake.read(BELONGING)
     if stored is None:
         return False
     try:
         found = msgspec.json.decode(stored, type=Belonging)
     except msgspec.DecodeError as error:
-        raise LakeOfAnother(f"{lake.place_of(BELONGING)} cannot be understood: {error}") from None
+        raise LakeOfAnother(f"{lake.place_of(BELONGING)} is invalid: {error}") from None
     if found.format != FORMAT:
-        raise LakeOfAnother(f"the lake at {lake.url} has format {found.format}, known is {FORMAT}")
+        raise LakeOfAnother(f"the lake at {lake.url} has format {found.format}; this release supports {FORMAT}")
     if found.directory != directory:
         raise LakeOfAnother(
             f"the lake at {lake.url} has the records of the data directory {found.directory}, not of {directory}"

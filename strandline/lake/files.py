@@ -1,4 +1,4 @@
-"""Data files of tables: written by whoever has the rows, committed by whoever has the table."""
+"""Data files of tables. Tasks write them, and the driver commits them."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from pyarrow.fs import LocalFileSystem
 
 from strandline.lake.location import Lake
 
-#: Of these columns, where a table has them, the transaction log keeps the least and the greatest value per file. Of no
-#: others: what stands there outlives the rows it was taken from.
+#: The transaction log keeps the minimum and maximum of these columns per file, and of no others: values in the log
+#: outlive the rows they were taken from.
 BOUNDED = ("log", "epoch", "seq", "ts")
 COMPRESSION, COMPRESSION_LEVEL = "zstd", 3
 ROW_GROUP_ROWS = 131_072
 
 
 class DataFile(msgspec.Struct, frozen=True, array_like=True):
-    """``path`` is relative to the table. ``bounds`` has the least and the greatest value by column."""
+    """``path`` is relative to the table. ``bounds`` has the minimum and maximum by column."""
 
     path: str
     size: int
@@ -39,7 +39,7 @@ class DataFile(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def statistics(self) -> str:
-        """As the transaction log has them."""
+        """Return the statistics in the format of the transaction log."""
         return json.dumps(
             {
                 "numRecords": self.rows,
@@ -51,7 +51,7 @@ class DataFile(msgspec.Struct, frozen=True, array_like=True):
 
 
 class FileWriter:
-    """Writes one data file of a table, batch by batch. Nothing refers to it before it is committed."""
+    """Writes one data file of a table, batch by batch. Nothing refers to the file before it is committed."""
 
     def __init__(self, lake: Lake, table: str, schema: Any, partition: dict[str, str | None] | None = None) -> None:
         self._lake = lake
@@ -74,7 +74,8 @@ class FileWriter:
             schema,
             compression=COMPRESSION,
             compression_level=COMPRESSION_LEVEL,
-            # Whatever has few values has them repeated; payloads do not, and are not looked at for it.
+            # Columns with few distinct values use a dictionary. Payloads do not repeat, so no dictionary is tried for
+            # them.
             use_dictionary=[name for name in schema.names if name in ("log", "key", "node", "rollup", "measure")],
         )
 
@@ -84,11 +85,11 @@ class FileWriter:
 
     @property
     def size(self) -> int:
-        """How many bytes are written so far."""
+        """The number of bytes written so far."""
         return int(self._target.tell())
 
     def write(self, batch: Any) -> None:
-        """A record batch or a table."""
+        """Write a record batch or a table."""
         if not batch.num_rows:
             return
         self._rows += batch.num_rows
@@ -102,7 +103,7 @@ class FileWriter:
         self._writer.write_table(table, row_group_size=ROW_GROUP_ROWS)
 
     def close(self) -> DataFile:
-        """The file, complete and durable."""
+        """Return the complete and durable file."""
         self._writer.close()
         if self._lake.directory is None:
             data = self._target.getvalue().to_pybytes()
@@ -116,7 +117,7 @@ class FileWriter:
         return DataFile(self._path, size, self._rows, int(time.time() * 1000), bounds, self._partition)
 
     def abandon(self) -> None:
-        """The file is not wanted after all."""
+        """Discard the file."""
         self._writer.close()
         if self._lake.directory is not None:
             self._target.close()
@@ -126,7 +127,7 @@ class FileWriter:
 def write_file(
     lake: Lake, table: str, schema: Any, batches: Iterable[Any], partition: dict[str, str | None] | None = None
 ) -> DataFile | None:
-    """All of the batches as one file; None if there are no rows."""
+    """Write all batches to one file. Return None if there are no rows."""
     writer = FileWriter(lake, table, schema, partition)
     try:
         for batch in batches:
@@ -141,7 +142,7 @@ def write_file(
 
 
 def _stated(value: Any) -> str | int:
-    """A bound as JSON has it."""
+    """Return a bound as a JSON value."""
     if isinstance(value, datetime):
         return value.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%f") + "Z"
     found: str | int = value
@@ -157,13 +158,13 @@ def _sync(lake: Lake, name: str) -> None:
         os.close(fd)
 
 
-# --- Opening files of the lake --------------------------------------------------------------------------------------
+# --- opening files of the lake --------------------------------------------------------------------------------------
 
 
 @contextmanager
 def open_file(lake: Lake, name: str) -> Iterator[Any]:
-    """As Arrow reads it. Raises FileNotFoundError. From an object store a file is fetched whole: those of tables are of
-    a size for that, and one request is quicker than many."""
+    """Open a file for Arrow. Raises FileNotFoundError. A file in an object store is fetched as a whole: table files are
+    small enough, and one request is faster than many."""
     directory = lake.directory
     if directory is not None:
         with pa.OSFile(str(directory / name)) as file:
@@ -175,7 +176,7 @@ def open_file(lake: Lake, name: str) -> Iterator[Any]:
     yield pa.BufferReader(data)
 
 
-# --- Reading Parquet files of the lake in tasks: wherever the lake is, and only the rows that are wanted ------------
+# --- reading Parquet files in tasks, filtered by a condition --------------------------------------------------------
 
 BATCH_ROWS = 65_536
 
@@ -183,7 +184,7 @@ BATCH_ROWS = 65_536
 def read_lake_file(
     lake: Lake, name: str, columns: Sequence[str], condition: Any = None, batch_rows: int = BATCH_ROWS
 ) -> Iterator[Any]:
-    """The rows that fulfil the condition, batch by batch, in the order of the file. Raises FileNotFoundError."""
+    """Yield the rows that fulfil the condition, batch by batch, in the order of the file. Raises FileNotFoundError."""
     format = ds.ParquetFileFormat()
     if lake.directory is not None:
         fragment = format.make_fragment(str(lake.directory / name), LocalFileSystem())

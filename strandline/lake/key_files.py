@@ -1,8 +1,8 @@
-"""Buckets: keys by their hash, so that a change of some keys rewrites little more than their rows.
+"""Buckets: keys grouped by their hash, so that a change of a few keys rewrites little more than their rows.
 
-A bucket has all keys whose hash begins with its bits: ``0110``. One that has grown too large is split in two when it is
-written the next time. So buckets stay about the same size however large the table becomes, none is ever rewritten for
-the sake of the others, and it needs no number of buckets that somebody would have to choose.
+A bucket contains all keys whose hash starts with its bits, for example ``0110``. A bucket that has grown too large is
+split in two when it is written the next time. Buckets therefore stay about the same size however large the table
+becomes, no bucket is rewritten because of others, and no number of buckets has to be configured.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ Hashes = npt.NDArray[np.uint64]
 
 
 def hashes(epochs: Sequence[int], keys: Sequence[str]) -> Hashes:
-    """Of keys, each of the log of an epoch. They are the same wherever and whenever they are made."""
+    """Return the hashes of keys, each with the epoch of its log. They are the same in every process."""
     digest = xxhash.xxh3_64_intdigest
     return np.array([digest(key.encode(), epoch) for epoch, key in zip(epochs, keys, strict=True)], np.uint64)
 
 
 def even(bits: int) -> list[str]:
-    """All buckets of so many bits, at least one."""
+    """Return all buckets of this many bits, at least one."""
     return [f"{number:0{bits}b}" for number in range(1 << bits)]
 
 
 def cover(known: Iterable[str]) -> list[str]:
-    """Buckets that have room for every hash, ascending, among them all that are known. Of those that are parts of
-    another, only the other one is taken."""
+    """Return ascending buckets that cover every hash and include all known ones. If a known bucket is part of another,
+    only the larger one is included."""
     names = set(known)
     return [*_cover("0", names), *_cover("1", names)]
 
@@ -53,18 +53,18 @@ def _cover(bucket: str, names: set[str]) -> list[str]:
 
 
 def places(buckets: Sequence[str], of: Hashes) -> Any:
-    """For each hash the place of its bucket among those of a cover."""
+    """Return, for each hash, the index of its bucket in a cover."""
     starts = np.array([int(bucket, 2) << (64 - len(bucket)) for bucket in buckets], np.uint64)
     return np.searchsorted(starts, of, "right") - 1
 
 
-# --- What tasks do for the tables ``latest`` and ``keys``: records are added up by key and spread over buckets, and e
+# --- tasks for the tables ``latest`` and ``keys``: aggregate records by key and distribute them over buckets --------
 
-#: A bucket that has more rows than this, or more bytes of payload, is split. It is what one task has in memory, and
-#: what is written anew for a single key that changed.
+#: A bucket with more rows than this, or more bytes of payload, is split. One task holds a bucket in memory, and a
+#: bucket is rewritten for a single changed key.
 BUCKET_ROWS = 262_144
 BUCKET_BYTES = 128 << 20
-#: Rows are added up in portions of about so many bytes.
+#: Rows are aggregated in portions of about this many bytes.
 PORTION_BYTES = 128 << 20
 
 _NARROW = ["epoch", "seq", "key"]
@@ -72,14 +72,14 @@ _WIDE = ["log", "epoch", "seq", "ts", "key", "version", "data", "bytes"]
 
 
 class Ranges(msgspec.Struct, frozen=True, array_like=True):
-    """Which records are meant: by epoch, ascending, those behind one seq and up to another."""
+    """Which records to include: by epoch, ascending, those after one seq and up to another."""
 
     epochs: list[int]
     after: list[int]
     through: list[int]
 
     def between(self, first: int, last: int) -> Ranges:
-        """Of these epochs only."""
+        """Return the ranges of these epochs only."""
         low, high = np.searchsorted(self.epochs, [first, last + 1])
         return Ranges(self.epochs[low:high], self.after[low:high], self.through[low:high])
 
@@ -93,12 +93,12 @@ class Ranges(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Affected(msgspec.Struct, frozen=True, array_like=True):
-    """Keys that have to be made out anew, by epoch; None: all of that log."""
+    """Keys to compute again, by epoch; None: all keys of that log."""
 
     keys: dict[int, list[str] | None] = {}
 
     def mask(self, epochs: Any, keys: Any) -> Any:
-        """``epochs`` is a numpy array, ``keys`` an Arrow one."""
+        """Return which rows have an affected key. ``epochs`` is a numpy array, ``keys`` an Arrow array."""
         found = np.zeros(len(epochs), np.bool_)
         for epoch, names in self.keys.items():
             of_log = epochs == epoch
@@ -110,7 +110,7 @@ class Affected(msgspec.Struct, frozen=True, array_like=True):
 
 
 class KeyItem(msgspec.Struct, frozen=True, array_like=True):
-    """Files of ``records`` to be added up, and buckets that are to be written anew even if nothing comes for them."""
+    """Files of ``records`` to aggregate, and buckets to rewrite even if they get no new rows."""
 
     files: list[str]
     ranges: Ranges
@@ -118,8 +118,8 @@ class KeyItem(msgspec.Struct, frozen=True, array_like=True):
 
 
 class KeyJob(msgspec.Struct, frozen=True, array_like=True):
-    """``latest`` and ``keys`` have the files of those tables by bucket. With ``affected``, what is known of these keys
-    is forgotten, and only they are added up."""
+    """``latest`` and ``keys`` have the files of those tables by bucket. With ``affected``, the stored rows of these
+    keys are dropped, and only these keys are aggregated."""
 
     lake: Lake
     buckets: list[str]
@@ -134,7 +134,7 @@ class BucketDone(msgspec.Struct, frozen=True, array_like=True):
     keys: list[DataFile]
 
 
-# --- spreading -------------------------------------------------------------------------------------------------------
+# --- distributing ----------------------------------------------------------------------------------------------------
 
 
 def spread(item: KeyItem, job: KeyJob) -> Iterator[tuple[str, bytes]]:
@@ -154,7 +154,7 @@ def spread(item: KeyItem, job: KeyJob) -> Iterator[tuple[str, bytes]]:
 
 
 def _wanted(path: str, item: KeyItem, job: KeyJob) -> Iterator[Any]:
-    """The rows that count, group by group; payloads are read only where there are some."""
+    """Yield the rows to include, group by group. Payloads are read only where there are such rows."""
     with open_file(job.lake, f"records/{path}") as source:
         file = pq.ParquetFile(source)
         for group in range(file.num_row_groups):
@@ -187,7 +187,7 @@ def _parts(rows: Any, buckets: list[str]) -> Iterator[tuple[str, bytes]]:
 def _encoded(rows: Any) -> bytes:
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, SUMMED, options=pa.ipc.IpcWriteOptions(compression="lz4")) as writer:
-        # Slices of strings would bring all of their neighbours along.
+        # Copy the strings: slices would keep all of their neighbours in memory.
         writer.write_table(rows.combine_chunks())
     found: bytes = sink.getvalue().to_pybytes()
     return found
@@ -208,7 +208,7 @@ def gather(bucket: str, parts: list[bytes], job: KeyJob) -> BucketDone:
 
 
 def _split(bucket: str, latest: Any, keys: Any) -> Iterator[tuple[str, Any, Any]]:
-    """Buckets of a good size. The tables are split alike, so that they have the same buckets."""
+    """Yield buckets of suitable size. Both tables are split in the same way, so that they have the same buckets."""
     if keys.num_rows < 2 or (keys.num_rows <= BUCKET_ROWS and latest.nbytes <= BUCKET_BYTES):
         yield bucket, latest, keys
         return
@@ -240,20 +240,20 @@ def _written(table: LakeTable, rows: Any, bucket: str) -> list[DataFile]:
         return writer.close()
 
 
-# --- Records added up by key, on whole columns ----------------------------------------------------------------------
+# --- aggregating records by key, on whole columns -------------------------------------------------------------------
 
 _LATEST = [name for name in LATEST.names if name != "bucket"]
 _KEYS = [name for name in KEYS.names if name != "bucket"]
 LATEST_ROWS = pa.schema([LATEST.field(name) for name in _LATEST])
 KEY_ROWS = pa.schema([KEYS.field(name) for name in _KEYS])
-#: Both in one: the last record of each key, and what is known of the key.
+#: The last record of each key, combined with the totals of the key.
 SUMMED = pa.schema(
     [*LATEST_ROWS, *(KEY_ROWS.field(name) for name in ("first_seq", "first_ts", "count"))],
 )
 
 
 def summed(records: Any) -> Any:
-    """Of rows of ``records`` that all have a key, one row per log and key, as ``SUMMED``."""
+    """Aggregate rows of ``records`` that all have a key to one row per log and key, as ``SUMMED``."""
     groups = _grouped(records, ["first", "last", "count"])
     first, last = groups.column("row_first"), groups.column("row_last")
     columns = {name: records.column(name).take(last) for name in _LATEST}
@@ -264,13 +264,13 @@ def summed(records: Any) -> Any:
 
 
 def merged_latest(tables: Sequence[Any]) -> Any:
-    """Of rows of ``latest``, the last one per log and key, in order."""
+    """Return the last row of ``latest`` per log and key, in order."""
     rows = pa.concat_tables([table.select(_LATEST).cast(LATEST_ROWS) for table in tables])
     return rows.take(_grouped(rows, ["last"]).column("row_last")).sort_by(_ORDER)
 
 
 def merged_keys(known: Sequence[Any], new: Sequence[Any]) -> Any:
-    """Rows of ``keys`` and of ``SUMMED`` added up per log and key, in order."""
+    """Merge rows of ``keys`` and of ``SUMMED`` per log and key, in order."""
     renamed = [
         table.select(["log", "epoch", "key", "first_seq", "first_ts", "seq", "ts", "count"]).rename_columns(_KEYS)
         for table in new
@@ -290,9 +290,9 @@ _ORDER = [("log", "ascending"), ("epoch", "ascending"), ("key", "ascending")]
 
 
 def _grouped(rows: Any, wanted: list[str]) -> Any:
-    """One row per log and key, with the numbers of the first and the last of its rows by seq, or how many there are."""
+    """Return one row per log and key, with the indexes of its first and last row by seq, or the number of its rows."""
     order = np.argsort(rows.column("seq").to_numpy(), kind="stable")
     columns = {"epoch": rows.column("epoch").take(order), "key": rows.column("key").take(order), "row": order}
-    # First and last are by the order of rows, which several threads would not keep.
+    # First and last depend on the order of rows, which several threads would not preserve.
     grouped = pa.table(columns).group_by(["epoch", "key"], use_threads=False)
     return grouped.aggregate([("row", each) for each in wanted])

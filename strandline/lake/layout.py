@@ -11,8 +11,8 @@ import pyarrow as pa
 from strandline.lake.location import Lake
 from strandline.lake.table import LakeTable
 
-#: Every record. A payload is ``data`` if it is text and ``bytes`` if it is not. ``version`` is that of the record's
-#: schema, 0 where it has none.
+#: Every record. A payload is in ``data`` if it is text, otherwise in ``bytes``. ``version`` is the version of the
+#: record's schema; 0 if it has none.
 RECORDS = pa.schema(
     [
         pa.field("log", pa.string(), nullable=False),
@@ -33,9 +33,9 @@ def records(lake: Lake) -> LakeTable:
     return LakeTable(lake, "records", RECORDS)
 
 
-#: What audits found: rows of one run have the same ``run``. A row without a log (an empty name) says what was looked at
-#: in all of them; further rows are about single logs. ``first_seq`` is the first one concerned, and ``count`` how many
-#: are. There is nothing of any record in here.
+#: Results of audits. Rows of one run have the same ``run``. A row with an empty log name summarises the check over all
+#: logs; the other rows are about single logs. ``first_seq`` is the first affected seq, and ``count`` the number of
+#: affected records. The table contains no data of records.
 AUDIT = pa.schema(
     [
         pa.field("run", pa.string(), nullable=False),
@@ -69,7 +69,7 @@ LATEST = pa.schema(
     ]
 )
 
-#: Every key: where it first and last was, and how many records of ``records`` have it.
+#: Every key: its first and last seq, and the number of rows of ``records`` with it.
 KEYS = pa.schema(
     [
         pa.field("log", pa.string(), nullable=False),
@@ -93,25 +93,25 @@ def keys(lake: Lake) -> LakeTable:
     return LakeTable(lake, "keys", KEYS, ["bucket"])
 
 
-# --- Records as the lake has them -----------------------------------------------------------------------------------
+# --- converting records to the lake's format ------------------------------------------------------------------------
 
-#: Where one of many payloads is no text, they are looked at in groups of so many, and one by one only in the group
-#: that has it.
+#: If one of many payloads is not text, payloads are checked in groups of this size, and one by one only in the group
+#: that contains it.
 GROUP = 1024
 
 Versions = Sequence[tuple[int, int]]
-#: The columns that both begin with.
+#: The columns that both schemas start with.
 _SAME = RECORDS.names[: RECORDS.get_field_index("version")]
 
 
 def lake_rows(batch: Any, versions: Versions = ()) -> Any:
-    """A batch of history's records with the columns of the table ``records``. ``versions`` has the first seq of each
-    version of the log's schema, ascending."""
+    """Convert a batch of history's records to the columns of the table ``records``. ``versions`` has the first seq of
+    each version of the log's schema, ascending."""
     return lake_rows_of([(batch, versions)])
 
 
 def lake_rows_of(batches: Sequence[tuple[Any, Versions]]) -> Any:
-    """Several batches as one: small ones cost as much as large ones."""
+    """Join several batches into one, because small batches cost as much as large ones."""
     batch = batches[0][0] if len(batches) == 1 else pa.concat_batches([batch for batch, _ in batches])
     text, other = split_text(batch.column("data"))
     columns = batch.columns[: len(_SAME)]
@@ -123,7 +123,7 @@ def lake_rows_of(batches: Sequence[tuple[Any, Versions]]) -> Any:
 
 
 def split_text(data: Any) -> tuple[Any, Any]:
-    """Payloads as text, null where they are none, and as bytes where they are not text."""
+    """Return payloads as text, null where they are not text, and as bytes where they are not text."""
     whole = _as_text(data)
     if whole is not None:
         return whole, pa.nulls(len(data), pa.binary())

@@ -1,4 +1,4 @@
-"""Where the lake is: a directory or an object store, and the files in it."""
+"""The location of the lake: a directory or an object store, and the files in it."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from strandline.engine.segments.cold_tier import directory_of
 
 
 class FileState(NamedTuple):
-    """A file whose content has changed has another size or another ``mark``."""
+    """Identifies the contents of a file: a changed file has another size or another ``mark``."""
 
     size: int
     mark: str
 
 
 class _Reader:
-    """A file in an object store, with everything that Arrow expects of a file."""
+    """A file in an object store, with the methods that Arrow expects of a file."""
 
     closed = False
 
@@ -47,49 +47,49 @@ class _Reader:
         return True
 
     def close(self) -> None:
-        """Nothing is held open."""
+        """Do nothing: nothing is held open."""
 
 
 def _inside(directory: Path, name: str) -> Path:
-    """The path of a file of the lake. Names may come from the logs of its tables, so they must not lead out of it."""
+    """Return the path of a file of the lake. Names may come from the logs of its tables, so they must not lead out of
+    the lake."""
     if name.startswith("/") or ".." in name.split("/"):
         raise DamagedFile(name, "it names a file outside the lake; expected a path below the lake's directory")
     return directory / name
 
 
 class Lake(msgspec.Struct, frozen=True, array_like=True, dict=True):
-    """``url`` is a path, ``file:///path`` or that of an object store (``s3://bucket/prefix``). Options are those of the
-    store: endpoint, region, access_key_id, secret_access_key, allow_http and so on; what is not given comes from the
-    usual environment variables. A value without state: it can be sent to where the work is done.
-    """
+    """``url`` is a path, ``file:///path`` or the URL of an object store (``s3://bucket/prefix``). Options are those of
+    the store: endpoint, region, access_key_id, secret_access_key, allow_http and so on. Options that are not given come
+    from the usual environment variables. A Lake is a value without state, so it can be sent to workers."""
 
     url: str
     options: dict[str, str | bool] = {}
 
     @classmethod
     def at(cls, place: str | os.PathLike[str], **options: str | bool) -> Lake:
-        """A lake in a directory is known by its absolute path, wherever it is spoken of."""
+        """Return the lake at a place. A lake in a directory always has its absolute path."""
         directory = directory_of(os.fspath(place))
         return cls(os.fspath(place).rstrip("/") if directory is None else str(directory), options)
 
     @property
     def directory(self) -> Path | None:
-        """None if it is not in a directory."""
+        """The directory, or None for an object store."""
         return directory_of(self.url)
 
     @property
     def storage_options(self) -> dict[str, str]:
-        """As deltalake takes them."""
+        """The options in the form that deltalake expects."""
         return {name: str(value).lower() if isinstance(value, bool) else value for name, value in self.options.items()}
 
     def place_of(self, name: str) -> str:
-        """The address of a file or a table."""
+        """Return the address of a file or a table."""
         return f"{self.url}/{name}"
 
     # --- files -------------------------------------------------------------------------------------------------------
 
     def write(self, name: str, data: bytes) -> None:
-        """Put a whole file in place, in one step; it is durable."""
+        """Write a whole file atomically and durably."""
         directory = self.directory
         if directory is None:
             obstore.put(self._store, name, data)
@@ -104,8 +104,8 @@ class Lake(msgspec.Struct, frozen=True, array_like=True, dict=True):
         os.replace(temporary, path)
 
     def create(self, name: str, data: bytes) -> bool:
-        """Put a whole file in place unless there is one, in one step; it is durable. False if there is one already:
-        of all who try at the same time, one creates the file."""
+        """Create a whole file atomically and durably. Return False if it already exists: if several processes try at
+        the same time, exactly one succeeds."""
         directory = self.directory
         if directory is None:
             try:
@@ -129,7 +129,7 @@ class Lake(msgspec.Struct, frozen=True, array_like=True, dict=True):
         return True
 
     def read(self, name: str) -> bytes | None:
-        """None if there is no such file."""
+        """Return the contents of a file; None if it does not exist."""
         try:
             if self.directory is not None:
                 return _inside(self.directory, name).read_bytes()
@@ -138,13 +138,13 @@ class Lake(msgspec.Struct, frozen=True, array_like=True, dict=True):
             return None
 
     def open(self, name: str) -> Any:
-        """A file of Arrow to read from, anywhere in it. Raises FileNotFoundError."""
+        """Open a file for random access by Arrow. Raises FileNotFoundError."""
         if self.directory is not None:
             return pa.OSFile(str(_inside(self.directory, name)), "rb")
         return pa.PythonFile(_Reader(obstore.open_reader(self._store, name)), "r")
 
     def state(self, name: str) -> FileState | None:
-        """What tells a file apart; None if there is no such file."""
+        """Return the state that identifies a file's contents; None if the file does not exist."""
         try:
             if self.directory is not None:
                 found = _inside(self.directory, name).stat()
@@ -155,7 +155,7 @@ class Lake(msgspec.Struct, frozen=True, array_like=True, dict=True):
             return None
 
     def states(self, prefix: str) -> dict[str, FileState]:
-        """The files under a prefix that ends with ``/``, or everywhere if it is empty, and what tells them apart."""
+        """Return the states of the files under a prefix that ends with ``/``, or of all files if it is empty."""
         if self.directory is None:
             return {
                 item["path"]: FileState(item["size"], item["e_tag"] or item["last_modified"].isoformat())
@@ -167,7 +167,7 @@ class Lake(msgspec.Struct, frozen=True, array_like=True, dict=True):
         }
 
     def names(self, prefix: str) -> dict[str, int]:
-        """The files under a prefix that ends with ``/``, and how many seconds ago each was written."""
+        """Return the files under a prefix that ends with ``/``, and the seconds since each was written."""
         now = time.time()
         if self.directory is None:
             found: dict[str, int] = {}
@@ -178,8 +178,7 @@ class Lake(msgspec.Struct, frozen=True, array_like=True, dict=True):
         return {name: int(now - found.st_mtime) for name, found in _stats(self.directory, prefix)}
 
     def touch(self, name: str) -> None:
-        """Count a file as written now. An object store tells the time of a file by its own clock, so there is nothing
-        to correct."""
+        """Set the time of a file to now. Does nothing for an object store, which sets file times by its own clock."""
         if self.directory is not None:
             try:
                 os.utime(self.directory / name)
@@ -187,7 +186,7 @@ class Lake(msgspec.Struct, frozen=True, array_like=True, dict=True):
                 pass
 
     def remove(self, names: Iterable[str]) -> None:
-        """No error if one is gone already."""
+        """Remove files. Files that do not exist are ignored."""
         for name in names:
             if self.directory is not None:
                 _inside(self.directory, name).unlink(missing_ok=True)
@@ -209,7 +208,7 @@ class Lake(msgspec.Struct, frozen=True, array_like=True, dict=True):
 
 
 def _stats(root: Path, prefix: str) -> Iterator[tuple[str, os.stat_result]]:
-    """The files under a prefix, by name. A file that another process removes meanwhile is left out."""
+    """Yield the files under a prefix, by name. Files that another process removes in the meantime are omitted."""
     for path in sorted((root / prefix).rglob("*")):
         try:
             found = path.stat()

@@ -1,4 +1,4 @@
-"""What tasks do for the table ``records``: pieces of history in, data files out."""
+"""Tasks for the table ``records``: pieces of history in, data files out."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from strandline.lake.location import Lake
 from strandline.lake.reporter import describe
 from strandline.lake.table import LakeTable
 
-#: A file is closed when it has so many bytes: large enough that a table of terabytes is some ten thousand files, small
-#: enough that one is rewritten in seconds when a record in it is erased.
+#: A file is closed at this size. It is large enough that a table of terabytes has some ten thousand files, and small
+#: enough that a file is rewritten in seconds when a record in it is erased.
 FILE_BYTES = 128 << 20
-#: Rows are written in groups of so many, or of so many bytes before compression.
+#: Rows are written in groups of at most this many bytes before compression, or this many rows.
 GROUP_BYTES = 64 << 20
-#: The records of small logs are put together until there are so many, or so many bytes.
+#: The records of small logs are combined until there are this many rows, or this many bytes.
 FEW_ROWS = 4096
 FEW_BYTES = 4 << 20
 
-#: What says nothing about the log that was being read: nothing could be read or written, of whichever log.
+#: Errors that are not about the log being read: they affect all logs.
 _EVERYTHING = {errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EROFS}
 
 
 class RecordsItem(msgspec.Struct, frozen=True, array_like=True):
-    """Pieces in the order of their logs and seqs. ``versions``: by epoch, where the log has a schema."""
+    """Pieces in the order of their logs and seqs. ``versions``: by epoch, if the log has a schema."""
 
     number: int
     lake: Lake
@@ -41,7 +41,7 @@ class RecordsItem(msgspec.Struct, frozen=True, array_like=True):
 
 
 class ReadFailure(msgspec.Struct, frozen=True, array_like=True):
-    """A log could not be read beyond the seq ``through``."""
+    """A log could not be read after the seq ``through``."""
 
     log: str
     epoch: int
@@ -50,7 +50,7 @@ class ReadFailure(msgspec.Struct, frozen=True, array_like=True):
 
 
 class RecordsDone(msgspec.Struct, frozen=True, array_like=True):
-    """Of a log that failed, the files have what is before."""
+    """The result. For a log that failed, the files contain the records before the failure."""
 
     number: int
     files: list[DataFile]
@@ -91,7 +91,7 @@ def write_records(item: RecordsItem) -> RecordsDone:
 
 
 def readable(piece: AnyPiece, failures: dict[int, ReadFailure]) -> Iterator[Any]:
-    """The batches of a piece, up to where it cannot be read."""
+    """Yield the batches of a piece, up to where it is unreadable."""
     reading = piece.read()
     while True:
         try:
@@ -107,15 +107,15 @@ def readable(piece: AnyPiece, failures: dict[int, ReadFailure]) -> Iterator[Any]
 
 
 def concerns_everything(error: Exception) -> bool:
-    """Whether an error while reading a log is none of that log."""
+    """Return whether an error while reading a log affects all logs."""
     if isinstance(error, OSError):
         return error.errno in _EVERYTHING
     return isinstance(error, (MemoryError, Unreachable, NotAuthenticated, Forbidden))
 
 
 class RowsWriter:
-    """Rows of any number into files of a good size, in groups of a good size. If the block is left by an error, no file
-    is left behind."""
+    """Writes rows to files of suitable size, in groups of suitable size. If the block is left by an error, no file is
+    left behind."""
 
     def __init__(self, table: LakeTable, partition: dict[str, str | None] | None = None) -> None:
         self._table = table
@@ -138,7 +138,7 @@ class RowsWriter:
             self._table.lake.remove(f"{self._table.name}/{file.path}" for file in self._files)
 
     def write(self, batch: Any) -> None:
-        """A record batch or a table, whose columns are the table's."""
+        """Write a record batch or a table with the columns of the table."""
         self._waiting += batch.to_batches() if isinstance(batch, pa.Table) else [batch]
         self._rows += batch.num_rows
         self._bytes += batch.nbytes

@@ -1,8 +1,8 @@
-"""The schema registries of logs, kept in the lake, so that its records can be read by their schemas wherever the lake
-is, without a server and without the data directory.
+"""The schema registries of logs, stored in the lake, so that its records can be decoded without a server and without
+the data directory.
 
-A file per log, under ``registries/``. Its name says which log it is of, when it was written and what is in it, so that
-a look at the names tells what has changed.
+There is one file per log under ``registries/``. Its name identifies the log, the time of writing and the contents, so
+that the list of names shows what has changed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ FOLDER = "registries"
 
 
 class RegistryLayer(msgspec.Struct, frozen=True):
-    """Records of a log, from one seq to another, that have this epoch in the lake. The last layer has no end."""
+    """A range of seqs of a log whose records have this epoch in the lake. The last layer has no end."""
 
     epoch: int
     first: int
@@ -28,8 +28,8 @@ class RegistryLayer(msgspec.Struct, frozen=True):
 
 
 class KeptRegistry(msgspec.Struct, frozen=True):
-    """What the lake knows of a log with a registry. ``layers`` has more than one entry for a fork, whose first records
-    are those of another log."""
+    """The lake's information about a log with a registry. ``layers`` has more than one entry for a fork, whose first
+    records belong to another log."""
 
     log: str
     epoch: int
@@ -58,7 +58,7 @@ class _Name(NamedTuple):
 
 
 def keep(lake: Lake, registries: Iterable[KeptRegistry], now_ms: int) -> None:
-    """From now on these are the registries of all logs that have one. What has not changed is not written again."""
+    """Store the registries of all logs that have one. Unchanged registries are not written again."""
     kept: dict[tuple[str, int, str], str] = {}
     superfluous = set()
     for name in lake.names(f"{FOLDER}/"):
@@ -77,17 +77,17 @@ def keep(lake: Lake, registries: Iterable[KeptRegistry], now_ms: int) -> None:
 
 
 def find(lake: Lake, log: str) -> KeptRegistry | None:
-    """The registry of the log that has this name now, or had it last; None if it has none that the lake knows."""
+    """Return the registry of the log that has this name now, or had it last; None if the lake has none."""
     for _ in range(2):
         parsed = [name for each in lake.names(f"{_folder(log)}/") if (name := _Name.parse(each)) is not None]
         if not parsed:
             return None
         data = lake.read(str(max(parsed, key=lambda name: (name.epoch, name.written_ms))))
-        if data is not None:  # else another one has taken its place since
+        if data is not None:  # None: a newer file has replaced it
             return msgspec.json.decode(data, type=KeptRegistry)
     return None
 
 
 def _folder(log: str) -> str:
-    """Names of logs may be longer than names of files, and have anything in them."""
+    """Return the folder of a log. Log names may be longer than file names and contain any character."""
     return f"{FOLDER}/{sha256(log.encode()).hexdigest()[:32]}"

@@ -1,7 +1,7 @@
-"""Telling how the pipeline is doing, while it is at it.
+"""Report how the pipeline is doing while it runs.
 
-Stages know :class:`Reporter` alone. :class:`StatusReporter` is the real one: it keeps the :class:`Status` of the lake
-up and writes it down, seldom enough to cost nothing. :class:`Silent` is for those who want to hear nothing.
+Stages only know :class:`Reporter`. :class:`StatusReporter` is the implementation for pipelines: it updates the
+:class:`PipelineStatus` of the lake and writes it at most once a second. :class:`Silent` ignores all reports.
 """
 
 from __future__ import annotations
@@ -32,43 +32,42 @@ from strandline.lake.status import (
 
 log = logging.getLogger(__name__)
 
-#: Between two writes of the status at least this passes, unless something begins or ends.
+#: The minimum time between two writes of the status, unless a stage or round begins or ends.
 WRITE_MS = 1_000
 _TRACEBACK = "Traceback (most recent call last):"
 
 
 class Stopped(BaseException):
-    """The round is to end here, because the pipeline was told to stop. No error, and nothing for stages to catch."""
+    """The round ends here because the pipeline should stop. Not an error: stages must not catch it."""
 
 
 class TaskFailed(Exception):
-    """A task could not do its work. The message says on what, and the cause: it is all that comes back from a task."""
+    """A task failed. The message names the object and the cause: nothing else is returned from a task."""
 
 
 class StageProgress(Protocol):
-    """A stage that is under way."""
+    """The progress of a running stage."""
 
     def advance(self, records: int, bytes: int = 0) -> None:
-        """So many more are done. To be called after what was done is committed: here a round may be stopped, and then
-        Stopped is raised."""
+        """Add to the work done. Call it after the work is committed: it raises Stopped if the pipeline should stop."""
 
 
 class Reporter(Protocol):
-    """What a stage tells while it works. It may be called from any thread."""
+    """Receives the reports of a stage. Thread-safe."""
 
     def stage(self, name: str, total: int | None = None) -> AbstractContextManager[StageProgress]:
-        """A stage begins, and ends with the block. ``total`` is how many records it will be, if that is known. Raises
-        Stopped instead if the pipeline was told to stop."""
+        """Start a stage, which ends with the block. ``total`` is the expected number of records, if known. Raises
+        Stopped if the pipeline should stop."""
 
     def problem(self, stage: str, log: str | None, seq: int | None, message: str) -> None:
-        """Something went wrong that does not end the round: a record was skipped, a log left out."""
+        """Report a problem that does not end the round: a record was skipped, or a log was left out."""
 
     def lag(self, logs: Iterable[LogLag], erasures: int = 0) -> None:
-        """How far every log goes and how far the tables have it; ``erasures``: up to where they were followed."""
+        """Report the head of every log and the progress of the tables. ``erasures``: the last applied erasure event."""
 
 
 class Silent:
-    """Takes everything and tells nobody."""
+    """Ignores all reports."""
 
     @contextmanager
     def stage(self, name: str, total: int | None = None) -> Iterator[StageProgress]:
@@ -85,7 +84,7 @@ class Silent:
 
 
 class ProgressView(Protocol):
-    """Somebody who looks on: progress bars, or lines of text."""
+    """Displays the progress: as progress bars, or as lines of text."""
 
     def began(self, stage: StageStatus) -> None: ...
     def advanced(self, stage: StageStatus) -> None: ...
@@ -95,10 +94,9 @@ class ProgressView(Protocol):
 
 
 class StatusReporter:
-    """``write`` stores the status, ``now`` is the time in milliseconds; ``before`` is the status that an earlier run
-    left, whose counters go on; ``stopping`` says whether rounds are to end. A status that cannot be written is no
-    reason for the pipeline to stop.
-    """
+    """``write`` stores the status, ``now`` returns the time in milliseconds; ``before`` is the status of an earlier
+    run, whose counters continue; ``stopping`` returns whether rounds should end. The pipeline continues if the status
+    cannot be written."""
 
     def __init__(
         self,
@@ -132,7 +130,7 @@ class StatusReporter:
             missing=[],
         )
 
-    # --- what stages call ------------------------------------------------------------------------------------------
+    # --- called by stages ------------------------------------------------------------------------------------------
 
     @contextmanager
     def stage(self, name: str, total: int | None = None) -> Iterator[StageProgress]:
@@ -163,11 +161,12 @@ class StatusReporter:
             self.status.lag = lag
             self._write_in_time()
 
-    # --- what the one who runs the pipeline calls ------------------------------------------------------------------
+    # --- called by the code that runs the pipeline -----------------------------------------------------------------
 
     @contextmanager
     def round(self) -> Iterator[None]:
-        """A round of all stages. What is raised out of it is its error, told as a problem if no stage has done so."""
+        """Enclose a round of all stages. An exception that leaves the block is the error of the round. It is reported
+        as a problem unless a stage has reported it."""
         begin = self._now()
         self._summaries = []
         self.change("running")
@@ -199,19 +198,19 @@ class StatusReporter:
             self.flush()
 
     def flush(self) -> None:
-        """Write the status down now."""
+        """Write the status now."""
         with self._lock:
             self.status.updated = self._written = self._now()
             try:
                 self._write(self.status)
             except OSError as error:
                 if not self._failed:
-                    log.warning("the status of the pipeline cannot be written: %s", error)
+                    log.warning("cannot write the status of the pipeline: %s", error)
                 self._failed = True
             else:
                 self._failed = False
 
-    # --- inside ----------------------------------------------------------------------------------------------------
+    # --- internals -------------------------------------------------------------------------------------------------
 
     def _advance(self, stage: StageStatus, records: int, bytes: int) -> None:
         with self._lock:
@@ -260,7 +259,7 @@ class _Running:
 
 
 def summarize(logs: Iterable[LogLag], erasures: int = 0) -> Lag:
-    """The sums over all logs; one by one only those that are furthest behind."""
+    """Return the totals of all logs, and details only of those that lag most."""
     lag = Lag(erasures=erasures)
     rows: list[LogLag] = []
     for one in logs:
@@ -277,14 +276,14 @@ def summarize(logs: Iterable[LogLag], erasures: int = 0) -> Lag:
 
 
 def describe(error: BaseException) -> str:
-    """What went wrong, in a line: Spark's errors bring whole stack traces of Python and Java along."""
+    """Describe an error in one line. Spark's errors contain whole stack traces of Python and Java."""
     lines = [line.rstrip() for line in str(error).splitlines() if line.strip()]
     if not lines:
         return type(error).__name__
-    # Spark Connect puts words of its own before the traceback, on the same line.
+    # Spark Connect puts its own text before the traceback, on the same line.
     begin = next((place for place, line in enumerate(lines) if line.endswith(_TRACEBACK)), None)
     if begin is not None:
-        # Of a worker's traceback, what was raised: the first line behind it that is not indented.
+        # The exception of a worker's traceback is the first line after it that is not indented.
         raised = next((line for line in lines[begin + 1 :] if not line.startswith(" ")), "")
         if raised:
             return raised.removeprefix(f"{TaskFailed.__module__}.{TaskFailed.__qualname__}: ")

@@ -1,7 +1,7 @@
-"""How the pipeline of a lake is doing, for everybody who looks: ``status.json`` in the lake.
+"""The status of a lake's pipeline: ``status.json`` in the lake.
 
-Whoever runs the pipeline writes it, atomically; the server, the command line and the console read it. It is a picture
-and no promise: what a table holds, the table itself says. Times are milliseconds since 1970.
+The pipeline writes it atomically; the server, the command line and the console read it. It is only informative: the
+tables themselves define their contents. Times are milliseconds since 1970.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from strandline.lake.location import Lake
 
 NAME = "status.json"
 
-#: What is kept of the past, and of logs: the file has to stay small, however long a pipeline runs.
+#: How many past rounds, problems and logs are kept: the file must stay small, however long a pipeline runs.
 MAX_ROUNDS = 20
 MAX_PROBLEMS = 50
 MAX_LOGS = 200
@@ -27,11 +27,11 @@ State = Literal["starting", "running", "idle", "ended"]
 
 
 class BadStatus(Exception):
-    """There is a status, but it cannot be understood. The message says where."""
+    """The status file is invalid. The message says where it is."""
 
 
 class StageStatus(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """A stage that is under way. Without a ``total`` nobody knows how many records it will be."""
+    """A running stage. Without a ``total``, the number of records is unknown."""
 
     stage: str
     since: int
@@ -43,7 +43,7 @@ class StageStatus(msgspec.Struct, kw_only=True, omit_defaults=True):
 
 
 class StageSummary(msgspec.Struct, kw_only=True):
-    """A stage that is over."""
+    """A finished stage."""
 
     stage: str
     records: int
@@ -53,7 +53,8 @@ class StageSummary(msgspec.Struct, kw_only=True):
 
 
 class RoundSummary(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """Everything that was acknowledged at ``begin`` is in the lake, unless there is an ``error`` or it was stopped."""
+    """A round. Everything that was acknowledged at ``begin`` is in the lake, unless there is an ``error`` or the round
+    was stopped."""
 
     begin: int
     end: int
@@ -67,7 +68,7 @@ class RoundSummary(msgspec.Struct, kw_only=True, omit_defaults=True):
 
 
 class LogLag(msgspec.Struct, kw_only=True):
-    """How far a log goes, and how far each table has it."""
+    """The head of a log, and the progress of each table."""
 
     log: str
     epoch: int
@@ -76,26 +77,26 @@ class LogLag(msgspec.Struct, kw_only=True):
 
     @property
     def behind(self) -> int:
-        """Records that the table which has the least does not have yet."""
+        """The number of records that the table with the least progress lacks."""
         return max(0, self.head - min(self.covered.values(), default=0))
 
 
 class Lag(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """All logs together, and those that are furthest behind one by one."""
+    """All logs together, and the logs that lag most."""
 
     logs: int = 0
-    #: The seqs handed out in all of these logs, and how many of them each table has.
+    #: The number of assigned seqs in all logs, and how many of them each table has.
     heads: int = 0
     covered: dict[str, int] = {}
-    #: The sum of what is missing, log by log, in the table that has the least of it.
+    #: The sum over all logs of the records that the table with the least progress lacks.
     behind: int = 0
-    #: Up to which seq of the erasures the lake has followed them.
+    #: The last applied erasure event.
     erasures: int = 0
     rows: list[LogLag] = []
 
 
 class PipelineProblem(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """Something that went wrong; with a log and a seq where it is about one."""
+    """A problem; with a log and a seq if it is about one."""
 
     time: int
     stage: str
@@ -105,27 +106,27 @@ class PipelineProblem(msgspec.Struct, kw_only=True, omit_defaults=True):
 
 
 class PipelineStatus(msgspec.Struct, kw_only=True):
-    """The pipeline of one lake. Counters count from the lake's first round on."""
+    """The pipeline of one lake. Counters start with the lake's first round."""
 
-    #: ``starting``: Spark is not up yet; ``running``: in a round; ``idle``: waits for something new; ``ended``: nobody
-    #: works on the lake.
+    #: ``starting``: Spark is not up yet; ``running``: in a round; ``idle``: waits for new records; ``ended``: no
+    #: pipeline is running.
     state: State = "ended"
     since: int = 0
     updated: int = 0
     pid: int = 0
     host: str = ""
     master: str = ""
-    #: What is processed: a data directory or the URL of a server.
+    #: The source of the records: a data directory or the URL of a server.
     source: str = ""
     stages: list[StageStatus] = []
-    #: The newest last.
+    #: Oldest first.
     rounds: list[RoundSummary] = []
     rounds_total: int = 0
     records_total: dict[str, int] = {}
     problems: list[PipelineProblem] = []
     problems_total: int = 0
     lag: Lag = msgspec.field(default_factory=Lag)
-    #: What the machine lacks for the pipeline to run, one sentence each.
+    #: What the machine lacks to run the pipeline, one sentence each.
     missing: list[str] = []
 
     @property
@@ -134,7 +135,8 @@ class PipelineStatus(msgspec.Struct, kw_only=True):
 
 
 def read_status(lake: Lake) -> PipelineStatus | None:
-    """None when there is none yet; raises OSError when the lake cannot be read, BadStatus when it makes no sense."""
+    """Return the status; None if there is none yet. Raises OSError if the lake is unreadable, BadStatus if the file is
+    invalid."""
     with _errors(lake):
         data = lake.read(NAME)
     if data is None:
@@ -142,11 +144,11 @@ def read_status(lake: Lake) -> PipelineStatus | None:
     try:
         return msgspec.json.decode(data, type=PipelineStatus)
     except msgspec.DecodeError as error:
-        raise BadStatus(f"{lake.place_of(NAME)} cannot be understood: {error}") from None
+        raise BadStatus(f"{lake.place_of(NAME)} is invalid: {error}") from None
 
 
 def write_status(lake: Lake, status: PipelineStatus) -> None:
-    """Readers find the old one or the new one, whole. Raises OSError when it cannot be written."""
+    """Write the status atomically. Raises OSError if it cannot be written."""
     data = msgspec.json.encode(status)
     directory = lake.directory
     if directory is None:
@@ -155,7 +157,7 @@ def write_status(lake: Lake, status: PipelineStatus) -> None:
         return
     directory.mkdir(parents=True, exist_ok=True)
     temporary = directory / f".{NAME}.{os.getpid()}.tmp"
-    # Not flushed: after a power cut an older one, or none, is as good, and this comes once a second.
+    # Not flushed: after a power cut, an older status or none is as good, and this runs once a second.
     temporary.write_bytes(data)
     temporary.replace(directory / NAME)
 
@@ -165,5 +167,5 @@ def _errors(lake: Lake) -> Iterator[None]:
     try:
         yield
     except BaseError as error:
-        # What follows on further lines is a dump of the library's internals.
+        # The following lines are debug output of the library.
         raise OSError(f"{lake.place_of(NAME)}: {str(error).splitlines()[0]}") from error

@@ -1,11 +1,11 @@
-"""A Delta table of the lake: what it holds, how far it has come with every log, and the one way to change it.
+"""A Delta table of the lake: its contents, its progress in every log, and the only way to change it.
 
-A commit adds files, removes files and moves progress, all in one step. Progress is kept as Delta's own transaction ids,
-so the table itself says what it contains: nothing else has to be remembered, and nothing can disagree with it.
+A commit adds files, removes files and moves progress, all in one step. Progress is stored as Delta's own transaction
+ids, so the table itself says what it contains, and no other state can disagree with it.
 
-Every change is planned from a :class:`Snapshot` and committed through it. The commit creates exactly the next version
-of the table, so it succeeds only if the table is still what the plan was made from. If anything else was committed in
-between, by another driver or another engine, the commit changes nothing and raises :class:`TableMoved`.
+Every change is planned from a :class:`TableSnapshot` and committed through it. The commit creates exactly the next
+version of the table, so it succeeds only if the table has not changed since the plan was made. If another driver or
+another engine has committed in between, the commit changes nothing and raises :class:`TableMoved`.
 """
 
 from __future__ import annotations
@@ -26,23 +26,23 @@ from strandline.lake.transaction_log import NO_TABLE, BrokenLog, TransactionLog
 if TYPE_CHECKING:
     from strandline.lake.fence import Fence
 
-#: The transaction log is summed up every so many commits.
+#: A checkpoint of the transaction log is written after this many commits.
 CHECKPOINT_INTERVAL = 50
-#: Rounds may be seconds apart, each with its commits, and whoever opens the table looks through all of them.
+#: Rounds may be seconds apart, each with its commits, and opening the table reads all of them.
 LOG_RETENTION = "interval 2 days"
-#: The transaction id that a driver leaves in a table when it takes the lake over from another (``lake/fence``). It is
-#: not progress.
+#: The transaction id that a driver writes to a table when it takes over the lake (``lake/fence``). It is not progress.
 DRIVER = "driver"
-#: A commit that can be repeated as it is, because nothing was planned for it, is tried so often.
+#: The number of attempts for a commit that can be repeated unchanged, because it does not depend on the table's
+#: contents.
 APPEND_ATTEMPTS = 20
 
 
 class TableMoved(Exception):
-    """The table was changed by another writer after it was looked at, so the commit was not made. Plan again."""
+    """Another writer changed the table after the snapshot, so the commit was not made. Plan again."""
 
 
 class KnownFile(NamedTuple):
-    """A file of a table as the transaction log has it; ``bounds`` are None where it tells none."""
+    """A file of a table in the transaction log; ``bounds`` is None if the log has none."""
 
     path: str
     size: int
@@ -52,7 +52,7 @@ class KnownFile(NamedTuple):
 
     @classmethod
     def of(cls, file: DataFile) -> KnownFile:
-        """A file that is not committed yet."""
+        """Return the entry of a file that is not committed yet."""
         return cls(file.path, file.size, file.rows, dict(file.bounds), file.partition)
 
 
@@ -71,24 +71,24 @@ class LakeTable:
         return DeltaTable.is_deltatable(self.lake.place_of(self.name), self.lake.storage_options)
 
     def open(self, version: int | None = None) -> DeltaTable:
-        """Raises deltalake's TableNotFoundError if nothing was ever committed to it."""
+        """Open the table. Raises deltalake's TableNotFoundError if nothing was ever committed to it."""
         return DeltaTable(self.lake.place_of(self.name), version=version, storage_options=self.lake.storage_options)
 
     def snapshot(self, fence: Fence | None = None) -> TableSnapshot:
-        """The table as it is now, to plan a change from. A driver passes its ``fence``: it is then told apart whether
-        another driver has taken the lake over or another engine has changed the table."""
+        """Return the current state of the table, to plan a change from. A driver passes its ``fence``, so that a
+        conflict with another driver is distinguished from a change by another engine."""
         return TableSnapshot(self, fence)
 
     def files(self) -> list[KnownFile]:
-        """The files that hold the table now; none if there is no table."""
+        """Return the current files of the table; none if there is no table."""
         return self.snapshot().files()
 
     def progress(self) -> dict[str, int]:
-        """How far the table has come now; nothing if there is no table. Raises BrokenLog."""
+        """Return the current progress of the table; empty if there is no table. Raises BrokenLog."""
         return self.snapshot().progress()
 
     def paths_at(self, version: int) -> set[str]:
-        """The files that held the table at an earlier version; none if that is not known any more."""
+        """Return the files of an earlier version of the table; none if that version is no longer known."""
         try:
             earlier = self.open(version)
         except DeltaError:
@@ -96,8 +96,8 @@ class LakeTable:
         return set(pa.table(earlier.get_add_actions()).column("path").to_pylist())
 
     def append(self, files: Sequence[DataFile]) -> None:
-        """Add files that depend on nothing the table holds: other commits in between do not matter. Files that another
-        commit depends on go through :meth:`Snapshot.commit`."""
+        """Add files that do not depend on the table's contents: other commits in between do not matter. Files that
+        another commit depends on are committed with :meth:`TableSnapshot.commit`."""
         for attempt in range(1, APPEND_ATTEMPTS + 1):
             try:
                 self.snapshot().commit(add=files)
@@ -108,7 +108,7 @@ class LakeTable:
 
 
 class TableSnapshot:
-    """A table at one version. After a commit through it, it is the table at the version which that commit made."""
+    """A table at one version. A commit through it moves it to the version that the commit created."""
 
     def __init__(self, table: LakeTable, fence: Fence | None = None) -> None:
         self.table = table
@@ -124,39 +124,39 @@ class TableSnapshot:
     def exists(self) -> bool:
         return self.version != NO_TABLE
 
-    # --- looking -----------------------------------------------------------------------------------------------------
+    # --- reading -----------------------------------------------------------------------------------------------------
 
     def files(self) -> list[KnownFile]:
-        """The files that hold the table; none if there is no table."""
+        """Return the files of the table; none if there is no table."""
         if self._files is None:
             self._files = _known_files(self._delta()) if self.exists else []
         return self._files
 
     def progress(self) -> dict[str, int]:
-        """How far the table has come: its transaction ids. Nothing if there is no table. Raises BrokenLog.
+        """Return the progress of the table: its transaction ids. Empty if there is no table. Raises BrokenLog.
 
-        Read from the log itself, in one go: asking the library for each transaction id costs half a millisecond, and a
-        server has a hundred thousand logs.
+        Reads the log itself, in one pass: the library takes half a millisecond per transaction id, and a server can
+        have a hundred thousand logs.
         """
         if self._progress is None:
             try:
                 found = _transactions(self._log or self._list(), self.version)
             except BrokenLog:
-                # Old commits may have been cleaned up since the log was listed, and are in a newer checkpoint.
+                # Old commits may have been removed since the log was listed; they are in a newer checkpoint.
                 found = _transactions(self._list(), self.version)
             found.pop(DRIVER, None)
             if not found and self.files():
                 raise BrokenLog(
-                    f"{self.table.lake.place_of(self.table.name)} holds {len(self.files())} files but does not say how "
-                    "far it has come: its transaction log has no transaction ids. Nothing is added to it, because "
-                    "that could add every record again. Move the table away to have it built again from the logs."
+                    f"{self.table.lake.place_of(self.table.name)} has {len(self.files())} files but no "
+                    "progress: its transaction log has no transaction ids. Nothing is added to it, because "
+                    "that could add every record again. Move the table away to rebuild it from the logs."
                 )
             self._progress = found
         return dict(self._progress)
 
     def replaced(self) -> dict[str, int]:
-        """The files that were once part of the table, and when they were removed from it, in milliseconds. They may be
-        there still, for those who read an earlier version."""
+        """Return the files that were once part of the table, and when they were removed from it, in milliseconds. They
+        may still exist for readers of an earlier version."""
         actions = (self._log or self._list()).actions("remove", self.version)
         found = {action["path"]: action["deletionTimestamp"] or 0 for action in actions}
         for file in self.files():
@@ -174,14 +174,14 @@ class TableSnapshot:
         is_rearranged: bool = False,
         now: int | None = None,
     ) -> int:
-        """Make the next version of the table, and give its number. Raises TableMoved if there is such a version
-        already, and LakeInUse if the reason is that another driver has taken the lake over.
+        """Create the next version of the table and return its number. Raises TableMoved if that version already exists,
+        and LakeInUse if another driver has taken over the lake.
 
-        ``is_rearranged``: the rows are the same as before, in other files, which those who follow changes need not look
-        at. ``now`` is the time in milliseconds, for files that are removed; that of the system if it is not given.
+        ``is_rearranged``: the rows are unchanged but in other files, so readers that follow changes can skip this
+        version. ``now`` is the time of removal for removed files, in milliseconds; the default is the system time.
 
-        When this fails, leave the added files alone. An object store can report a failure although it has stored the
-        commit; files that no commit refers to are swept later.
+        Do not remove the added files when this fails. An object store can report a failure although it has stored the
+        commit. Files that no commit refers to are removed later.
         """
         if not (add or remove or progress):
             return self.version
@@ -199,8 +199,8 @@ class TableSnapshot:
                 "append",
                 table.schema(),
                 partition_by=self.table.partition_by or None,
-                # Without this the library checks what was committed in between by rules of its own, finds that
-                # appends do not conflict, and commits on top.
+                # Without this, the library checks commits made in between by its own rules, finds that appends do not
+                # conflict, and commits on top.
                 commit_properties=CommitProperties(app_transactions=transactions, max_commit_retries=0),
                 post_commithook_properties=PostCommitHookProperties(cleanup_expired_logs=True),
             )
@@ -210,7 +210,7 @@ class TableSnapshot:
         return self.version
 
     def _create(self) -> DeltaTable:
-        """Make the table, without any rows, as version 0."""
+        """Create the table without rows, as version 0."""
         schema, partition_by = self.table.schema, self.table.partition_by
         bounded = [name for name in BOUNDED if name in schema.names and name not in partition_by]
         try:
@@ -231,8 +231,8 @@ class TableSnapshot:
             self._raise_conflict(error)
         self._made(0, {})
         if self._fence is not None:
-            # A driver that takes the lake over moves every table it finds. It may have looked before there was this
-            # one, but then its number is higher by now.
+            # A driver that takes over the lake moves every table it finds. It may have listed the tables before this
+            # one existed, but then its number is already higher.
             self._fence.check()
         return self._delta()
 
@@ -246,7 +246,7 @@ class TableSnapshot:
         return TransactionLog(self.table.lake, self.table.name)
 
     def _delta(self) -> DeltaTable:
-        """At this version."""
+        """Return the table at this version."""
         if self._opened is None:
             self._opened = self.table.open(self.version)
         elif self._opened.version() != self.version:
@@ -261,7 +261,7 @@ class TableSnapshot:
             self._fence.check()
         raise TableMoved(
             f"{self.table.lake.place_of(self.table.name)} was changed by another writer: a commit on top of version "
-            f"{self.version} was prepared, and the table is at version {latest}"
+            f"{self.version} was prepared, but the table is at version {latest}"
         ) from error
 
 

@@ -2,7 +2,7 @@
 
 The state of a table at a version is the newest complete checkpoint at or before that version and every commit after it.
 Checkpoints are found by listing ``_delta_log``. The file ``_last_checkpoint`` is only a hint: it can be missing, empty
-or out of date, so it is not read here. If a commit is missing, reading fails; it never returns part of the state.
+or out of date, so it is not read. If a commit is missing, reading fails instead of returning part of the state.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from strandline.lake.location import Lake
 
 LOG = "_delta_log"
-#: The version of a table that does not exist. Its first commit makes version 0.
+#: The version of a table that does not exist. Its first commit creates version 0.
 NO_TABLE = -1
 #: How many missing versions an error message names.
 NAMED = 3
@@ -26,18 +26,18 @@ NAMED = 3
 _COMMIT = re.compile(r"(\d{20})\.json")
 _CHECKPOINT = re.compile(r"(\d{20})\.checkpoint\.(?:[0-9a-f-]{36}\.(?:json|parquet)|parquet)")
 _PART = re.compile(r"(\d{20})\.checkpoint\.(\d{10})\.(\d{10})\.parquet")
-#: Actions that a checkpoint may keep in sidecar files.
+#: Actions that a checkpoint may store in sidecar files.
 _FILE_ACTIONS = ("add", "remove")
-#: The field that every action of a kind has: where it is null, the row of a checkpoint is of another kind.
+#: The field that every action of a kind has. Where it is null, the row of a checkpoint is of another kind.
 _IDENTITY = {"txn": "appId", "remove": "path", "add": "path", "sidecar": "path"}
 
 
 class BrokenLog(OSError):
-    """The transaction log of a table cannot be read completely. The message says what is missing."""
+    """The transaction log of a table is incomplete or unreadable. The message says what is missing."""
 
 
 class TransactionLog:
-    """The files of a table's log, as they were when this was made."""
+    """The files of a table's log, as of the creation of this object."""
 
     def __init__(self, lake: Lake, table: str) -> None:
         self._lake = lake
@@ -88,7 +88,7 @@ class TransactionLog:
         yield from self._rows(name, kind)
         if kind in _FILE_ACTIONS:
             for sidecar in list(self._rows(name, "sidecar")):
-                # A path of its own name alone is relative to the folder of sidecars.
+                # A path that is only a file name is relative to the folder of sidecars.
                 path = sidecar["path"].rpartition("/")[2]
                 yield from self._rows(f"_sidecars/{path}", kind)
 
@@ -114,6 +114,6 @@ class TransactionLog:
 
 
 _WAY = (
-    "How far the table has come is not known, so nothing is added to it. Restore the missing files, or move the whole "
-    "table away to have it built again from the logs."
+    "The progress of the table is unknown, so nothing is added to it. Restore the missing files, or move the whole "
+    "table away to rebuild it from the logs."
 )

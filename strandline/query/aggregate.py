@@ -1,7 +1,6 @@
-"""Aggregation: adds up the measures of a rollup per interval and group over a whole log, and renders the result as
-JSON.
+"""Aggregation: sum up the measures of a rollup per interval and group over a whole log, and render the result as JSON.
 
-There may be tens of thousands of groups, so texts are assembled from whole arrays too. Whole numbers are written
+There may be tens of thousands of groups, so JSON texts are also assembled from whole arrays. Integers are written
 without a fraction, as JavaScript writes them.
 """
 
@@ -32,10 +31,10 @@ from strandline.query.search import Coverage, Family, families_of, first_omitted
 from strandline.query.sums import WIDE_PARTS, Histograms, MeasureSums, Sums, combine
 from strandline.query.values import LATEST_DATE, PLAIN_BELOW
 
-#: More groups than this are no answer to a person, and would keep the server from other work for seconds.
+#: A larger result is of no use to a person, and would block the server for seconds.
 MAX_GROUPS = 50_000
 PERCENTILES = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
-#: Up to here floats are exact where they stand for integers.
+#: Up to here floats represent integers exactly.
 _EXACT = 1 << 53
 
 #: An Arrow array of strings, one per group.
@@ -43,12 +42,12 @@ Texts = Any
 
 
 def render(sums: Sums, request: AggregateRequest) -> bytes:
-    """An array of intervals: ``{"start", "end", "groups": [{"key", "measures"}]}``, the groups by the JSON text of
-    their keys. Raises BadQuery if there are too many groups."""
+    """Render an array of intervals: ``{"start", "end", "groups": [{"key", "measures"}]}``. Groups are sorted by the
+    JSON text of their keys. Raises BadQuery if there are too many groups."""
     if len(sums) > MAX_GROUPS:
         raise BadQuery(
-            f"there are {len(sums)} groups and the limit is {MAX_GROUPS}: "
-            "ask for a longer interval, a shorter range or fewer dimensions"
+            f"the result has {len(sums)} groups; the limit is {MAX_GROUPS}: "
+            "use a longer interval, a shorter range or fewer dimensions"
         )
     if not len(sums):
         return b"[]"
@@ -67,7 +66,7 @@ def render(sums: Sums, request: AggregateRequest) -> bytes:
 
 
 def _keys(sums: Sums) -> tuple[Texts, Numbers]:
-    """The keys of the groups, and numbers that ascend in the order of their texts."""
+    """Return the keys of the groups, and numbers that ascend in the order of their texts."""
     if not sums.dimensions:
         return pa.array(["{}"] * len(sums)), np.zeros(len(sums), np.int64)
     places: dict[tuple[int, ...], int] = {}
@@ -93,7 +92,7 @@ def _quoted(text: str) -> str:
 
 
 def _joined(*parts: Any) -> Texts:
-    """Texts, and arrays of them, one behind the other."""
+    """Concatenate texts and arrays of texts, group by group."""
     return pc.binary_join_element_wise(*parts, "")
 
 
@@ -101,7 +100,7 @@ def _joined(*parts: Any) -> Texts:
 
 
 def measured(sums: MeasureSums, measure: Measure) -> Texts:
-    """What is shown of a measure, group by group."""
+    """Return the rendered measure of each group."""
     counts = numbers_shown(sums.count)
     if measure.kind == "count":
         return _joined('{"count":', counts, "}")
@@ -123,7 +122,7 @@ def _averages(sums: MeasureSums) -> Texts:
     averages = totals / np.where(counts == 0, 1, counts)
     exactly: dict[int, str] = {int(at): "null" for at in np.flatnonzero(counts == 0)}
     if totals.dtype.kind == "i":
-        # Integers are divided by Python where they are too large to be floats first.
+        # Python divides integers that are too large to be converted to floats first.
         large = {*np.flatnonzero(np.abs(totals.astype(np.float64)) >= _EXACT).tolist(), *sums.wide.get("total", {})}
         for at in large - exactly.keys():
             exactly[at] = number_shown(sums.part("total", at) / int(sums.count[at]))
@@ -131,7 +130,8 @@ def _averages(sums: MeasureSums) -> Texts:
 
 
 def _histograms(held: Histograms, groups: int) -> Sequence[Any]:
-    """The percentiles, and the histogram: buckets from below, without those whose names are no numbers."""
+    """Return the percentiles, and the histogram: buckets in ascending order, without those whose names are not
+    numbers."""
     bounds = np.array([_bound_of(name) for name in held.names], np.float64)
     order = np.lexsort((held.places, bounds[held.places], held.groups))
     order = order[np.isfinite(bounds[held.places[order]])]
@@ -152,10 +152,10 @@ def _histograms(held: Histograms, groups: int) -> Sequence[Any]:
 
 
 def _reached(weights: Numbers, offsets: Numbers) -> Numbers:
-    """How many are in each bucket and those below it in the same group."""
+    """Return the cumulative weight of each bucket and those below it in the same group."""
     total = np.cumsum(weights)
     if len(weights) and (total[-1] >= _EXACT or np.any(weights != np.floor(weights))):
-        # What is rounded must not depend on other groups.
+        # Rounding must not depend on other groups.
         pieces = [np.cumsum(weights[low:high]) for low, high in pairwise(offsets.tolist())]
         return np.concatenate(pieces)
     before = np.concatenate(([0.0], total))[offsets[:-1]]
@@ -163,13 +163,14 @@ def _reached(weights: Numbers, offsets: Numbers) -> Numbers:
 
 
 def _first_reaching(reached: Numbers, offsets: Numbers, owners: Numbers, share: float) -> Numbers:
-    """Of each group the place of the first bucket, from below, up to which at least this share of all is; -1: none."""
+    """Return, for each group, the index of the lowest bucket at which at least this share of the total is reached; -1:
+    none."""
     found = np.full(len(offsets) - 1, -1, np.int64)
     filled = offsets[1:] > offsets[:-1]
     totals = np.zeros(len(found))
     totals[filled] = reached[offsets[1:][filled] - 1]
     enough = np.flatnonzero(reached >= share * totals[owners])
-    # From the last to the first, so that the first stays.
+    # From the last to the first, so that the first one is kept.
     found[owners[enough[::-1]]] = enough[::-1]
     return found
 
@@ -193,7 +194,7 @@ def number_shown(number: float) -> str:
 
 
 def _replaced(texts: Texts, others: dict[int, str]) -> Texts:
-    """The texts, with others at some places."""
+    """Return the texts with some of them replaced."""
     if not others:
         return texts
     listed = texts.to_pylist()
@@ -203,7 +204,7 @@ def _replaced(texts: Texts, others: dict[int, str]) -> Texts:
 
 
 def _bound_of(name: str) -> float:
-    """The number that a bucket is named by; NaN if it is none."""
+    """Return the number in a bucket's name; NaN if the name is not a number."""
     try:
         bound = float(name)
     except ValueError:
@@ -212,7 +213,7 @@ def _bound_of(name: str) -> float:
 
 
 class AggregateResult(Struct, frozen=True):
-    """``buckets`` are the intervals and their groups as :mod:`strandline.query.aggregate` shows them, in JSON."""
+    """``buckets`` are the intervals and their groups as JSON, as :func:`render` returns them."""
 
     buckets: bytes
     coverage: Coverage
@@ -221,7 +222,7 @@ class AggregateResult(Struct, frozen=True):
 def aggregate(
     provider: Provider, log: Log, config: SearchConfig, request: AggregateRequest, versions: Versions, deadline: float
 ) -> AggregateResult:
-    """What the log holds up to now, as far as it could be indexed until ``deadline``."""
+    """Aggregate the log up to its head, as far as it could be indexed until ``deadline``."""
     head = log.head
     cover, progress = provider.cover(log, config, versions, head, deadline)
     head = max(head, cover.through)
@@ -247,13 +248,13 @@ def aggregate(
 
 
 class _Adding:
-    """What is to be added up, and where it came from."""
+    """Collects the values to sum up and their sources."""
 
     def __init__(self, request: AggregateRequest, config: SearchConfig) -> None:
         self._request = request
         self._rollup = rollup_id(request.rollup, config)
         interval = request.interval_ms
-        #: The whole intervals that are asked for, and what is before and behind them.
+        #: The requested whole intervals, and the partial ones before and after them.
         self._inner = -(-request.first // interval) * interval, request.end // interval * interval
         self.contributions = Contributions(request)
         self.sums: list[Sums] = []
@@ -282,7 +283,7 @@ class _Adding:
             self.chunks += 1
 
     def families(self) -> tuple[Family, ...]:
-        """Which abilities of the index were used."""
+        """Which parts of the index were used."""
         families: set[Family] = {"agg"} if self.sums else set()
         if self._uses_columns:
             families.add("col")

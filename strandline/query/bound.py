@@ -1,6 +1,6 @@
 """Queries bound to a search configuration: names resolved, capabilities checked, values canonical.
 
-What is refused is refused here, before a single record is looked at.
+Invalid queries are refused here, before any record is examined.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class OrB(Struct, frozen=True):
 
 
 class AnyOfB(Struct, frozen=True):
-    """A bare term over the default fields: like OrB, except that it scores as its best child does, not as their sum."""
+    """A bare term over the default fields: like OrB, except that its score is that of its best child, not the sum."""
 
     children: tuple[EqualB | PrefixB | TextB, ...]
 
@@ -40,7 +40,7 @@ class HasB(Struct, frozen=True):
 
 
 class EqualB(Struct, frozen=True):
-    """A value equal to ``value``; never of a text field. ``boost`` is its score, 0 unless it comes from a bare term."""
+    """A value equal to ``value``; not for text fields. ``boost`` is its score, 0 unless it comes from a bare term."""
 
     field: Field
     value: Value
@@ -48,7 +48,7 @@ class EqualB(Struct, frozen=True):
 
 
 class RangeB(Struct, frozen=True):
-    """A value that stands in ``op`` (never "=") to ``value``; never of a keyword or text field."""
+    """A value that compares to ``value`` by ``op`` (never "="); not for keyword and text fields."""
 
     field: Field
     op: Operator
@@ -56,7 +56,7 @@ class RangeB(Struct, frozen=True):
 
 
 class PrefixB(Struct, frozen=True):
-    """A keyword that begins with ``prefix`` (normalised). ``boost`` as in EqualB."""
+    """A keyword that starts with ``prefix`` (normalised). ``boost`` as in EqualB."""
 
     field: Field
     prefix: str
@@ -66,8 +66,9 @@ class PrefixB(Struct, frozen=True):
 class TextB(Struct, frozen=True):
     """A text with all ``tokens`` (at least one) in one value, consecutive if ``phrase``.
 
-    With ``prefix`` the last token is only the beginning of one. A phrase has two tokens or more, and its field
-    has positions."""
+    With ``prefix``, the last token matches any token that starts with it. A phrase has at least two tokens, and its
+    field has positions.
+    """
 
     field: Field
     tokens: tuple[str, ...]
@@ -82,12 +83,12 @@ Leaf = Has | Compare | Bare
 
 
 def bind_filter(node: Node, config: SearchConfig) -> Bound:
-    """The query of a filtered read: no bare terms, no prefixes, no text. Raises BadQuery."""
+    """Bind the query of a filtered read: no bare terms, no prefixes, no text. Raises BadQuery."""
     return bind(node, lambda leaf: filter_clause(leaf, config))
 
 
 def bind_search(node: Node, config: SearchConfig) -> Bound:
-    """The query of a search or an aggregation. Raises BadQuery."""
+    """Bind the query of a search or an aggregation. Raises BadQuery."""
     return bind(node, lambda leaf: search_clause(leaf, config))
 
 
@@ -157,7 +158,7 @@ def typed_clause(name: str, field: Field, leaf: Compare) -> EqualB | RangeB:
 
 
 def keyword_clause(name: str, field: Field, value: str, boost: float = 0.0) -> EqualB | PrefixB:
-    """Whole values, or with a star at the end their beginnings, in quotes too."""
+    """Match whole values or, with a trailing star, prefixes. The same applies in quotes."""
     beginning = without_star(value)
     if beginning is not None:
         if not field.prefix:
@@ -169,10 +170,10 @@ def keyword_clause(name: str, field: Field, value: str, boost: float = 0.0) -> E
 
 
 def text_clause(name: str, field: Field, value: str, quoted: bool, boost: float = 1.0) -> TextB:
-    """The words of a value, in quotes a phrase; with a star at the end the last word is the beginning of one."""
+    """Match the words of a value, in quotes as a phrase. With a trailing star, the last word is a prefix."""
     words = tuple(tokens(value))
     if not words:
-        raise BadQuery(f"the query for search field {name} has no letter or digit to look for")
+        raise BadQuery(f"the query for search field {name} contains no letter or digit")
     beginning = without_star(value)
     prefix = beginning is not None and beginning[-1].isalnum()
     if prefix and not field.prefix:
@@ -184,15 +185,16 @@ def text_clause(name: str, field: Field, value: str, quoted: bool, boost: float 
 
 
 def without_star(value: str) -> str | None:
-    """The beginning that ``value`` asks for, or None where it asks for all. A star alone is just a star."""
+    """Return the prefix if ``value`` ends with a star, otherwise None. A star alone is not a prefix."""
     return value[:-1] if len(value) > 1 and value.endswith("*") else None
 
 
 def bare_clause(leaf: Bare, config: SearchConfig) -> Bound:
-    """A term over the default fields that can answer it; refused if none can.
+    """Bind a term to the default fields that can answer it. Raises BadQuery if none can.
 
-    Each field reads the term by its own rules: words for a text, the whole value (or its beginning) for a keyword,
-    a number, date or truth for the others."""
+    Each field reads the term by its own rules: words for a text, the whole value or a prefix for a keyword, a number,
+    date or boolean for the others.
+    """
     defaults = config.default_fields or tuple(
         DefaultField(field.name) for field in config.fields.values() if field.kind == "text"
     )

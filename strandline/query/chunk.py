@@ -13,13 +13,13 @@ from strandline.engine.state.ranges import inside
 from strandline.query.columns import AnyColumn, Mask, join_columns
 from strandline.query.sums import Sums
 
-#: From the id of a rollup and an interval in milliseconds to what all records of a chunk add up to, if that is known.
+#: Maps a rollup id and an interval in milliseconds to the sums over all records of a chunk, if they are known.
 FindSums = Callable[[str, int], "Sums | None"]
 
 
 class Chunk:
-    """``seqs`` ascend; row ``i`` of every column is the record ``seqs[i]``. ``gone`` are rows that readers do not see
-    any more, None: there are none. ``find_sums`` is there if it lies in a file and not in memory."""
+    """``seqs`` ascend; row ``i`` of every column is the record ``seqs[i]``. ``gone`` are rows that are no longer
+    visible, or None. ``find_sums`` is set if the chunk is in a file instead of memory."""
 
     __slots__ = ("columns", "find_sums", "gone", "seqs")
 
@@ -40,7 +40,7 @@ class Chunk:
 
     @property
     def nbytes(self) -> int:
-        """The memory that it takes."""
+        """The memory of the chunk."""
         return int(self.seqs.nbytes) + sum(column.nbytes for column in self.columns.values())
 
     @property
@@ -52,7 +52,7 @@ class Chunk:
         return int(self.seqs[-1])
 
     def without(self, gone: Mask | None) -> Chunk:
-        """The same records, of which these are gone."""
+        """Return the same records with these rows marked as gone."""
         return Chunk(self.seqs, self.columns, gone if gone is not None and gone.any() else None, self.find_sums)
 
     @property
@@ -60,17 +60,17 @@ class Chunk:
         return self.find_sums is not None
 
     def sums(self, rollup: str, interval_ms: int) -> Sums | None:
-        """What its records add up to, if that is known."""
+        """Return the sums over its records, if they are known."""
         return self.find_sums(rollup, interval_ms) if self.find_sums is not None and self.gone is None else None
 
     def only(self, records: Mask) -> Chunk:
-        """The marked records alone; nothing is left of the others."""
+        """Return only the marked records, without any data of the others."""
         columns = {name: column.only(records) for name, column in self.columns.items()}
         return Chunk(self.seqs[records], columns, None if self.gone is None else self.gone[records])
 
 
 def join_chunks(chunks: Sequence[Chunk]) -> Chunk:
-    """Consecutive chunks as one."""
+    """Join consecutive chunks into one."""
     totals = [len(chunk) for chunk in chunks]
     columns = {name: join_columns([chunk.columns[name] for chunk in chunks], totals) for name in chunks[0].columns}
     gone = None
@@ -81,21 +81,21 @@ def join_chunks(chunks: Sequence[Chunk]) -> Chunk:
     return Chunk(np.concatenate([chunk.seqs for chunk in chunks]), columns, gone)
 
 
-#: Seqs from the first to the last of each; ascending.
+#: Ascending ranges of seqs, both ends included.
 Ranges = Sequence[tuple[int, int]]
 
 _first, _last = itemgetter(0), itemgetter(1)
 
 
 def within(ranges: Ranges, first: int, last: int) -> Ranges:
-    """What of the ranges is between two seqs."""
+    """Return the parts of the ranges between two seqs."""
     start = bisect_left(ranges, first, key=_last)
     end = bisect_right(ranges, last, key=_first)
     return [(max(low, first), min(high, last)) for low, high in ranges[start:end]]
 
 
 def live_part(chunk: Chunk, ranges: Ranges) -> Chunk | None:
-    """The chunk without the records outside of the ranges; None if that leaves nothing."""
+    """Return the chunk without the records outside of the ranges; None if no record is left."""
     near = within(ranges, chunk.first, chunk.last)
     if near == [(chunk.first, chunk.last)]:
         return chunk.without(None)

@@ -1,8 +1,8 @@
-"""Columns: the canonical values of one field in many records, as arrays that are compared whole.
+"""Columns: the canonical values of one field in many records, as arrays that are compared as a whole.
 
-A column has its values in the order of the records, and in the order they stand in each. ``rows`` says which record
-each value belongs to; it is None where every record has exactly one. What is done here is done by numpy and Arrow,
-which let other threads run meanwhile.
+A column has its values in the order of the records, and in their order within each record. ``rows`` has the record of
+each value; it is None if every record has exactly one. The work is done by numpy and Arrow, which release the
+interpreter's lock.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ Numbers: TypeAlias = npt.NDArray[Any]
 Rows: TypeAlias = npt.NDArray[np.int32]
 
 COMPARE = {">": operator.gt, ">=": operator.ge, "<": operator.lt, "<=": operator.le}
-#: What numpy makes of the values of a kind. Integers and dates that need more are Python's own, in an object array.
+#: The numpy types of the values of each kind. Larger integers and dates are Python objects in an object array.
 DTYPES: dict[str, type] = {"integer": np.int64, "date": np.int64, "float": np.float64, "bool": np.bool_}
 
 
 class Occurrences(NamedTuple):
-    """The values in which something was found, ascending, and how often, per thing that was looked for."""
+    """The ascending values in which something was found, and how often, for each searched token."""
 
     values: Numbers
     counts: list[Numbers]
 
 
 class Column:
-    """What all columns have in common."""
+    """The common base of all columns."""
 
     __slots__ = ("_lone", "count", "rows")
 
@@ -49,7 +49,7 @@ class Column:
         return 0 if self.rows is None else self.rows.nbytes
 
     def rows_where(self, values: Mask, total: int) -> Mask:
-        """Which of ``total`` records have at least one of the marked values."""
+        """Return which of ``total`` records have at least one of the marked values."""
         if self.rows is None:
             return values
         found = np.zeros(total, np.bool_)
@@ -57,7 +57,7 @@ class Column:
         return found
 
     def present(self, total: int) -> Mask:
-        """Which records have a value."""
+        """Return which records have a value."""
         if self.rows is None:
             return np.ones(total, np.bool_)
         found = np.zeros(total, np.bool_)
@@ -65,7 +65,7 @@ class Column:
         return found
 
     def lone(self, total: int) -> Mask:
-        """Which records have exactly one value."""
+        """Return which records have exactly one value."""
         if self.rows is None:
             return np.ones(total, np.bool_)
         if self._lone is None or len(self._lone) != total:
@@ -73,13 +73,14 @@ class Column:
         return self._lone
 
     def at_most_one(self, total: int) -> Mask:
-        """Which records do not have several values."""
+        """Return which records have at most one value."""
         if self.rows is None:
             return np.ones(total, np.bool_)
         return self.lone(total) | ~self.present(total)
 
     def places(self, rows: Numbers) -> tuple[Numbers, Mask | None]:
-        """For each of these records the place of its first value, and which of them have none (None: all have one)."""
+        """Return the index of the first value of each of these records, and which of them have none (None: all have
+        one)."""
         if self.rows is None:
             return rows, None
         if not len(self.rows):
@@ -91,11 +92,11 @@ class Column:
         return places, missing if missing.any() else None
 
     def values_of(self, records: Mask) -> Mask:
-        """Which values belong to the marked records."""
+        """Return which values belong to the marked records."""
         return records if self.rows is None else records[self.rows]
 
     def rows_of(self, records: Mask) -> Rows | None:
-        """The rows of the values of the marked records, once there are no other records."""
+        """Return the rows of the values of the marked records, renumbered without the other records."""
         if self.rows is None:
             return None
         places = (np.cumsum(records) - 1).astype(np.int32)
@@ -103,7 +104,7 @@ class Column:
 
 
 class NumberColumn(Column):
-    """Integers, dates, floats or bools. ``bounds`` are the least and the greatest, None if there are none."""
+    """Integers, dates, floats or booleans. ``bounds`` are the minimum and maximum, None if there are no values."""
 
     __slots__ = ("bounds", "values")
 
@@ -119,7 +120,7 @@ class NumberColumn(Column):
 
     @property
     def is_general(self) -> bool:
-        """Whether there are numbers that are too large for the machine's own."""
+        """Whether there are numbers too large for 64 bits."""
         return self.values.dtype == np.object_
 
     def equal(self, value: Value) -> Mask:
@@ -129,7 +130,7 @@ class NumberColumn(Column):
         return np.asarray(COMPARE[op](self.values, value), np.bool_)
 
     def only(self, records: Mask) -> NumberColumn:
-        """The column of the marked records alone."""
+        """Return the column of the marked records."""
         return NumberColumn(machine_numbers(self.values[self.values_of(records)]), self.rows_of(records))
 
     @staticmethod
@@ -138,7 +139,7 @@ class NumberColumn(Column):
 
 
 class KeywordColumn(Column):
-    """Strings: ``codes`` are places in ``words``, in which no string is twice."""
+    """Strings: ``codes`` are indexes into ``words``, which has no duplicates."""
 
     __slots__ = ("_ranks", "codes", "words")
 
@@ -162,13 +163,13 @@ class KeywordColumn(Column):
         return self.marked(pc.starts_with(self.words, prefix))
 
     def marked(self, words: Any) -> Mask:
-        """The values whose words are marked in a boolean Arrow array."""
+        """Return the values whose words are marked in a boolean Arrow array."""
         table = np.asarray(words.to_numpy(zero_copy_only=False), np.bool_)
         return table[self.codes] if len(table) else np.zeros(self.count, np.bool_)
 
     @property
     def ranks(self) -> Numbers:
-        """The place of each word in their order, by code point."""
+        """The rank of each word by code point."""
         if self._ranks is None:
             order = pc.array_sort_indices(self.words).to_numpy()
             ranks = np.empty(len(order), np.int64)
@@ -177,7 +178,7 @@ class KeywordColumn(Column):
         return self._ranks
 
     def only(self, records: Mask) -> KeywordColumn:
-        """The column of the marked records alone, and without words that only others have."""
+        """Return the column of the marked records, without words that only others have."""
         codes, words = used_words(self.codes[self.values_of(records)], self.words)
         return KeywordColumn(codes, words, self.rows_of(records))
 
@@ -188,7 +189,7 @@ class KeywordColumn(Column):
 
 
 class TextColumn(Column):
-    """Texts as their tokens: those of value ``i`` are ``tokens[bounds[i]:bounds[i + 1]]``, as places in ``words``."""
+    """Texts as tokens: those of value ``i`` are ``tokens[bounds[i]:bounds[i + 1]]``, as indexes into ``words``."""
 
     __slots__ = ("bounds", "tokens", "words")
 
@@ -205,7 +206,7 @@ class TextColumn(Column):
         return super().nbytes + self.tokens.nbytes + self.bounds.nbytes + int(self.words.nbytes)
 
     def hits(self, token: str, prefix: bool) -> Mask | None:
-        """The places in ``tokens`` of this token, or of those that begin with it; None if there are none."""
+        """Return the positions in ``tokens`` of this token, or of tokens that start with it; None if there are none."""
         if not len(self.tokens):
             return None
         if not prefix:
@@ -215,7 +216,7 @@ class TextColumn(Column):
         return marked[self.tokens] if marked.any() else None
 
     def only(self, records: Mask) -> TextColumn:
-        """The column of the marked records alone, and without words that only others have."""
+        """Return the column of the marked records, without words that only others have."""
         values = self.values_of(records)
         lengths = np.diff(self.bounds)
         codes, words = used_words(self.tokens[np.repeat(values, lengths)], self.words)
@@ -234,7 +235,7 @@ class TextColumn(Column):
 
 
 class HistogramColumn(KeywordColumn):
-    """Histograms: the values are buckets, by name, and ``weights`` say how many are in each."""
+    """Histograms: the values are buckets, by name, and ``weights`` has the count of each."""
 
     __slots__ = ("weights",)
 
@@ -264,7 +265,7 @@ AnyColumn = NumberColumn | KeywordColumn | TextColumn
 
 
 def join_columns(columns: Sequence[AnyColumn], totals: Sequence[int]) -> AnyColumn:
-    """The columns of one field in consecutive stretches of records, ``totals`` of them each, as one."""
+    """Join the columns of one field in consecutive ranges of records, with ``totals`` records each."""
     kind = type(columns[0])
     return kind.join(columns, totals)  # type: ignore[arg-type]
 
@@ -281,7 +282,7 @@ def join_rows(columns: Sequence[Column], totals: Sequence[int]) -> Rows | None:
 
 
 def join_words(pieces: Sequence[tuple[npt.NDArray[np.int32], Any]]) -> tuple[npt.NDArray[np.int32], Any]:
-    """Codes with their words, one behind the other, over one set of words."""
+    """Concatenate codes with different words into codes over one set of words."""
     arrays = [pa.DictionaryArray.from_arrays(pa.array(codes), words) for codes, words in pieces]
     joined = pa.chunked_array(arrays).unify_dictionaries().combine_chunks()
     if isinstance(joined, pa.ChunkedArray):
@@ -290,13 +291,13 @@ def join_words(pieces: Sequence[tuple[npt.NDArray[np.int32], Any]]) -> tuple[npt
 
 
 def encode_words(strings: Any) -> tuple[npt.NDArray[np.int32], Any]:
-    """Codes and words of an Arrow array of strings without nulls."""
+    """Return codes and words for an Arrow array of strings without nulls."""
     encoded = pc.dictionary_encode(strings)
     return encoded.indices.to_numpy(), encoded.dictionary
 
 
 def used_words(codes: Numbers, words: Any) -> tuple[npt.NDArray[np.int32], Any]:
-    """The same values over the words that are really used."""
+    """Return the same values with only the words that are used."""
     used = np.zeros(len(words), np.bool_)
     used[codes] = True
     if used.all():
@@ -306,7 +307,7 @@ def used_words(codes: Numbers, words: Any) -> tuple[npt.NDArray[np.int32], Any]:
 
 
 def machine_numbers(values: Numbers) -> Numbers:
-    """Integers of any size as the machine's own, if they have become small enough for it."""
+    """Convert integers of any size to 64 bits, if they fit."""
     if values.dtype != np.object_:
         return values
     try:

@@ -40,20 +40,20 @@ class Field(Struct, frozen=True):
     positions: bool = False
 
     def binding(self, version: int) -> Binding | None:
-        """The binding of records of this schema version: the latest that is not newer."""
+        """Return the binding for records of this schema version: the latest that is not newer."""
         for binding in reversed(self.bindings):
             if binding.version <= version:
                 return binding
         return None
 
     def normalise(self, text: str) -> str:
-        """The canonical form of a keyword."""
+        """Return the canonical form of a keyword."""
         return text.lower() if self.normalizer == "lowercase_v1" else text
 
 
 class Measure(Struct, frozen=True):
-    """What a rollup counts. ``include`` belongs to "count", ``field`` and ``histogram`` (log2_v1) to "summary",
-    ``pointers`` (count, sum, min, max and maybe histogram) to "summary_parts"."""
+    """A measure of a rollup. ``include`` belongs to "count", ``field`` and ``histogram`` (log2_v1) to "summary",
+    ``pointers`` (count, sum, min, max and optionally histogram) to "summary_parts"."""
 
     name: str
     kind: MeasureKind
@@ -75,14 +75,14 @@ class Rollup(Struct, frozen=True):
 
 
 class DefaultField(Struct, frozen=True):
-    """A field that bare terms are looked for in."""
+    """A field that bare terms are searched in."""
 
     field: str
     boost: float = 1.0
 
 
 class SearchConfig(Struct, frozen=True):
-    """All that may be asked of one stream. Without fields: nothing may."""
+    """Everything that can be queried in one stream. Without fields, nothing can."""
 
     fields: dict[str, Field] = {}
     aliases: dict[str, str] = {}
@@ -91,16 +91,17 @@ class SearchConfig(Struct, frozen=True):
     primary_timestamp: str | None = None
     rollups: dict[str, Rollup] = {}
     profile: str | None = None
-    #: The declaration itself, with names trimmed and without flags that are not true.
+    #: The declaration itself, with trimmed names and without flags that are not true.
     declared: dict[str, Any] = {}
 
     def resolve(self, name: str) -> Field | None:
-        """The field of this name or alias."""
+        """Return the field with this name or alias."""
         field = self.fields.get(name)
         if field is None and name in self.aliases:
             field = self.fields[self.aliases[name]]
         return field
 
     def document(self) -> dict[str, Any]:
-        """What is stored and shown; reading it again gives this configuration. Not to be changed."""
+        """The configuration as it is stored and shown. Parsing it again returns this configuration. Do not modify
+        it."""
         return self.declared

@@ -1,4 +1,4 @@
-"""Parsing a search configuration from a JSON document. The first violated rule is reported with its location."""
+"""Parse a search configuration from a JSON document. The first violated rule is reported with its location."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ from strandline.query.pointers import parse_pointer
 NAME = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9._-]{0,63}\Z")
 DURATION = re.compile(r"([0-9]{1,15})(ms|s|m|h|d)\Z")
 MILLISECONDS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
-#: A century. Buckets wider than this are a mistake, and must not overflow a date.
+#: A century. A wider interval is a mistake, and must not overflow a date.
 LONGEST_INTERVAL = 36_525 * MILLISECONDS["d"]
-#: The greatest integer that every JSON reader keeps exactly.
+#: The largest integer that every JSON reader preserves exactly.
 MAX_SAFE_INTEGER = 2**53 - 1
 
 FLAGS = tuple(field.name for field in structs.fields(FieldDeclaration) if field.type == bool | UnsetType)
@@ -52,7 +52,7 @@ REFUSED_FLAGS: dict[object, tuple[str, ...]] = {
 
 
 def parse_search_config(document: object, path: str = "search") -> SearchConfig:
-    """The configuration that ``document`` declares; ``path`` is what messages call it. Raises BadSearchConfig."""
+    """Return the configuration that ``document`` declares. ``path`` is its name in messages. Raises BadSearchConfig."""
     declared = expect_object(document, path)
     expect_members(declared, path, SearchDeclaration)
     fields = read_fields(declared.get("fields"), f"{path}.fields")
@@ -105,7 +105,7 @@ def read_field(name: str, value: object, path: str) -> Field:
 
 
 def check_words(declared: dict[str, Any], kind: object, path: str) -> None:
-    """How strings are read belongs to the kinds that read them: a normalizer to keywords, an analyzer to texts."""
+    """Check that a normalizer is only given for keywords, and an analyzer only for texts."""
     if "normalizer" in declared:
         if kind != "keyword":
             raise BadSearchConfig(f"{path}.normalizer is only supported for keyword fields")
@@ -187,7 +187,7 @@ def read_default_fields(value: object, path: str, fields: dict[str, Field]) -> t
 
 
 def read_references(value: object, path: str, fields: dict[str, Field]) -> tuple[str, ...]:
-    """An array of names of declared fields, none of them twice."""
+    """Read an array of names of declared fields without duplicates."""
     if not isinstance(value, list):
         raise BadSearchConfig(f"{path} must be an array of field names")
     names: dict[str, None] = {}
@@ -245,7 +245,7 @@ def read_rollup(name: str, value: object, path: str, config: SearchConfig) -> Ro
 
 
 def read_include(declared: dict[str, Any], path: str, config: SearchConfig) -> Node | None:
-    """A query that must mean something under this configuration now, not only when it is used."""
+    """Read a query and check that it is valid with this configuration now, not only when it is used."""
     if "include" not in declared:
         return None
     include = declared["include"]
@@ -314,7 +314,7 @@ def read_summary(name: str, declared: dict[str, Any], path: str, config: SearchC
 
 
 def named(value: dict[str, Any], path: str) -> list[tuple[str, Any]]:
-    """The entries of an object whose keys are names, with the names trimmed."""
+    """Return the entries of an object whose keys are names, with the names trimmed."""
     entries: dict[str, Any] = {}
     for key, entry in value.items():
         name = key.strip()
@@ -343,7 +343,8 @@ def expect_members(declared: dict[str, Any], path: str, struct: type[Struct]) ->
 
 
 def tidied(declared: dict[str, Any]) -> dict[str, Any]:
-    """A checked declaration as it is stored: names and references trimmed, flags that are not true left out."""
+    """Return a checked declaration as it is stored: with trimmed names and references, without flags that are not
+    true."""
     shown = dict(declared)
     shown["fields"] = {
         name.strip(): {key: value for key, value in field.items() if value is not False}

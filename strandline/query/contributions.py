@@ -1,6 +1,6 @@
-"""Which records contribute to a rollup, and adding up their contributions by interval and group.
+"""Find the records that contribute to a rollup, and sum up their contributions by interval and group.
 
-A record contributes as a whole or not at all, so that all measures of a rollup are about the same records.
+A record contributes as a whole or not at all, so that all measures of a rollup cover the same records.
 """
 
 from __future__ import annotations
@@ -25,15 +25,16 @@ Rows = npt.NDArray[np.int64]
 Array = npt.NDArray[Any]
 
 _START = "start"
-#: From here on integers do not fit into 64 bits.
+#: Integers from here on do not fit into 64 bits.
 _LARGE = 1 << 63
 
 
 class Contributions:
-    """What the contributing records have, as tables for DuckDB: one of records, and one per histogram of its buckets.
+    """The values of the contributing records as tables for DuckDB: one of records, and one per histogram of its
+    buckets.
 
-    Dimensions and buckets are numbered, in the order in which they turn up. Integers that are too large for a column
-    are kept aside and added up by Python.
+    Dimensions and buckets are numbered in the order of their appearance. Integers that are too large for a column are
+    stored separately and summed up by Python.
     """
 
     def __init__(self, request: AggregateRequest) -> None:
@@ -64,7 +65,7 @@ class Contributions:
 
     @property
     def keys(self) -> list[str]:
-        """The columns that say which group something belongs to."""
+        """The columns that identify the group."""
         return [_START, *(f"d{at}" for at in range(len(self.request.group_by)))]
 
     def _table(self, name: str, columns: dict[str, Array]) -> None:
@@ -79,7 +80,7 @@ class Contributions:
         return keys
 
     def _fitting(self, measure: Measure, values: Array, keys: dict[str, Array]) -> tuple[Array, Mask]:
-        """The values as the machine's numbers, and which of them fit; the others are kept aside."""
+        """Return the values as 64-bit numbers, and which of them fit. The others are stored separately."""
         if values.dtype != np.object_:
             return values, np.ones(len(values), np.bool_)
         fits = np.array([-_LARGE <= value < _LARGE for value in values.tolist()], np.bool_)
@@ -111,7 +112,7 @@ class Contributions:
 
 
 def numbers_of(column: AnyColumn, rows: Rows, numbering: Numbering) -> Array:
-    """The numbers of the only values of these records."""
+    """Return the numbers of the single values of these records."""
     places, missing = column.places(rows)
     if not column.count:
         return np.zeros(len(rows), np.int64)
@@ -127,7 +128,7 @@ def numbers_of(column: AnyColumn, rows: Rows, numbering: Numbering) -> Array:
 
 
 def word_numbers(column: KeywordColumn, places: Array, numbering: Numbering) -> Array:
-    """The numbers of the words at these places."""
+    """Return the numbers of the words at these positions."""
     codes = column.codes[places]
     used = np.zeros(len(column.words), np.bool_)
     used[codes] = True
@@ -137,20 +138,20 @@ def word_numbers(column: KeywordColumn, places: Array, numbering: Numbering) -> 
 
 
 def text_of(value: Any) -> str:
-    """The value of a dimension as it is shown."""
+    """Return the value of a dimension as shown in results."""
     if isinstance(value, bool):
         return "true" if value else "false"
     return str(plain(value))
 
 
 def lone_numbers(column: AnyColumn, rows: Rows) -> Array:
-    """The only values of these records."""
+    """Return the single values of these records."""
     assert isinstance(column, NumberColumn)
     return column.values[column.places(rows)[0]] if len(rows) else column.values[:0]
 
 
 def exponents(values: Array) -> Array:
-    """Of each number the greatest power of two that is not above it, 0 where it is less than 1."""
+    """Return, for each number, the largest power of two that is not above it; 0 if the number is less than 1."""
     sizes = np.abs(values.astype(np.float64))
     powers = np.maximum(np.frexp(np.maximum(sizes, 1.0))[1] - 1, 0).astype(np.int64)
     if values.dtype.kind == "i":
@@ -161,11 +162,11 @@ def exponents(values: Array) -> Array:
     return found
 
 
-# --- adding up ---------------------------------------------------------------------------------------------------
+# --- summing up --------------------------------------------------------------------------------------------------
 
 
 def add_up(contributions: Contributions) -> Sums:
-    """What they come to, by interval and group."""
+    """Sum up the contributions by interval and group."""
     keys, tables = contributions.keys, contributions.tables
     selected = [each for at, measure in enumerate(contributions.measures) for each in _selected(at, measure, tables)]
     grouped = Grouped(_table_of(tables.get("records", [])), keys, selected)
@@ -188,7 +189,7 @@ def _selected(at: int, measure: Measure, tables: dict[str, list[dict[str, Array]
         return [f"count(*) FILTER (m{at}) AS n{at}"]
     if measure.field is None:
         return [f"sum(m{at}n) AS n{at}", f"fsum(m{at}s) AS t{at}", f"min(m{at}l) AS l{at}", f"max(m{at}g) AS g{at}"]
-    # DuckDB adds integers up exactly, and floats with an error that does not grow.
+    # DuckDB sums integers exactly, and floats with an error that does not grow.
     total = "fsum" if any(table[f"m{at}"].dtype.kind == "f" for table in tables.get("records", [])) else "sum"
     own = f"FILTER (x{at})"
     return [
@@ -219,13 +220,13 @@ def _table_of(tables: list[dict[str, Array]]) -> Any:
     return pa.concat_tables([pa.table(columns) for columns in tables]) if tables else None
 
 
-#: Times in milliseconds from the first to before the end of each.
+#: Ranges of times in milliseconds; the ends are exclusive.
 Windows = Sequence[tuple[int, int]]
 
 
 def contributing(chunk: Chunk, request: AggregateRequest, windows: Windows) -> Rows | None:
-    """The rows of a chunk that contribute and whose time is in one of the windows; None if a look at its times tells
-    that there are none."""
+    """Return the rows of a chunk that contribute and whose time is in one of the windows; None if the time bounds of
+    the chunk show that there are none."""
     timestamps = chunk.columns[request.rollup.timestamp_field]
     assert isinstance(timestamps, NumberColumn)
     if timestamps.bounds is None:
@@ -254,7 +255,7 @@ def contributing(chunk: Chunk, request: AggregateRequest, windows: Windows) -> R
 
 
 def summed_columns(measure: Measure) -> Sequence[str]:
-    """The columns of which a contributing record has exactly one number."""
+    """Return the columns in which a contributing record has exactly one number."""
     if measure.field is not None:
         return (measure.field,)
     return [part_name(pointer) for pointer in (measure.pointers or ())[:4]]

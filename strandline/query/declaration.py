@@ -1,4 +1,4 @@
-"""A search configuration as JSON: the members that it may have. ``config_parser.py`` reads it and checks its rules."""
+"""The members of a search configuration as JSON. ``config_parser.py`` parses it and checks its rules."""
 
 from __future__ import annotations
 

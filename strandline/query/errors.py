@@ -1,22 +1,22 @@
-"""What can be wrong with a question: every message is ready to be shown to the one who asked."""
+"""Errors in queries. Every message is ready to be shown to the caller."""
 
 from __future__ import annotations
 
 
 class QueryError(ValueError):
-    """Base of everything the query room raises on purpose; the fault is always the caller's."""
+    """Base class of all errors that this package raises on purpose. They are always the caller's fault."""
 
 
 class BadQuery(QueryError):
-    """A query that does not parse, names an unknown field, or asks a field for what it cannot answer."""
+    """A query that does not parse, names an unknown field, or uses a field in a way that it does not support."""
 
 
 class BadSearchConfig(QueryError):
-    """A search configuration that breaks a rule; the message names the place in the document."""
+    """An invalid search configuration. The message names the location in the document."""
 
 
 class BadPointer(QueryError):
-    """A text that is no JSON pointer."""
+    """A text that is not a JSON pointer."""
 
     def __init__(self, pointer: str) -> None:
         super().__init__("invalid json pointer")

@@ -1,4 +1,4 @@
-"""A bound query on a chunk: which records it is true of, and how well they match."""
+"""Evaluate a bound query on a chunk: which records match, and how well."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from strandline.query.chunk import Chunk
 from strandline.query.columns import KeywordColumn, Mask, NumberColumn, TextColumn
 from strandline.query.relevance import Relevance, find_text
 
-#: If more than one in so many records scores, an array over all of them is quicker than a list of those that do.
+#: If more than one in this many records scores, an array over all records is faster than a list of the scoring ones.
 _DENSE = 16
 
 
 class Scores(NamedTuple):
-    """The records that score, as ascending rows of their chunk, and how much. All others score 0."""
+    """The records that score, as ascending rows of their chunk, and their scores. All others score 0."""
 
     rows: npt.NDArray[np.integer[Any]]
     values: npt.NDArray[np.float64]
 
     def of(self, rows: npt.NDArray[np.integer[Any]], total: int) -> npt.NDArray[np.float64]:
-        """The scores of these records, which ascend, of a chunk that has ``total``."""
+        """Return the scores of these ascending records of a chunk with ``total`` records."""
         if len(rows) == len(self.rows) and bool((rows == self.rows).all()):
             return self.values
         if len(self.rows) * _DENSE > total:
@@ -39,21 +39,21 @@ class Scores(NamedTuple):
         return found
 
     def where(self, mask: Mask) -> Scores:
-        """Without those of records that are not marked."""
+        """Return the scores of the marked records."""
         kept = mask[self.rows]
         return self if kept.all() else Scores(self.rows[kept], self.values[kept])
 
 
 class Matches(NamedTuple):
-    """``mask`` is true of the records that match; ``scores`` is None where every score is 0. What does not match does
-    not score."""
+    """``mask`` is true for the records that match; ``scores`` is None if every score is 0. Records that do not match
+    have no score."""
 
     mask: Mask
     scores: Scores | None
 
 
 def evaluate(bound: Bound, chunk: Chunk, relevance: Relevance | None = None) -> Matches:
-    """Without ``relevance`` nothing is scored."""
+    """Evaluate a query. Without ``relevance``, nothing is scored."""
     mask, scores = _evaluate(bound, chunk, relevance)
     if chunk.gone is not None:
         mask = mask & ~chunk.gone
@@ -85,7 +85,7 @@ def _plain(bound: HasB | EqualB | RangeB | PrefixB, chunk: Chunk) -> Mask:
     column = chunk.columns[bound.field.name]
     if isinstance(bound, HasB):
         return column.present(len(chunk))
-    assert not isinstance(column, TextColumn), "the binder asks texts for tokens"
+    assert not isinstance(column, TextColumn), "text fields are only searched for tokens"
     if isinstance(bound, EqualB):
         values = column.equal(bound.value)
     elif isinstance(bound, RangeB):
@@ -109,7 +109,7 @@ def _text(bound: TextB, chunk: Chunk, relevance: Relevance | None) -> Matches:
     found = relevance.scores(bound, column, occurrences)
     if column.rows is None:
         return Matches(mask, Scores(owners, found))
-    # A record is as good as its best value, and its values lie side by side.
+    # A record scores as its best value, and its values are adjacent.
     firsts = np.flatnonzero(np.concatenate(([True], owners[1:] != owners[:-1])))
     return Matches(mask, Scores(owners[firsts], np.maximum.reduceat(found, firsts)))
 
@@ -118,7 +118,7 @@ def _all(matches: list[Matches]) -> Matches:
     mask = matches[0].mask
     for other in matches[1:]:
         mask = mask & other.mask
-    # Mostly few match it all, and there is little left to add up.
+    # Usually few records match all children, so there is little to add up.
     left = [each.scores.where(mask) for each in matches if each.scores is not None]
     return Matches(mask, _combined(left, len(mask), best=False))
 
@@ -131,7 +131,7 @@ def _any(matches: list[Matches], best: bool) -> Matches:
 
 
 def _combined(scored: list[Scores], total: int, best: bool) -> Scores | None:
-    """What several give a record, added up, or the best of it."""
+    """Combine the scores that several clauses give each record: their sum, or the best one."""
     scored = [each for each in scored if len(each.rows)]
     if len(scored) < 2:
         return scored[0] if scored else None
@@ -143,7 +143,7 @@ def _combined(scored: list[Scores], total: int, best: bool) -> Scores | None:
         rows = np.flatnonzero(everything)
         return Scores(rows, everything[rows])
     rows = np.concatenate([each.rows for each in scored])
-    # The order of equals stays, so that what is added up is added up in the same order everywhere.
+    # A stable sort, so that scores are added in the same order everywhere.
     order = np.argsort(rows, kind="stable")
     rows, values = rows[order], np.concatenate([each.values for each in scored])[order]
     firsts = np.flatnonzero(np.concatenate(([True], rows[1:] != rows[:-1])))

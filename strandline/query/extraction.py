@@ -1,4 +1,5 @@
-"""From payloads to columns. The result equals that of :func:`strandline.query.values.values_of`, record by record."""
+"""Extract columns from payloads. The result equals that of :func:`strandline.query.values.values_of`, record by
+record."""
 
 from __future__ import annotations
 
@@ -28,7 +29,7 @@ from strandline.query.payloads import Payloads, database, object_rows, text_buff
 from strandline.query.pointers import parse_pointer, resolve
 from strandline.query.values import EARLIEST_DATE, LATEST_DATE, Value, converter, scalars, values_of
 
-#: Where in "2026-03-25T10:18:23.123Z", in quotes, which sign stands; everything else is a digit.
+#: The positions of the separators in "2026-03-25T10:18:23.123Z", in quotes; all other characters are digits.
 _SHORT = {0: '"', 5: "-", 8: "-", 11: "T", 14: ":", 17: ":", 20: "Z", 21: '"'}
 _LONG = {0: '"', 5: "-", 8: "-", 11: "T", 14: ":", 17: ":", 20: ".", 24: "Z", 25: '"'}
 _DAYS_IN_MONTH = np.array([0, 31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31])
@@ -37,8 +38,8 @@ Int64s = npt.NDArray[np.int64]
 
 
 def parse_moments(texts: Any) -> tuple[Int64s, Mask]:
-    """Of an Arrow array of JSON texts: the milliseconds since 1970, and which of them are such times. The others are
-    not necessarily none."""
+    """Parse an Arrow array of JSON texts. Return the milliseconds since 1970, and which of the texts have this form.
+    The others may still be valid times."""
     milliseconds = np.zeros(len(texts), np.int64)
     known = np.zeros(len(texts), np.bool_)
     lengths = np.diff(text_buffers(texts)[0])
@@ -51,7 +52,8 @@ def parse_moments(texts: Any) -> tuple[Int64s, Mask]:
 
 
 def _parse(signs: npt.NDArray[np.uint8], form: dict[int, str]) -> tuple[Int64s, Mask]:
-    """Of the signs at the first place of each, at the second, and so on."""
+    """Parse texts of one form. ``signs`` has the characters at the first position of each text, at the second, and so
+    on."""
     right = np.ones(signs.shape[1], np.bool_)
     digits = signs - np.uint8(48)
     for place in range(len(signs)):
@@ -76,7 +78,7 @@ def _parse(signs: npt.NDArray[np.uint8], form: dict[int, str]) -> tuple[Int64s, 
 
 
 def _days(year: Int64s, month: Int64s, day: Int64s) -> Int64s:
-    """Days since 1970-01-01 in the Gregorian calendar, counted in years that begin in March."""
+    """Return days since 1970-01-01 in the Gregorian calendar, computed with years that begin in March."""
     year = year - (month <= 2)
     era = year // 400
     year_of_era = year - era * 400
@@ -85,9 +87,9 @@ def _days(year: Int64s, month: Int64s, day: Int64s) -> Int64s:
     return days
 
 
-#: Fewer payloads than this are read one by one: asking DuckDB takes about as long.
+#: Fewer payloads than this are read one by one, because a DuckDB query takes about as long.
 BULK_ROWS = 256
-#: Digits of an integer that a machine number surely has room for.
+#: The number of decimal digits that always fit into 64 bits.
 _DIGITS = 18
 
 _QUOTE, _BRACKET, _MINUS, _TRUE, _FALSE = b'"[-tf'
@@ -97,15 +99,14 @@ decode = msgspec.json.Decoder().decode
 
 
 class Extracted(NamedTuple):
-    """``rows`` are the payloads that are JSON objects; the columns know only them."""
+    """``rows`` are the payloads that are JSON objects. The columns cover only these."""
 
     rows: list[int]
     columns: dict[str, AnyColumn]
 
 
 class ExtractedValues(NamedTuple):
-    """The values that were read in bulk: ``values``, one for each of ``rows``. The rows in ``left`` must be read one by
-    one."""
+    """Values read in bulk: ``values`` has one for each of ``rows``. The rows in ``left`` must be read one by one."""
 
     rows: npt.NDArray[np.int64]
     values: Any
@@ -113,15 +114,14 @@ class ExtractedValues(NamedTuple):
 
 
 class Extractor:
-    """Reads ``fields`` out of payloads, and what is at the pointers ``histograms`` as such. Safe to use from any
-    thread."""
+    """Reads ``fields`` from payloads, and histograms at the pointers ``histograms``. Thread-safe."""
 
     def __init__(self, fields: Sequence[Field], histograms: Sequence[str] = ()) -> None:
         self._fields = fields
         self._histograms = histograms
 
     def extract(self, data: Sequence[bytes], version: int) -> Extracted:
-        """The columns of these payloads, all of this schema version."""
+        """Return the columns of these payloads, which all have this schema version."""
         rows = object_rows(data)
         if len(rows) < len(data):
             data = [data[row] for row in rows]
@@ -129,7 +129,7 @@ class Extractor:
             try:
                 return Extracted(rows, self._in_bulk(data, version))
             except (duckdb.Error, pa.ArrowInvalid):
-                # Something in there is no JSON, or no text: find out which.
+                # Some payload is not JSON or not text. Find out which.
                 pass
         return self._one_by_one(rows, data, version)
 
@@ -177,7 +177,7 @@ class Extractor:
 
 
 def read_column(field: Field, values: Any, known: dict[int, list[Value]]) -> AnyColumn:
-    """The column of a field whose values are written as JSON; of some rows the canonical values are ``known``."""
+    """Return the column of a field whose values are given as JSON; for some rows the canonical values are ``known``."""
     present = np.flatnonzero(values.is_valid().to_numpy(zero_copy_only=False))
     texts = values.drop_null() if len(present) < len(values) else values
     found = READERS[field.kind](texts) if len(texts) else ExtractedValues(present, _no_values(field), present)
@@ -195,7 +195,7 @@ def read_column(field: Field, values: Any, known: dict[int, list[Value]]) -> Any
 
 
 def column_of(field: Field, values: Iterable[Sequence[Value]]) -> AnyColumn:
-    """The column of records of which the canonical values are known."""
+    """Return the column of records whose canonical values are known."""
     rows: list[int] = []
     flat: list[Any] = []
     total = 0
@@ -212,7 +212,8 @@ def column_of(field: Field, values: Iterable[Sequence[Value]]) -> AnyColumn:
 
 
 def histogram_column(found: Iterable[object]) -> HistogramColumn:
-    """The histograms of records: objects from the names of buckets to numbers above 0. Anything else is none."""
+    """Return the histograms of records: objects that map bucket names to numbers above 0. Anything else counts as
+    missing."""
     rows, names, weights, total = [], [], [], 0
     for row, histogram in enumerate(found):
         total += 1
@@ -249,7 +250,7 @@ _BACKSLASH = np.uint8(ord("\\"))
 
 
 def _unquoted(texts: Any) -> Any:
-    """Without the first and the last character of each."""
+    """Remove the first and the last character of each text."""
     if not len(texts):
         return pa.array([], pa.string())
     offsets, raw = text_buffers(texts)
@@ -261,7 +262,8 @@ def _unquoted(texts: Any) -> Any:
 
 
 def _whole_numbers(texts: Any) -> tuple[npt.NDArray[np.uint8], Mask, Mask]:
-    """The first bytes; which are numbers; and which of them have neither fraction nor exponent nor too many digits."""
+    """Return the first bytes, which texts are numbers, and which of these have neither a fraction nor an exponent nor
+    too many digits."""
     offsets, raw = text_buffers(texts)
     first = raw[offsets[:-1]]
     number = (first - np.uint8(48) < 10) | (first == _MINUS)
@@ -324,7 +326,7 @@ READERS: dict[str, Callable[[Any], ExtractedValues]] = {
 }
 
 
-# --- putting together what was read in bulk and what was read one by one -----------------------------------------
+# --- combining values read in bulk and values read one by one ----------------------------------------------------
 
 
 def _no_values(field: Field) -> Any:
@@ -368,7 +370,7 @@ def _with_numbers(values: Any, rows: npt.NDArray[np.int64], others: dict[int, li
 
 
 def _rows_or_none(rows: npt.NDArray[np.int64], total: int) -> Rows | None:
-    """None if each of the records has exactly one value."""
+    """Return None if each record has exactly one value."""
     if len(rows) == total and (not total or bool((rows == np.arange(total)).all())):
         return None
     return rows.astype(np.int32)
@@ -380,6 +382,6 @@ def _string_column(field: Field, strings: Any, rows: Rows | None) -> AnyColumn:
     codes, words = encode_words(strings)
     if field.normalizer is None or not len(words):
         return KeywordColumn(codes, words, rows)
-    # Different words may become the same.
+    # Different words may become equal when normalised.
     places, normalised = encode_words(_strings([field.normalise(word) for word in words.to_pylist()]))
     return KeywordColumn(places[codes], normalised, rows)

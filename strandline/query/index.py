@@ -1,8 +1,8 @@
 """The index of a log for one search configuration: its records as chunks of columns, in memory, up to some seq.
 
 The index is built on first use, and each request extends it to the head of the log. The work of a search that timed out
-is kept for the next one. A chunk is joined with the chunk before it while that is at most twice as large: there are few
-chunks, and no record is copied often.
+is kept for the next one. A chunk is joined with the previous chunk while that one is at most twice as large, so there
+are few chunks, and no record is copied often.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from strandline.query.chunk import Chunk, join_chunks, live_part
 from strandline.query.config import Binding, Field, SearchConfig
 from strandline.query.extraction import Extractor
 
-#: Records that are read and indexed at a time. It is looked at the clock in between.
+#: The number of records that are read and indexed at a time. The deadline is checked in between.
 BATCH_ROWS = 16_384
 BATCH_BYTES = 16 << 20
-#: Chunks are not joined into larger ones than this: a search looks at the clock between two.
+#: Chunks are not joined beyond this size, because a search checks the deadline between two chunks.
 MAX_CHUNK_ROWS = 131_072
 
-#: From which seq on, ascending, records have which schema version.
+#: The first seq of each schema version, ascending, as (seq, version).
 Versions = Sequence[tuple[int, int]]
 
 
@@ -40,7 +40,8 @@ class IndexPlan(Struct, frozen=True):
 
 
 def plan_of(config: SearchConfig) -> IndexPlan:
-    """All fields, and the parts of the summaries that rollups add up, each as a column named by its pointer."""
+    """Return the plan: all fields, and the parts of the summaries that rollups sum up, each as a column named by its
+    pointer."""
     parts: dict[str, None] = {}
     histograms: dict[str, None] = {}
     for rollup in config.rollups.values():
@@ -54,12 +55,12 @@ def plan_of(config: SearchConfig) -> IndexPlan:
 
 
 def part_name(pointer: str) -> str:
-    """The column of a part of a summary. No field has such a name."""
+    """Return the column name for a part of a summary. No field has such a name."""
     return f"={pointer}"
 
 
 class Progress(NamedTuple):
-    """What it took to bring an index up to date."""
+    """The work that was needed to update an index."""
 
     records: int
     size: int
@@ -67,8 +68,8 @@ class Progress(NamedTuple):
 
 
 class Cover(NamedTuple):
-    """What there is to answer from: the records from behind ``after`` up to ``through``, except for those in ``gaps``
-    (ascending, from the first to the last of each). The chunks are in the order of the log."""
+    """The records available for an answer: those after ``after`` up to ``through``, except for those in ``gaps``
+    (ascending, inclusive). The chunks are in the order of the log."""
 
     chunks: tuple[Chunk, ...]
     after: int
@@ -84,9 +85,9 @@ class Cover(NamedTuple):
 
 
 class Index:
-    """The records of a log from behind the seq ``begin``, up to ``until`` or without end.
+    """The records of a log after the seq ``begin``, up to ``until`` or without an end.
 
-    Safe to use from any thread: one at a time extends it, and all see chunks that do not change.
+    Thread-safe: one thread at a time extends it, and all threads see immutable chunks.
     """
 
     def __init__(self, log: Log, plan: IndexPlan, begin: int = 0, until: int | None = None) -> None:
@@ -104,7 +105,7 @@ class Index:
         return sum(chunk.nbytes for chunk in self._cover.chunks)
 
     def cover(self, versions: Versions, head: int, deadline: float) -> tuple[Cover, Progress]:
-        """Bring the index up to ``head`` unless it takes longer than until ``deadline`` (of ``perf_counter``)."""
+        """Extend the index to ``head``, or until ``deadline`` (of ``perf_counter``) has passed."""
         begun = perf_counter()
         records = size = 0
         if self.until is not None:
@@ -121,12 +122,12 @@ class Index:
         return self._cover, Progress(0, 0, perf_counter() - begun)
 
     def held(self) -> Cover:
-        """What is indexed now and can be kept, but for records that were removed; nothing is done about the rest."""
+        """Return the valid part of the current index, without removed records. Does not extend it."""
         return self._cover if self._rewrites == rewrites_of(self.log) else self._nothing()
 
     def begin_behind(self, seq: int) -> None:
-        """Forget what is up to ``seq``, and begin behind it from now on. Not while somebody extends it: then it is for
-        the next time."""
+        """Drop records up to ``seq`` and start after it from now on. If the index is being extended, this is left to
+        the next call."""
         if self._extending.acquire(blocking=False):
             try:
                 self.begin = max(self.begin, seq)
@@ -140,7 +141,7 @@ class Index:
         return Cover((), self.begin, self.begin)
 
     def shrink(self, budget: int) -> None:
-        """Forget the oldest records until what is kept fits."""
+        """Drop the oldest records until the index fits the budget."""
         with self._extending:
             chunks, after = self._cover.chunks, self._cover.after
             while len(chunks) > 1 and sum(chunk.nbytes for chunk in chunks) > budget:
@@ -148,8 +149,8 @@ class Index:
             self._cover = Cover(chunks, after, self._cover.through)
 
     def _forget_what_changed(self, versions: Versions) -> None:
-        """Forget records that readers do not see any more. Begin anew if others came back or were changed, or if some
-        are read under other versions than before."""
+        """Drop records that are no longer visible. Start again if records were restored or amended, or if the schema
+        version of indexed records has changed."""
         through = self._cover.through
         if [each for each in versions if each[0] <= through] != [each for each in self._versions if each[0] <= through]:
             self._cover = self._nothing()
@@ -191,7 +192,7 @@ class Index:
 
 
 def stretches_of(seqs: list[int], versions: Versions) -> Iterator[tuple[int, int, int]]:
-    """Where records of one schema version begin and end, and which version it is."""
+    """Yield the start, end and version of each range of records with the same schema version."""
     start = 0
     firsts = [first for first, _ in versions]
     while start < len(seqs):
@@ -203,14 +204,14 @@ def stretches_of(seqs: list[int], versions: Versions) -> Iterator[tuple[int, int
 
 
 def behind(chunk: Chunk, seq: int) -> Chunk | None:
-    """The records of a chunk that are behind ``seq``; None if there are none."""
+    """Return the records of a chunk after ``seq``; None if there are none."""
     if chunk.first > seq:
         return chunk
     return chunk.only(chunk.seqs > seq) if chunk.last > seq else None
 
 
 def _joined(chunks: tuple[Chunk, ...]) -> tuple[Chunk, ...]:
-    """Join what is at the end as long as it is worth it, all of it in one step."""
+    """Join the last chunks while it is worthwhile, all in one step."""
     first, rows = len(chunks) - 1, len(chunks[-1])
     while first and len(chunks[first - 1]) <= 2 * rows and len(chunks[first - 1]) + rows <= MAX_CHUNK_ROWS:
         first -= 1

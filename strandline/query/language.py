@@ -19,7 +19,7 @@ from strandline.query.errors import BadQuery
 
 Operator = Literal["=", ">", ">=", "<", "<="]
 
-#: How deep a query may nest. A tree is walked by recursion, and no person writes one this deep.
+#: How deep a query may nest. A tree is walked by recursion, and a query written by hand is never this deep.
 MAX_DEPTH = 64
 #: How many clauses a query may have, so that the work per record stays bounded.
 MAX_CLAUSES = 1024
@@ -44,7 +44,8 @@ class Has(Struct, frozen=True):
 
 
 class Compare(Struct, frozen=True):
-    """``field:value`` (an "=") or ``field:>value`` and its like; ``quoted`` if the value was a string in quotes."""
+    """``field:value`` (an "=") or a comparison such as ``field:>value``; ``quoted`` if the value was a string in
+    quotes."""
 
     field: str
     op: Operator
@@ -81,7 +82,7 @@ END = Token("end", "")
 
 
 def tokenise(text: str) -> list[Token]:
-    """The tokens of ``text`` with an "end" after the last. A dash is a sign only where a token begins."""
+    """Return the tokens of ``text``, followed by an "end". A dash is an operator only at the start of a token."""
     tokens: list[Token] = []
     for match in TOKEN.finditer(text):
         kind, found = match.lastgroup, match.group()
@@ -98,7 +99,7 @@ def tokenise(text: str) -> list[Token]:
 
 
 def parse(text: str, name: str = "q") -> Node:
-    """The tree of a query; ``name`` is what its sender calls it. Raises BadQuery."""
+    """Return the tree of a query. ``name`` is its name in messages. Raises BadQuery."""
     if not text.strip():
         raise BadQuery(f"{name} must not be empty")
     return Parser(tokenise(text)).query()

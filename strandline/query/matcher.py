@@ -25,19 +25,19 @@ from strandline.query.values import canonical_class, converter, items_of, tokens
 
 
 class Screen:
-    """Says of a few records at a time whether any of them could match."""
+    """Checks a few records at a time for a possible match."""
 
     def __init__(self, needles: Sequence[bytes], folded: bool) -> None:
         self.needles = tuple(needle.lower() for needle in needles) if folded else tuple(needles)
         self.folded = folded
 
     def passes(self, data: Sequence[bytes]) -> bool:
-        """Whether one of the records might match; False is certain."""
+        """Return whether one of the records might match. False is certain."""
         haystack = b"\n".join(data)
         if b"\\" in haystack:
             return True
         if self.folded:
-            # Beyond ASCII there are letters whose lower case is an ASCII one (the Kelvin sign is a k).
+            # Some letters beyond ASCII have an ASCII lower case (the Kelvin sign becomes a k).
             if not haystack.isascii():
                 return True
             haystack = haystack.lower()
@@ -45,7 +45,7 @@ class Screen:
 
 
 def screen_of(bound: Bound) -> Screen | None:
-    """The screen of a query, or None where records must be decoded to tell."""
+    """Return the screen of a query; None if records must be decoded to know."""
     clauses = required(bound)
     if clauses is None:
         return None
@@ -57,7 +57,7 @@ def screen_of(bound: Bound) -> Screen | None:
 
 
 def required(bound: Bound) -> list[EqualB | PrefixB] | None:
-    """Clauses on keywords of which at least one holds in every record that matches."""
+    """Return clauses on keywords of which at least one holds in every matching record."""
     if isinstance(bound, EqualB | PrefixB):
         return [bound] if bound.field.kind == "keyword" else None
     if isinstance(bound, AndB):
@@ -81,12 +81,12 @@ def needle(clause: EqualB | PrefixB) -> bytes:
 
 
 Place = tuple[str, ...]
-#: What is at one place of a decoded record; None where there is nothing.
+#: Returns the value at one place of a decoded record; None if there is none.
 Getter = Callable[[Any], Any]
 
-#: How many objects within objects are decoded selectively; what is deeper is decoded whole.
+#: Objects are decoded selectively up to this depth; deeper ones are decoded as a whole.
 SELECTIVE_DEPTH = 4
-#: Keys with characters that JSON escapes cannot name a field of a struct.
+#: Keys with characters that JSON escapes cannot be fields of a struct.
 ESCAPED_KEY = re.compile(r'["\\\x00-\x1f]')
 
 DECODE_ERRORS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
@@ -95,8 +95,9 @@ DECODE_ERRORS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 class Projection(NamedTuple):
     """How to decode a record and how to find the places in it.
 
-    ``decode`` raises one of DECODE_ERRORS for what is no JSON object. It may also do so for an object that has
-    something unexpected on the way to a place; WHOLE reads that one."""
+    ``decode`` raises one of DECODE_ERRORS if the payload is not a JSON object. It may also raise for an object with an
+    unexpected value on the path to a place; WHOLE reads that object.
+    """
 
     decode: Callable[[bytes], Any]
     getter: Callable[[Place], Getter]
@@ -115,19 +116,19 @@ WHOLE = Projection(msgspec.json.Decoder(dict[str, Any]).decode, whole_getter)
 
 
 def projection(places: Iterable[Place]) -> Projection:
-    """The projection that decodes these places and nothing else."""
+    """Return the projection that decodes only these places."""
     wanted = set(places)
     if any(ESCAPED_KEY.search(key) for place in wanted for key in place):
         return WHOLE
     struct, getters = select({place for place in wanted if place}, SELECTIVE_DEPTH)
     if () in wanted:
-        # The whole record is an object, and an object is no value.
+        # The whole record is an object, and an object is not a value.
         getters[()] = lambda row: None
     return Projection(msgspec.json.Decoder(struct).decode, getters.__getitem__)
 
 
 def select(places: Iterable[Place], depth: int) -> tuple[type[msgspec.Struct], dict[Place, Getter]]:
-    """A struct with the first keys of ``places`` as its fields, and how to get to each place in one of its kind."""
+    """Return a struct type with the first keys of ``places`` as its fields, and a getter for each place."""
     rests: dict[str, set[Place]] = {}
     for place in places:
         rests.setdefault(place[0], set()).add(place[1:])
@@ -164,15 +165,16 @@ def selected_within(get: Getter, inner: type, inner_get: Getter, rest: Place) ->
     return find
 
 
-#: Whether a record matches; what it takes is what the getters it is made of look into.
+#: Returns whether a record matches. Its argument is what the getters of its parts expect.
 Test = Callable[[Any], bool]
 
-#: Records that are screened together: few enough that one match does not make many others be decoded in vain.
+#: The number of records that are screened together: few enough that one match does not cause many others to be decoded
+#: in vain.
 SCREENED_TOGETHER = 64
-#: Plans kept: one per query and schema version that are in use at the same time.
+#: The number of cached plans: one per query and schema version in use at the same time.
 KEPT_PLANS = 256
 
-#: The operators as the limit of a comparison sees them: a value is > the limit if the limit is < the value.
+#: The operators with their operands swapped: a value is > the limit if the limit is < the value.
 TURNED_COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
     ">": operator.lt,
     ">=": operator.le,
@@ -182,7 +184,8 @@ TURNED_COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
 
 
 def matcher(bound: Bound) -> Callable[[object, int], bool]:
-    """Says of a decoded record and its schema version whether it matches. What is no object never does."""
+    """Return a function that tells whether a decoded record of a schema version matches. Values other than objects
+    never match."""
     tests: dict[int, Test] = {}
 
     def matches(document: object, version: int) -> bool:
@@ -195,9 +198,11 @@ def matcher(bound: Bound) -> Callable[[object, int], bool]:
 
 
 def filter_rows(bound: Bound, data: Sequence[bytes], versions: Sequence[int]) -> list[int]:
-    """The indexes of the records that match. ``versions`` has the schema version of each record and never descends.
+    """Return the indexes of the matching records. ``versions`` has the schema version of each record and never
+    descends.
 
-    A record that is no JSON object never matches, whatever is asked."""
+    A record that is not a JSON object never matches.
+    """
     matching: list[int] = []
     start = 0
     while start < len(data):
@@ -260,7 +265,7 @@ def place_of(field: Field, version: int) -> Place | None:
 
 
 def test_of(bound: Bound, version: int, source: Projection) -> Test:
-    """The test of a query on records of one schema version, decoded by ``source``."""
+    """Return the test of a query on records of one schema version, decoded by ``source``."""
     if isinstance(bound, AndB):
         return all_of([test_of(child, version, source) for child in bound.children])
     if isinstance(bound, OrB | AnyOfB):
@@ -289,7 +294,7 @@ def any_of(tests: list[Test]) -> Test:
 
 
 def value_test(field: Field, get: Getter, accepts: Callable[[Any], bool]) -> Test:
-    """Whether one of the field's canonical values is accepted."""
+    """Return a test of whether one of the field's canonical values is accepted."""
     convert, canonical = converter(field), canonical_class(field)
 
     def test(row: Any) -> bool:
@@ -310,7 +315,7 @@ def value_test(field: Field, get: Getter, accepts: Callable[[Any], bool]) -> Tes
 
 
 def acceptance(bound: HasB | EqualB | RangeB | PrefixB | TextB) -> Callable[[Any], bool]:
-    """What a clause asks of one canonical value."""
+    """Return the condition of a clause on one canonical value."""
     if isinstance(bound, HasB):
         return lambda value: True
     if isinstance(bound, EqualB):

@@ -1,7 +1,7 @@
-"""The order of hits: by score, place in the log, or the first value of a field; what has no value comes last.
+"""The order of hits: by score, position in the log, or the first value of a field. Records without a value come last.
 
-Of each chunk the best hits are found with whole arrays, key after key, without sorting the others; what is left, a page
-per chunk, is put in order by Python.
+The best hits of each chunk are found with whole arrays, key by key, without sorting the others. The remaining hits, one
+page per chunk, are sorted by Python.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from strandline.query.evaluator import Matches
 
 SCORE, OFFSET = "_score", "offset"
 
-#: How many of very many rows are looked at to guess where the first of them end, and how far beyond that to go.
+#: The number of rows sampled to estimate where the first hits end, and the margin beyond that estimate.
 _SAMPLE = 4096
 _MARGIN = 16
 
 Rows = npt.NDArray[np.int64]
-#: The values of a hit under the sort keys; None where it has none.
+#: The values of a hit under the sort keys; None where it has no value.
 SortValues = tuple[Any, ...]
 
 
 class SortKey(Struct, frozen=True):
-    """``name`` is "_score", "offset", or that of ``field``."""
+    """``name`` is "_score", "offset", or the name of ``field``."""
 
     name: str
     descending: bool
@@ -53,7 +53,7 @@ def best_hits(
     size: int,
     before: SortValues | None = None,
 ) -> list[Hit]:
-    """The first ``size`` matches of a chunk behind ``after`` and not behind ``before``, in no particular order."""
+    """Return the first ``size`` matches of a chunk that come after ``after`` and not after ``before``, unordered."""
     rows = np.flatnonzero(matches.mask) if before is None else _not_clearly_behind(chunk, matches, keys[0], before[0])
     if after is not None and len(rows):
         rows = rows[_is_behind(chunk, matches, keys, after, rows)]
@@ -67,7 +67,7 @@ def best_hits(
 
 
 def in_order(hits: list[Hit], keys: Sequence[SortKey]) -> list[Hit]:
-    """Sorted by all keys: by the last first, because sorting keeps the order of equals."""
+    """Sort by all keys, starting with the last one, because sorting is stable."""
     for at in reversed(range(len(keys))):
         with_value = [hit for hit in hits if hit.sort[at] is not None]
         without = [hit for hit in hits if hit.sort[at] is None]
@@ -77,14 +77,14 @@ def in_order(hits: list[Hit], keys: Sequence[SortKey]) -> list[Hit]:
 
 
 def _first(chunk: Chunk, matches: Matches, keys: Sequence[SortKey], rows: Rows, size: int) -> Rows:
-    """The rows that come first: all that are clearly before the last place there is, and of those that share that
-    place the first by the next key."""
+    """Return the rows that come first: all rows clearly within the first ``size``, and of those that tie for the last
+    place, the first by the next key."""
     taken: list[Rows] = []
     for key in keys:
         if len(rows) <= size or not size:
             break
         if key.name == OFFSET:
-            # They are in the order of the log.
+            # These are in the order of the log.
             rows = rows[-size:] if key.descending else rows[:size]
             break
         ranks, missing = _ranks(chunk, matches, key, rows)
@@ -107,7 +107,7 @@ def _first(chunk: Chunk, matches: Matches, keys: Sequence[SortKey], rows: Rows, 
 
 
 def _promising(rows: Rows, ranks: npt.NDArray[Any], size: int) -> tuple[Rows, npt.NDArray[Any]]:
-    """Without most of the rows that cannot be among the first ``size``: a sample tells about where these end."""
+    """Drop most of the rows that cannot be among the first ``size``. A sample shows about where these end."""
     step = len(rows) // _SAMPLE
     if step < 2 or size * 4 > len(rows):
         return rows, ranks
@@ -118,8 +118,8 @@ def _promising(rows: Rows, ranks: npt.NDArray[Any], size: int) -> tuple[Rows, np
 
 
 def _not_clearly_behind(chunk: Chunk, matches: Matches, key: SortKey, value: Any) -> Rows:
-    """The matches, without most of those that come later by this key alone than a hit with this value: what can be told
-    by looking at whole arrays, before rows are picked."""
+    """Return the matches without most of those that this key alone sorts after a hit with this value. Uses whole
+    arrays, before rows are selected."""
     if key.name == SCORE and key.descending and value > 0:
         if matches.scores is None:
             return np.empty(0, np.int64)
@@ -133,7 +133,7 @@ def _not_clearly_behind(chunk: Chunk, matches: Matches, key: SortKey, value: Any
 
 
 def _is_behind(chunk: Chunk, matches: Matches, keys: Sequence[SortKey], after: SortValues, rows: Rows) -> Mask:
-    """Which rows come strictly after a hit with these values."""
+    """Return which rows come strictly after a hit with these values."""
     behind = np.zeros(len(rows), np.bool_)
     level = np.ones(len(rows), np.bool_)
     for key, value in zip(keys, after, strict=True):
@@ -146,7 +146,7 @@ def _is_behind(chunk: Chunk, matches: Matches, keys: Sequence[SortKey], after: S
 
 
 def _compare(chunk: Chunk, matches: Matches, key: SortKey, rows: Rows, value: Any) -> tuple[Mask, Mask]:
-    """Which rows come later by one key than a hit with this value, and which are level with it."""
+    """Return which rows come later by one key than a hit with this value, and which are equal to it."""
     column = None if key.field is None else chunk.columns[key.field.name]
     missing: Mask | None = None
     if column is not None and not column.count:
@@ -179,7 +179,7 @@ def _compare_numbers(numbers: npt.NDArray[Any], value: Any, descending: bool) ->
 
 
 def _ranks(chunk: Chunk, matches: Matches, key: SortKey, rows: Rows) -> tuple[npt.NDArray[Any], Mask | None]:
-    """Numbers that ascend in the order of a key, and which rows have no value."""
+    """Return numbers that ascend in the order of a key, and which rows have no value."""
     missing: Mask | None = None
     if key.field is None:
         numbers = _own(chunk, matches, key, rows)
@@ -198,7 +198,7 @@ def _ranks(chunk: Chunk, matches: Matches, key: SortKey, rows: Rows) -> tuple[np
                 numbers = np.unique(numbers, return_inverse=True)[1]
     if not key.descending:
         return numbers, missing
-    # The complement turns integers and bools around, and never overflows.
+    # The bitwise complement reverses the order of integers and booleans, and never overflows.
     return (-numbers if numbers.dtype.kind == "f" else ~numbers), missing
 
 
@@ -221,7 +221,7 @@ def _values(chunk: Chunk, matches: Matches, key: SortKey, rows: Rows) -> list[An
 
 
 def _own(chunk: Chunk, matches: Matches, key: SortKey, rows: Rows) -> npt.NDArray[Any]:
-    """What is not a field: the place in the log, or the score."""
+    """Return the values of a key that is not a field: the position in the log, or the score."""
     if key.name == OFFSET:
         return chunk.seqs[rows]
     return _scores(chunk, matches, rows)

@@ -1,4 +1,4 @@
-"""Reading values from many JSON payloads at once, and the tokens of many texts at once.
+"""Read values from many JSON payloads at once, and the tokens of many texts at once.
 
 DuckDB reads the payloads: several times faster than Python, and without holding the interpreter's lock. A row that
 DuckDB might read differently from :mod:`strandline.query.values` is left to that module. The tokens are those of
@@ -23,13 +23,13 @@ from strandline.query.columns import Mask, encode_words
 from strandline.query.pointers import parse_pointer
 from strandline.query.values import tokens
 
-#: Segments of pointers that DuckDB takes as RFC 6901 does, and that can stand in a payload in few ways.
+#: Segments of pointers that DuckDB interprets as RFC 6901 does, and that can be written in a payload in few ways.
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*\Z")
 
 
 @cache
 def database() -> duckdb.DuckDBPyConnection:
-    """A database in memory, which touches neither files nor networks; for all threads, each with its own cursor."""
+    """An in-memory database without access to files or networks. All threads share it, each with its own cursor."""
     settings: dict[str, Any] = {
         "enable_external_access": False,
         "autoinstall_known_extensions": False,
@@ -40,14 +40,14 @@ def database() -> duckdb.DuckDBPyConnection:
 
 
 class Payloads:
-    """JSON objects, and what is found in them.
+    """JSON objects, and the values found in them.
 
-    ``fallible`` are rows that only Python reads rightly: where a key may stand twice (for DuckDB the first counts, for
-    Python the last), and where it may be written with escapes. In them nothing is found.
+    ``fallible`` are rows that only Python reads correctly: a key may occur twice (DuckDB uses the first, Python the
+    last), or may be written with escapes. No values are returned for them.
     """
 
     def __init__(self, data: Sequence[bytes], pointers: Sequence[str], database: duckdb.DuckDBPyConnection) -> None:
-        """Raises duckdb.Error or pa.ArrowInvalid if one of the payloads is no JSON."""
+        """Raises duckdb.Error or pa.ArrowInvalid if one of the payloads is not JSON."""
         joined = b"".join(data)
         self._texts = _texts_of(data, joined)
         self._pointers = [pointer for pointer in dict.fromkeys(pointers) if is_plain(pointer)]
@@ -57,8 +57,8 @@ class Payloads:
             kept = pa.array(~self.fallible)
             nothing = pa.scalar(None, pa.string())
             found = {pointer: pc.if_else(kept, values, nothing) for pointer, values in found.items()}
-        #: Per pointer an Arrow array of the JSON found there, null where there is nothing. Pointers are left out that
-        #: DuckDB cannot be asked for.
+        #: Per pointer, an Arrow array of the JSON found there, null where there is none. Pointers that DuckDB cannot
+        #: read are omitted.
         self.values = found
 
     def _extract(self, database: duckdb.DuckDBPyConnection) -> dict[str, Any]:
@@ -81,21 +81,21 @@ class Payloads:
         for pointer, values in found.items():
             for segment in parse_pointer(pointer):
                 key = f'"{segment}"'
-                # A row in which something was found has the key at least once, so if there are no more, none has it
-                # twice. That is nearly always so, and much quicker to see.
+                # A row with a value has the key at least once, so if there are no more occurrences than such rows, none
+                # has it twice. This is nearly always the case, and fast to check.
                 if joined.count(key.encode()) > len(values) - values.null_count:
                     fallible |= _marks(pc.greater(pc.count_substring(self._texts, key), 1))
         return fallible
 
 
 def is_plain(pointer: str) -> bool:
-    """Whether DuckDB may be asked for it."""
+    """Return whether DuckDB can read this pointer."""
     segments = parse_pointer(pointer)
     return bool(segments) and all(_PLAIN.match(segment) for segment in segments)
 
 
 def object_rows(data: Sequence[bytes]) -> list[int]:
-    """The payloads that begin as an object does. JSON that begins so is one."""
+    """Return the payloads that start like an object. Valid JSON that starts so is an object."""
     if all(data) and set(map(_first_byte, data)) == {ord("{")}:
         return list(range(len(data)))
     return [row for row, payload in enumerate(data) if payload.lstrip(b" \t\r\n").startswith(b"{")]
@@ -117,25 +117,25 @@ def _texts_of(data: Sequence[bytes], joined: bytes) -> Any:
 
 
 def _plain_strings(column: Any) -> Any:
-    """Without whatever DuckDB says about its type beyond that it is text."""
+    """Return the column as plain strings, without DuckDB's own type."""
     if isinstance(column, pa.ExtensionArray):
         column = column.storage
     return column.cast(pa.string()) if column.type != pa.string() else column
 
 
-#: The bytes of ASCII text that words are made of, and those that part them.
+#: The ASCII bytes that words consist of, and those that separate words.
 _LETTERS = b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 _OTHERS = bytes(code for code in range(256) if code not in _LETTERS)
 _LOWER = bytes.maketrans(b"ABCDEFGHIJKLMNOPQRSTUVWXYZ", b"abcdefghijklmnopqrstuvwxyz")
-#: Makes 1 of the former and 0 of the latter.
+#: Maps the former to 1 and the latter to 0.
 _INSIDE = bytes(code in _LETTERS for code in range(256))
 
 Tokenised = tuple[npt.NDArray[np.int32], Any, npt.NDArray[np.int64]]
 
 
 def tokenise(texts: Any) -> Tokenised:
-    """Of an Arrow array of strings without nulls: all tokens as codes, the words they stand for, and where the tokens
-    of each text begin and the last end."""
+    """Tokenise an Arrow array of strings without nulls. Return all tokens as codes, their words, and the bounds of the
+    tokens of each text."""
     if len(texts) and pc.all(pc.string_is_ascii(texts)).as_py():
         strings, bounds = _split_ascii(texts)
     else:
@@ -145,14 +145,14 @@ def tokenise(texts: Any) -> Tokenised:
 
 
 def tokenise_each(texts: Sequence[str]) -> Tokenised:
-    """The same, of a few texts."""
+    """Like ``tokenise``, for a few texts."""
     split = [tokens(text) for text in texts]
     codes, words = encode_words(pa.array([token for each in split for token in each], pa.string()))
     return codes, words, np.cumsum([0, *map(len, split)], dtype=np.int64)
 
 
 def _split(texts: Any) -> tuple[Any, npt.NDArray[np.int64]]:
-    """Texts that are ASCII as a whole, the others by Python, whose idea of letters and of lower case it is."""
+    """Split ASCII texts in bulk. Python splits the others, because it defines letters and lower case."""
     ascii = pc.string_is_ascii(texts).to_numpy(zero_copy_only=False)
     plain_strings, plain_bounds = _split_ascii(texts.filter(pa.array(ascii)))
     others = [tokens(text) for text in texts.filter(pa.array(~ascii)).to_pylist()]
@@ -164,7 +164,7 @@ def _split(texts: Any) -> tuple[Any, npt.NDArray[np.int64]]:
     counts[~ascii] = [len(each) for each in others]
     starts[~ascii] = len(plain_strings) + np.cumsum([0, *map(len, others[:-1])])[: len(others)]
     bounds = np.concatenate((np.zeros(1, np.int64), np.cumsum(counts)))
-    # Where each token of the result is among those split so far.
+    # The position of each token of the result among the tokens split so far.
     places = np.repeat(starts - bounds[:-1], counts) + np.arange(bounds[-1])
     return strings.take(pa.array(places)), bounds
 
@@ -175,7 +175,7 @@ def _split_ascii(texts: Any) -> tuple[Any, npt.NDArray[np.int64]]:
     offsets, raw = text_buffers(texts)
     content = raw.tobytes()
     inside = np.frombuffer(content.translate(_INSIDE), np.bool_)
-    # A token goes from a letter behind something else to one before something else; no token goes from text to text.
+    # A token starts with a letter after a separator and ends with a letter before one. No token spans two texts.
     begins, ends = inside.copy(), inside.copy()
     begins[1:] &= ~inside[:-1]
     ends[:-1] &= ~inside[1:]
@@ -192,7 +192,7 @@ def _split_ascii(texts: Any) -> tuple[Any, npt.NDArray[np.int64]]:
 
 
 def text_buffers(texts: Any) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.uint8]]:
-    """The offsets and the bytes of an Arrow array of strings, both beginning with the array's own first."""
+    """Return the offsets and the bytes of an Arrow array of strings, both starting with the array's first element."""
     _, offset_buffer, data_buffer = texts.buffers()
     offsets = np.frombuffer(offset_buffer, np.int32)[texts.offset : texts.offset + len(texts) + 1]
     raw = np.frombuffer(data_buffer, np.uint8) if data_buffer is not None else np.empty(0, np.uint8)

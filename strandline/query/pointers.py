@@ -1,4 +1,4 @@
-"""JSON pointers (RFC 6901): where in a document a value is."""
+"""JSON pointers (RFC 6901): the location of a value in a document."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from msgspec import UNSET, UnsetType
 
 from strandline.query.errors import BadPointer
 
-#: Pointers kept parsed. They come from search configurations and registries, of which few are in use at a time.
+#: The number of cached pointers. They come from search configurations and registries, of which few are in use at a
+#: time.
 PARSED_POINTERS = 4096
 
 BAD_ESCAPE = re.compile(r"~(?![01])")
@@ -18,9 +19,10 @@ ARRAY_INDEX = re.compile(r"(?:0|[1-9][0-9]{0,17})\Z", re.ASCII)
 
 @lru_cache(PARSED_POINTERS)
 def parse_pointer(pointer: str) -> tuple[str, ...]:
-    """The unescaped segments of ``pointer``; none for the empty one, which is the whole document.
+    """Return the unescaped segments of ``pointer``; none for the empty pointer, which is the whole document.
 
-    Raises BadPointer."""
+    Raises BadPointer.
+    """
     if not pointer:
         return ()
     if pointer[0] != "/" or BAD_ESCAPE.search(pointer):
@@ -29,7 +31,7 @@ def parse_pointer(pointer: str) -> tuple[str, ...]:
 
 
 def resolve(document: object, segments: tuple[str, ...]) -> object | UnsetType:
-    """What is at ``segments`` in a decoded document; UNSET where there is nothing (a null is something)."""
+    """Return the value at ``segments`` in a decoded document; UNSET if there is none (null is a value)."""
     found = document
     for segment in segments:
         if isinstance(found, dict):

@@ -1,4 +1,4 @@
-"""Columns with sorted words and their positions, in which words are looked up instead of scanned for.
+"""Columns with sorted words and their positions, so that words are looked up instead of scanned for.
 
 They hold the same values as the columns they are made from. They are built once, for records that no longer change.
 Numbers are stored in as few bytes as they need.
@@ -15,9 +15,9 @@ import pyarrow.compute as pc
 from strandline.query.columns import KeywordColumn, Mask, Numbers, Occurrences, Rows, TextColumn, used_words
 from strandline.query.values import Value
 
-#: With so few words a code takes one byte, and comparing all of them is as quick as looking up where they are.
+#: With fewer words than this, a code takes one byte, and comparing all codes is as fast as a lookup.
 FEW_WORDS = 256
-#: If a range of words has more than one in so many values, comparing all codes is quicker than going to each value.
+#: If a range of words has more than one in this many values, comparing all codes is faster than visiting each value.
 _DENSE = 8
 
 NOWHERE = np.empty(0, np.int32)
@@ -25,7 +25,7 @@ NOWHERE = np.empty(0, np.int32)
 
 class PostedKeywordColumn(KeywordColumn):
     """A keyword column whose ``words`` are sorted. The values of word ``i`` are ``order[starts[i]:starts[i + 1]]``,
-    ascending; both are empty where there are few words."""
+    ascending. Both arrays are empty if there are few words."""
 
     __slots__ = ("order", "starts")
 
@@ -54,7 +54,7 @@ class PostedKeywordColumn(KeywordColumn):
         return self._ranks
 
     def _between(self, low: int, high: int) -> Mask:
-        """The values whose codes are ``low`` or more and less than ``high``."""
+        """Return the values with codes from ``low`` to before ``high``."""
         if low >= high:
             return np.zeros(self.count, np.bool_)
         if len(self.starts):
@@ -68,7 +68,7 @@ class PostedKeywordColumn(KeywordColumn):
 
 class PostedTextColumn(TextColumn):
     """A text column whose ``words`` are sorted. Word ``i`` is in the values ``values[starts[i]:starts[i + 1]]``,
-    ascending, each as often as ``counts`` says at the same place."""
+    ascending, and ``counts`` has the number of occurrences in each."""
 
     __slots__ = ("counts", "starts", "values")
 
@@ -96,7 +96,7 @@ class PostedTextColumn(TextColumn):
         return codes_between(self.tokens, low, high, len(self.words)) if low < high else None
 
     def occurrences(self, token: str, prefix: bool) -> Occurrences:
-        """The values that have this token, or one that begins with it, and how often."""
+        """Return the values with this token, or with a token that starts with it, and how often."""
         low, high = self._places(token, prefix)
         if low >= high:
             return Occurrences(NOWHERE, [NOWHERE])
@@ -107,14 +107,14 @@ class PostedTextColumn(TextColumn):
         return self._summed(values, counts)
 
     def phrase(self, tokens: tuple[str, ...], prefix: bool) -> Occurrences:
-        """The values in which these tokens stand one behind the other, and how often."""
+        """Return the values in which these tokens are consecutive, and how often."""
         ranges = [self._places(token, prefix and at == len(tokens) - 1) for at, token in enumerate(tokens)]
         if any(low >= high for low, high in ranges):
             return Occurrences(NOWHERE, [NOWHERE])
         candidates = self._with_all([self.occurrences(token, prefix and at == len(tokens) - 1).values
                                      for at, token in enumerate(tokens)])  # fmt: skip
         lengths = self.bounds[candidates + 1] - self.bounds[candidates]
-        # A phrase begins where there is room for all of it.
+        # A phrase must start where all of its tokens fit.
         rooms = np.maximum(lengths - len(tokens) + 1, 0)
         ends = np.cumsum(rooms)
         total = int(ends[-1]) if len(ends) else 0
@@ -134,10 +134,10 @@ class PostedTextColumn(TextColumn):
         return low, low + (low < len(self.words) and self.words[low].as_py() == token)
 
     def _summed(self, values: Numbers, counts: Numbers) -> Occurrences:
-        """Of several words: every value once, with the sum of its counts."""
+        """Combine several words: every value once, with the sum of its counts."""
         if len(values) * _DENSE > self.count:
             sums = np.bincount(values, minlength=self.count)
-            # Nearly all are there once.
+            # Nearly all values occur once.
             more = np.flatnonzero(counts > 1)
             np.add.at(sums, values[more], counts[more].astype(np.int64) - 1)
             found = np.flatnonzero(sums)
@@ -157,7 +157,7 @@ class PostedTextColumn(TextColumn):
 
 
 def is_among(values: Numbers, others: Numbers) -> Mask:
-    """Which of the values are among the others; both ascend, and nothing is in either twice."""
+    """Return which of the values are among the others. Both ascend without duplicates."""
     if not len(others):
         return np.zeros(len(values), np.bool_)
     places = np.searchsorted(others, values)
@@ -166,19 +166,19 @@ def is_among(values: Numbers, others: Numbers) -> Mask:
 
 
 def word_place(words: Any, word: str) -> int:
-    """The place of the first word that is not less; by code point, which is the order of UTF-8 as well."""
+    """Return the index of the first word that is not less, by code point, which is also the order of UTF-8."""
     return bisect_left(range(len(words)), word, key=lambda place: words[place].as_py())
 
 
 def prefix_places(words: Any, prefix: str) -> tuple[int, int]:
-    """Where the words begin and end that begin with the prefix."""
+    """Return the start and end of the words that start with the prefix."""
     low = word_place(words, prefix)
     places = range(len(words))
     return low, bisect_left(places, True, lo=low, key=lambda place: not words[place].as_py().startswith(prefix))
 
 
 def codes_between(codes: Numbers, low: int, high: int, words: int) -> Mask:
-    """Which codes are ``low`` or more and less than ``high``, of as many as there are ``words``."""
+    """Return which codes are from ``low`` to before ``high``. There are ``words`` codes in total."""
     if high - low == 1:
         return np.asarray(codes == low, np.bool_)
     if low == 0:
@@ -188,14 +188,14 @@ def codes_between(codes: Numbers, low: int, high: int, words: int) -> Mask:
     return np.asarray((codes >= low) & (codes < high), np.bool_)
 
 
-# --- making them -------------------------------------------------------------------------------------------------
+# --- building ----------------------------------------------------------------------------------------------------
 
 
 def post_keywords(column: KeywordColumn) -> PostedKeywordColumn:
     codes, words = sort_words(column.codes, column.words)
     order = starts = NOWHERE
     if len(words) > FEW_WORDS:
-        # The places behind the codes in one number each: numbers are sorted much more quickly than anything else.
+        # Combine code and position into one number each: numbers are sorted much faster than anything else.
         keys = np.sort(codes.astype(np.int64) << 32 | np.arange(len(codes)))
         order = (keys & 0xFFFFFFFF).astype(np.int32)
         starts = _starts(codes, len(words))
@@ -218,7 +218,7 @@ def post_texts(column: TextColumn) -> PostedTextColumn:
 
 
 def sort_words(codes: Numbers, words: Any) -> tuple[Numbers, Any]:
-    """The same values over sorted words, without words that nothing has."""
+    """Return the same values over sorted words, without unused words."""
     codes, words = used_words(codes, words)
     order = pc.array_sort_indices(words)
     ranks = np.empty(len(words), np.int32)
@@ -227,7 +227,7 @@ def sort_words(codes: Numbers, words: Any) -> tuple[Numbers, Any]:
 
 
 def narrow(numbers: Numbers, below: int) -> Numbers:
-    """Numbers from 0 to less than ``below``, in as few bytes as they need."""
+    """Return numbers from 0 to before ``below`` in as few bytes as possible."""
     return numbers.astype(np.uint8 if below <= 1 << 8 else np.uint16 if below <= 1 << 16 else np.int32)
 
 

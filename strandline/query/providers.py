@@ -1,4 +1,4 @@
-"""Which index answers for which records of a log: index files of the lake, or the index in memory."""
+"""Choose the index for each range of records of a log: index files of the lake, or the index in memory."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from strandline.query.index_files.answers import IndexFiles, IndexFileStatus, La
 
 
 class Key(NamedTuple):
-    """An index in memory: of what lies behind ``after`` up to ``until``, or, both being None, of all at the end that
-    nothing else answers for."""
+    """Identifies an index in memory: of the records after ``after`` up to ``until`` or, if both are None, of the last
+    records that no index file covers."""
 
     epoch: int
     plan: IndexPlan
@@ -26,19 +26,20 @@ class Key(NamedTuple):
 
 
 class Provider(Protocol):
-    """Something that has records as chunks, to be asked whole. Searches and aggregations know no more than this."""
+    """Provides records as chunks. Searches and aggregations depend only on this interface."""
 
     def cover(
         self, log: Log, config: SearchConfig, versions: Versions, head: int, deadline: float
     ) -> tuple[Cover, Progress]:
-        """Chunks for as many of the records up to ``head`` as there is time for, and what it took."""
+        """Return chunks for as many of the records up to ``head`` as the deadline allows, and the work that was
+        needed."""
 
 
 class Indexes:
-    """What index files cover, and indexes in memory, by log and by what is indexed, of everything else.
+    """Index files where they exist, and indexes in memory of everything else, by log and by plan.
 
-    The latter take about ``budget`` bytes, all together. Those that were asked least recently go first, and of one that
-    is too large by itself the oldest records.
+    The indexes in memory take about ``budget`` bytes in total. The least recently used are evicted first; an index that
+    is too large by itself loses its oldest records.
     """
 
     def __init__(self, budget: int, index_files: IndexFiles | None = None) -> None:
@@ -47,7 +48,7 @@ class Indexes:
         self._lock = threading.Lock()
         self._indexes: OrderedDict[Key, Index] = OrderedDict()
         self._described: dict[tuple[int, IndexPlan], IndexFileStatus] = {}
-        #: Another number whenever something else is indexed than before.
+        #: Changes whenever the indexed data changes.
         self.changes = 0
 
     @property
@@ -56,7 +57,7 @@ class Indexes:
             return sum(index.nbytes for index in self._indexes.values())
 
     def sizes(self) -> dict[int, int]:
-        """The bytes of memory that the indexes of each log take, by its epoch."""
+        """The memory of the indexes of each log, by epoch, in bytes."""
         sizes: dict[int, int] = {}
         with self._lock:
             for key, index in self._indexes.items():
@@ -82,7 +83,7 @@ class Indexes:
                     for index in self._in_memory(log, plan, after, until):
                         self._bring_up(covering, index, after, versions, head, deadline)
         except UnknownLog:
-            # Dropped after it was asked for: the index was made for nothing.
+            # The log was dropped after the request started, so the index is not needed.
             self.forget(log)
             raise
         if covering.records:
@@ -98,7 +99,7 @@ class Indexes:
             self._make_room(index)
 
     def refresh_status(self, log: Log, config: SearchConfig, versions: Versions) -> None:
-        """Find out which index files there are for a log, for those who want to show it."""
+        """Update the information about the index files of a log, for status displays."""
         if self.index_files is not None:
             key = log.epoch, plan_of(config)
             found = self.index_files.describe(log, config, key[1], versions)
@@ -107,11 +108,12 @@ class Indexes:
             self._described[key] = found
 
     def described(self, log: Log, plan: IndexPlan) -> IndexFileStatus:
-        """What was last found out. Does not wait for anything."""
+        """Return the last known status. Never waits."""
         return self._described.get((log.epoch, plan), IndexFileStatus())
 
     def held(self, log: Log, plan: IndexPlan) -> tuple[Cover | None, bool]:
-        """What is in memory of the log by this plan, and whether something is by another. It does not count as use."""
+        """Return the records of the log in memory for this plan, and whether there are some for another plan. Does not
+        count as use."""
         with self._lock:
             found = [index for key, index in self._indexes.items() if (key.epoch, key.plan) == (log.epoch, plan)]
             others = any(key.epoch == log.epoch and key.plan != plan for key in self._indexes)
@@ -124,7 +126,7 @@ class Indexes:
         return covering.cover, others
 
     def forget(self, log: Log) -> None:
-        """The log is being dropped."""
+        """Drop the state of a log that is being dropped."""
         if self.index_files is not None:
             self.index_files.forget(log)
         with self._lock:
@@ -135,7 +137,7 @@ class Indexes:
                 self.changes += 1
 
     def _in_memory(self, log: Log, plan: IndexPlan, after: int, until: int | None) -> list[Index]:
-        """The indexes for the records from behind ``after`` up to ``until``, or without end."""
+        """Return the indexes for the records after ``after`` up to ``until``, or without an end."""
         with self._lock:
             if until is not None:
                 return [self._index(log, Key(log.epoch, plan, after, until))]
@@ -145,7 +147,7 @@ class Indexes:
                 index = self._indexes[open_key] = Index(log, plan, after)
             self._indexes.move_to_end(open_key)
             if index.begin > after:
-                # Index files that answered for what is in between do not any more.
+                # Index files that covered the records in between no longer do.
                 return [self._index(log, Key(log.epoch, plan, after, index.begin)), index]
         if index.begin < after:
             index.begin_behind(after)
@@ -161,7 +163,7 @@ class Indexes:
         return index
 
     def _drop_covered(self, open_key: Key, after: int) -> None:
-        """Give back the memory of what lay between index files before there were more of them."""
+        """Release the memory for records between index files that further index files now cover."""
         with self._lock:
             for key in list(self._indexes):
                 if key[:2] == open_key[:2] and key.until is not None and key.until <= after:
@@ -182,7 +184,7 @@ class Indexes:
 
 
 class _Covering:
-    """A cover that is being put together, in the order of the log."""
+    """Builds a cover, in the order of the log."""
 
     def __init__(self, head: int) -> None:
         self._head = head
@@ -194,13 +196,13 @@ class _Covering:
         self._seconds = 0.0
 
     def add(self, chunk: Chunk | None, last: int) -> None:
-        """What is behind ``through`` up to ``last``."""
+        """Add the records after ``through`` up to ``last``."""
         if chunk is not None:
             self._chunks.append(chunk)
         self.through = last
 
     def add_index(self, cover: Cover, progress: Progress, after: int, until: int | None) -> None:
-        """What an index has of the records from behind ``after`` up to ``until``."""
+        """Add the part of an index with the records after ``after`` up to ``until``."""
         if cover.after > after:
             self._gaps.append((after + 1, cover.after))
         for chunk in cover.chunks:
@@ -234,8 +236,8 @@ _NO_PROGRESS = Progress(0, 0, 0.0)
 
 
 def _stretches(laid: Laid | None, head: int) -> Iterator[tuple[int, int | None, Served | None]]:
-    """The log from its beginning on: what index files answer for, and what lies between and behind them. Where nothing
-    stands, nobody has to answer."""
+    """Yield the ranges of the log from its start: those that index files answer, and those between and after them.
+    Ranges without visible records are skipped."""
     at = 0
     for served in () if laid is None else laid.served:
         assert laid is not None

@@ -17,14 +17,14 @@ from strandline.query.chunk import Chunk
 from strandline.query.columns import Mask, Numbers, Occurrences, TextColumn
 from strandline.query.postings import PostedTextColumn, is_among
 
-#: If more than one in so many tokens is a hit, counting over all tokens is quicker than looking each hit up.
+#: If more than one in this many tokens is a hit, counting over all tokens is faster than looking up each hit.
 _DENSE = 32
 
 Places = npt.NDArray[np.int64]
 
 
 def occurrences(column: TextColumn, token: str, prefix: bool) -> Occurrences:
-    """Where this token is, or, with ``prefix``, any that begins with it."""
+    """Return the occurrences of this token or, with ``prefix``, of tokens that start with it."""
     if isinstance(column, PostedTextColumn):
         return column.occurrences(token, prefix)
     hits = column.hits(token, prefix)
@@ -34,7 +34,7 @@ def occurrences(column: TextColumn, token: str, prefix: bool) -> Occurrences:
 
 
 def with_all(found: list[Occurrences]) -> Occurrences:
-    """The values in which all of these are."""
+    """Return the values that contain all of these."""
     if len(found) == 1:
         return found[0]
     fewest, *others = sorted((each.values for each in found), key=len)
@@ -46,7 +46,7 @@ def with_all(found: list[Occurrences]) -> Occurrences:
 
 
 def phrase(column: TextColumn, tokens: tuple[str, ...], prefix: bool) -> Occurrences:
-    """Where these tokens stand one behind the other in one value; with ``prefix`` the last is a beginning."""
+    """Return the values in which these tokens are consecutive. With ``prefix``, the last one is a prefix."""
     if isinstance(column, PostedTextColumn):
         return column.phrase(tokens, prefix)
     nothing = Occurrences(np.empty(0, np.int64), [np.empty(0, np.int64)])
@@ -74,15 +74,15 @@ def _by_value(column: TextColumn, hits: Mask) -> Occurrences:
         counts = before[column.bounds[1:]] - before[column.bounds[:-1]]
         values = np.flatnonzero(counts)
         return Occurrences(values, [counts[values]])
-    # An empty value begins where the next one does: to the right of both is the one that has the token.
+    # An empty value starts where the next one does. The rightmost of them contains the token.
     owners = np.searchsorted(column.bounds, np.flatnonzero(hits), "right") - 1
     values, counts = np.unique(owners, return_counts=True)
     return Occurrences(values, [counts])
 
 
-#: How quickly further occurrences of a token cease to count.
+#: How quickly further occurrences of a token stop adding to the score.
 K1 = 1.2
-#: How much a long value must make up for its length.
+#: How much the length of a value reduces its score.
 B = 0.75
 
 Term = tuple[str, str, bool]
@@ -94,17 +94,17 @@ class Statistics(NamedTuple):
 
 
 class Relevance:
-    """The statistics that the text clauses of one query need, and what was found while gathering them."""
+    """The statistics for the text clauses of one query, and the occurrences found while they were collected."""
 
     def __init__(self, bound: Bound) -> None:
         self._found: dict[tuple[int, Term], Occurrences] = {}
         self._clauses = list(text_clauses(bound))
         self._fields = {clause.field.name: Statistics(0, 0) for clause in self._clauses}
-        #: How many values have a token, by field, token, and whether it is only the beginning of one.
+        #: The number of values with a token, by field, token, and whether the token is a prefix.
         self._having: dict[Term, int] = {term: 0 for clause in self._clauses for term in terms_of(clause)}
 
     def add(self, chunk: Chunk, mark: int) -> None:
-        """Count what the chunk has up to the seq ``mark``."""
+        """Count the values of the chunk up to the seq ``mark``."""
         rows = int(np.searchsorted(chunk.seqs, mark, "right"))
         if not rows:
             return
@@ -121,13 +121,13 @@ class Relevance:
             for term in self._having:
                 if term[0] == name:
                     having = occurrences(column, term[1], term[2])
-                    # The chunks outlive the query, and so do their columns.
+                    # The chunks and their columns outlive the query.
                     self._found[id(column), term] = having
                     counted = having.values[: int(np.searchsorted(having.values, values))]
                     self._having[term] += len(counted) if gone is None else int(np.count_nonzero(~gone[counted]))
 
     def find(self, clause: TextB, column: TextColumn) -> Occurrences:
-        """As ``find_text``, knowing what was found before."""
+        """Like ``find_text``, but reuses earlier results."""
         if clause.phrase:
             return find_text(clause, column)
         found = []
@@ -137,7 +137,7 @@ class Relevance:
         return with_all(found)
 
     def scores(self, clause: TextB, column: TextColumn, found: Occurrences) -> npt.NDArray[np.float64]:
-        """The scores of the values that were found for this clause."""
+        """Return the scores of the values that were found for this clause."""
         name = clause.field.name
         values, tokens = self._fields[name]
         average = tokens / values if tokens else 1.0
@@ -150,7 +150,7 @@ class Relevance:
     def _weighed(self, clause: TextB, found: Occurrences, values: int) -> Iterator[tuple[float, npt.NDArray[np.int64]]]:
         rarities = [self._rarity(self._having[term], values) for term in terms_of(clause)]
         if clause.phrase:
-            # A phrase is one thing, as rare as all its words together.
+            # A phrase counts as one term that is as rare as all its words together.
             yield sum(rarities), found.counts[0]
         else:
             yield from zip(rarities, found.counts, strict=True)
@@ -161,11 +161,11 @@ class Relevance:
 
 
 def _saturated(counts: Numbers, lengths: Numbers, average: float) -> npt.NDArray[np.float64]:
-    """What occurrences come to in values of these lengths, before it is weighed how rare they are."""
+    """Return the weight of occurrences in values of these lengths, before their rarity is applied."""
     width, height = (int(numbers.max()) + 1 if len(numbers) else 1 for numbers in (lengths, counts))
     if width * height > len(counts):
         return _bm25(counts, lengths, average)
-    # Few different counts and lengths: worked out once for each pair.
+    # There are few different counts and lengths, so each pair is computed once.
     table = _bm25(np.arange(height)[:, None], np.arange(width)[None, :], average)
     return np.asarray(table.ravel()[counts.astype(np.int64) * width + lengths])
 
@@ -175,20 +175,20 @@ def _bm25(counts: Numbers, lengths: Numbers, average: float) -> npt.NDArray[np.f
 
 
 def _values_gone(chunk: Chunk, column: TextColumn, values: int) -> Mask | None:
-    """Which of the first values belong to records that are gone; None: none of them."""
+    """Return which of the first values belong to records that are gone; None if none of them does."""
     if chunk.gone is None:
         return None
     return chunk.gone[:values] if column.rows is None else chunk.gone[column.rows[:values]]
 
 
 def mark_of(head: int) -> int:
-    """The seq up to which records count for the statistics: the head, but for its last binary digits."""
+    """Return the seq up to which records count for the statistics: the head with its last binary digits cleared."""
     drop = max(head.bit_length() - 4, 0)
     return head >> drop << drop
 
 
 def text_clauses(bound: Bound) -> Iterator[TextB]:
-    """The clauses that score by their text. What is under a NOT does not."""
+    """Yield the clauses that score by their text. Clauses under NOT do not."""
     match bound:
         case TextB():
             yield bound
@@ -200,7 +200,7 @@ def text_clauses(bound: Bound) -> Iterator[TextB]:
 
 
 def is_scored(bound: Bound) -> bool:
-    """Whether some records can match better than others."""
+    """Return whether some records can match better than others."""
     match bound:
         case TextB():
             return True
@@ -213,14 +213,14 @@ def is_scored(bound: Bound) -> bool:
 
 
 def terms_of(clause: TextB) -> list[Term]:
-    """The field's tokens that a clause asks for, each once."""
+    """Return the field's tokens in a clause, each once."""
     name, tokens = clause.field.name, clause.tokens
     terms = [(name, token, False) for token in tokens[:-1]]
     return list(dict.fromkeys([*terms, (name, tokens[-1], clause.prefix)]))
 
 
 def find_text(clause: TextB, column: TextColumn) -> Occurrences:
-    """The values for which the clause holds, and how often its terms (or, a phrase, the whole) are in each."""
+    """Return the values that match the clause, and how often its terms (or the whole phrase) occur in each."""
     if clause.phrase:
         return phrase(column, clause.tokens, clause.prefix)
     return with_all([occurrences(column, token, prefix) for _, token, prefix in terms_of(clause)])

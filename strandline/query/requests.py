@@ -1,4 +1,4 @@
-"""The requests of ``_search`` and ``_aggregate``: parsed, checked and bound, or refused with the reason."""
+"""The requests of ``_search`` and ``_aggregate``: parsed, checked and bound, or refused with a reason."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from strandline.query.values import LATEST_DATE, parse_date, plain
 
 DEFAULT_SIZE = 50
 MAX_SIZE = 500
-#: No search takes longer, whatever it asks for.
+#: The maximum duration of a search, whatever it requests.
 MAX_TIMEOUT_MS = 3_000
-#: Sort keys beyond these decide nothing that anybody would notice, and each costs.
+#: More sort keys make no noticeable difference, and each has a cost.
 MAX_SORT_KEYS = 16
 
 DIGITS = re.compile(r"[0-9]{1,30}\Z", re.ASCII)
-#: From an offset as clients know it to a seq, or None.
+#: Maps an offset in the form that clients use to a seq, or None.
 DecodeOffset = Callable[[str], "int | None"]
 
 
 class SearchRequest(Struct, frozen=True):
-    """``after`` are the sort values of the hit to go on behind, with a seq for the offset."""
+    """``after`` has the sort values of the hit to continue after, with a seq for the offset."""
 
     query: Bound
     size: int
@@ -41,7 +41,7 @@ class SearchRequest(Struct, frozen=True):
 
 
 class AggregateRequest(Struct, frozen=True):
-    """Times are milliseconds; ``first`` is in the range, ``end`` is not. ``include`` is the rollup's own query."""
+    """Times are in milliseconds; ``first`` is inclusive, ``end`` exclusive. ``include`` is the rollup's own query."""
 
     rollup: Rollup
     first: int
@@ -84,7 +84,7 @@ class AggregateBody(Struct, kw_only=True):
 
 
 _MOMENT = "a timestamp string or unix milliseconds"
-#: What the protocol says of a member that is not as it should be.
+#: The protocol's description of a valid value, for each member.
 _MUST_BE = {
     "q": "a string",
     "size": f"an integer between 1 and {MAX_SIZE}",
@@ -104,7 +104,7 @@ B = TypeVar("B", SearchBody, AggregateBody)
 
 
 def _body(declared: type[B], request: dict[str, Any]) -> B:
-    """The body as its struct. Members that it does not declare are ignored, as the protocol asks for."""
+    """Convert a body to its struct. Undeclared members are ignored, as the protocol requires."""
     try:
         return msgspec.convert({name: plain(value) for name, value in request.items()}, declared)
     except msgspec.ValidationError as error:
@@ -130,14 +130,14 @@ def decode_object(body: bytes, what: str) -> dict[str, Any]:
 
 
 def parse_search_body(body: bytes, config: SearchConfig | None, decode: DecodeOffset) -> SearchRequest:
-    """The request in a JSON body. Raises BadQuery."""
+    """Parse a JSON body. Raises BadQuery."""
     return read_search(decode_object(body, "search request"), config, decode)
 
 
 def parse_search_query(
     parameters: Mapping[str, list[str]], config: SearchConfig | None, decode: DecodeOffset
 ) -> SearchRequest:
-    """The request in the parameters of a URL, each with all its values. Raises BadQuery."""
+    """Parse the parameters of a URL, each with all its values. Raises BadQuery."""
     request: dict[str, Any] = {}
     if "q" not in parameters:
         raise BadQuery("missing q")
@@ -181,7 +181,7 @@ def read_query(text: str, config: SearchConfig) -> Bound:
 
 
 def read_sort(asked: list[str], query: Bound, config: SearchConfig) -> tuple[SortKey, ...]:
-    """The keys that were asked for, or the usual ones, and always the offset: no two hits are level."""
+    """Return the requested or the default keys, always followed by the offset, so that no two hits are equal."""
     keys = [read_sort_key(each, config) for each in asked]
     if not keys and is_scored(query):
         keys.append(SortKey(SCORE, True))
@@ -218,7 +218,7 @@ def read_after(value: list[Any], sort: tuple[SortKey, ...], decode: DecodeOffset
 
 
 def read_after_value(value: object, key: SortKey, decode: DecodeOffset) -> Any:
-    """One value of an earlier hit's ``sort``, which must be of the key's type."""
+    """Read one value of an earlier hit's ``sort``. It must have the type of the key."""
     if key.name == OFFSET:
         seq = decode(value) if isinstance(value, str) else None
         if seq is None:
@@ -257,7 +257,7 @@ def _after_number(value: object, name: str) -> int | float:
 
 
 def _number(text: str) -> object:
-    """A number of a URL; whatever is none stays a text, and is refused as such."""
+    """Return the number in a URL parameter. Any other text is returned unchanged and refused later."""
     try:
         return float(text) if text.strip() == text and "_" not in text else text
     except ValueError:
@@ -268,7 +268,7 @@ def _number(text: str) -> object:
 
 
 def parse_aggregate_body(body: bytes, config: SearchConfig | None) -> AggregateRequest:
-    """The request in a JSON body. Raises BadQuery."""
+    """Parse a JSON body. Raises BadQuery."""
     request = decode_object(body, "aggregate request")
     if config is None or not config.fields:
         raise BadQuery("search is not configured for this stream")
@@ -299,7 +299,8 @@ def parse_aggregate_body(body: bytes, config: SearchConfig | None) -> AggregateR
 
 
 def read_time(value: str | float, name: str) -> int:
-    """Milliseconds: a number is that already, digits in a string are nanoseconds, and another string is a date."""
+    """Return milliseconds. A number is in milliseconds, digits in a string are nanoseconds, and any other string is a
+    date."""
     if isinstance(value, str):
         milliseconds = int(value) // 1_000_000 if DIGITS.match(value) else parse_date(value)
     else:

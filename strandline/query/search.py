@@ -1,4 +1,4 @@
-"""Search: runs a query over all records of a log and returns the best hits in order, with the coverage of the answer.
+"""Search: run a query over all records of a log and return the best hits in order, with the coverage of the answer.
 
 Scores are BM25 for texts, multiplied by the boost of the field. A keyword that matches a bare term scores its boost.
 AND and OR add the scores of their parts; a bare term over several fields scores as its best field; terms under NOT do
@@ -29,51 +29,51 @@ from strandline.query.relevance import Relevance, is_scored, mark_of
 from strandline.query.requests import SearchRequest
 from strandline.query.values import raw_values_of
 
-#: The abilities of an index, as the protocol calls them: exact values, values in order, words, rollups, metrics.
+#: The parts of an index, in the words of the protocol: exact values, ordered values, words, rollups, metrics.
 Family = Literal["exact", "col", "fts", "agg", "mblk"]
 
 
 class Coverage(Struct, frozen=True, kw_only=True):
-    """Records are given by their seqs, times in milliseconds.
+    """Which records an answer covers. Records are given by seqs, times in milliseconds.
 
-    There are index files, files in which history is indexed, and an index in memory of what they do not cover, over
-    sealed and unsealed records alike. ``index_files`` and ``chunks`` are the pieces of the one and the other that were
-    looked at, and ``caught_up`` the records that were not indexed yet when the question came and were read for it.
+    Index files cover a part of the history, and the index in memory covers everything else, sealed or not.
+    ``index_files`` and ``chunks`` are the parts of each that were examined. ``caught_up`` is the number of records that
+    were indexed for this request.
     """
 
-    #: The last record when the answer was made. It takes into account what is behind ``after``, up to ``through``,
-    #: but for what is in the ``gaps``.
+    #: The head when the answer was made. The answer covers the records after ``after`` up to ``through``, except those
+    #: in ``gaps``.
     head: int
     after: int
     through: int
     gaps: tuple[tuple[int, int], ...] = ()
-    #: The latest primary timestamp of what it takes into account.
+    #: The latest primary timestamp of the covered records.
     primary_timestamp: int | None
-    #: When the first record was appended that it does not take into account.
+    #: When the first record that is not covered was appended.
     omitted_ts: int | None
-    #: Whether the time was up before everything was looked at.
+    #: Whether the time limit was reached before everything was examined.
     timed_out: bool = False
     index_files: int = 0
     chunks: int = 0
-    #: Whether something was taken as it had been added up before.
+    #: Whether stored sums of rollups were used.
     used_rollups: bool = False
     caught_up: int = 0
-    #: Which of the abilities of the index were used.
+    #: Which parts of the index were used.
     families: tuple[Family, ...] = ()
 
     @property
     def missing(self) -> int:
-        """How many records, at most, it does not take into account."""
+        """The maximum number of records that are not covered."""
         return self.missing_up_to(self.head)
 
     def missing_up_to(self, seq: int) -> int:
-        """As ``missing``, of the records up to ``seq``."""
+        """Like ``missing``, for the records up to ``seq``."""
         between = sum(max(min(last, seq) - first + 1, 0) for first, last in self.gaps)
         return min(self.after, seq) + between + max(min(self.head, seq) - self.through, 0)
 
     @property
     def behind(self) -> bool:
-        """Whether records were left out for want of time."""
+        """Whether records were omitted because of the time limit."""
         return self.through < self.head or bool(self.gaps)
 
     @property
@@ -86,7 +86,8 @@ class Coverage(Struct, frozen=True, kw_only=True):
 
 
 def families_of(bound: Bound) -> Iterator[Family]:
-    """What a query asks an index for: "exact" values, values in order or at all ("col"), or words ("fts")."""
+    """Yield the parts of an index that a query uses: "exact" values, ordered or present values ("col"), or words
+    ("fts")."""
     match bound:
         case AndB(children) | OrB(children) | AnyOfB(children):
             for child in children:
@@ -103,15 +104,15 @@ def families_of(bound: Bound) -> Iterator[Family]:
             yield "col"
 
 
-#: How long showing the hits may take beyond the time a search has.
+#: How long fetching the hits may take beyond the time limit of a search.
 GRACE_SECONDS = 1.0
 
-#: From a seq and the payload stored there to the record as it is to be shown.
+#: Maps a seq and its stored payload to the record as it is shown.
 Promote = Callable[[int, bytes], Any]
 
 
 class FoundRecord(Struct, frozen=True):
-    """A hit, with what the record has in each field, as it stands there, and the record itself."""
+    """A hit, with the values of each field as they are in the record, and the record itself."""
 
     seq: int
     score: float
@@ -121,18 +122,18 @@ class FoundRecord(Struct, frozen=True):
 
 
 class Timing(Struct):
-    """How long what took, in seconds, and how much was handled on the way."""
+    """Durations in seconds, and the amounts of data processed."""
 
     catching_up: float = 0.0
     statistics: float = 0.0
     matching: float = 0.0
     sorting: float = 0.0
     decoding: float = 0.0
-    #: Records that matched, in what was looked at.
+    #: The number of matching records among those examined.
     candidates: int = 0
-    #: The most hits that were held at a time.
+    #: The highest number of hits held at a time.
     held: int = 0
-    #: Payload that was read to show the hits.
+    #: The payload bytes read to show the hits.
     fetched: int = 0
 
 
@@ -140,17 +141,17 @@ class SearchResult(Struct, frozen=True):
     hits: list[FoundRecord]
     coverage: Coverage
     timing: Timing
-    #: Whether there may be further hits, and if so what to go on behind.
+    #: The sort values to continue after if there may be further hits; otherwise None.
     next_after: SortValues | None
 
     @property
     def relation(self) -> Literal["eq", "gte"]:
-        """ "eq" if the hits are certainly all there are behind the place where the search began."""
+        """ "eq" if there are certainly no hits after the returned ones."""
         return "eq" if self.coverage.complete and self.next_after is None else "gte"
 
 
 class Search:
-    """One search under way."""
+    """A search in progress."""
 
     def __init__(
         self, log: Log, config: SearchConfig, request: SearchRequest, versions: Versions, deadline: float
@@ -207,7 +208,7 @@ class Search:
             matches = evaluate(request.query, chunk, relevance)
             matched = perf_counter()
             timing.candidates += int(np.count_nonzero(matches.mask))
-            # Whoever comes behind the last hit of a full page will not be on it.
+            # Hits that come after the last hit of a full page are not on it.
             last = hits[-1].sort if len(hits) == request.size else None
             hits += best_hits(chunk, matches, request.sort, request.after, request.size, last)
             timing.held = max(timing.held, len(hits))
@@ -215,7 +216,7 @@ class Search:
             timing.matching += matched - begun
             timing.sorting += perf_counter() - matched
             if request.sort[0].name == OFFSET and len(hits) == request.size:
-                # The chunks come in the order of the log: all others are behind these.
+                # The chunks are in the order of the log, so all other hits come after these.
                 break
         return hits
 
@@ -230,7 +231,7 @@ class Search:
         return relevance
 
     def _in_turn(self, chunks: Sequence[Chunk]) -> Iterable[Chunk]:
-        """The chunks that can have hits, in the order in which the best come first if that is known beforehand."""
+        """Return the chunks that can have hits, those with the best hits first if that is known in advance."""
         first, after = self._request.sort[0], self._request.after
         if first.name != OFFSET:
             return chunks
@@ -242,16 +243,16 @@ class Search:
         begun = perf_counter()
         shown: dict[int, FoundRecord] = {}
         hits = {hit.seq: hit for hit in ranked}
-        # In the order of the log, so that nothing is fetched from the disk twice.
+        # In the order of the log, so that nothing is read from the disk twice.
         for seq, payload in payloads_at(self._log, sorted(hits)):
             self._timing.fetched += len(payload)
             try:
                 document = msgspec.json.decode(payload)
             except (msgspec.DecodeError, UnicodeError):
-                continue  # amended since
+                continue  # amended since then
             fields, hit = self._fields(document, seq), hits[seq]
             shown[seq] = FoundRecord(seq, hit.score, hit.sort, fields, promote(seq, payload))
-            # What is found is worth showing, unless the disk is so slow that it takes as long again.
+            # Show the found hits, unless the disk is so slow that it exceeds the grace period.
             if perf_counter() > self._deadline + GRACE_SECONDS and len(shown) < len(hits):
                 self._timed_out = True
                 break
@@ -274,12 +275,12 @@ class Search:
 
 
 def version_at(versions: Versions, seq: int) -> int:
-    """The schema version of a record."""
+    """Return the schema version of a record."""
     return next((version for first, version in reversed(versions) if first <= seq), 0)
 
 
 def latest(chunks: Sequence[Chunk], name: str | None) -> int | None:
-    """The greatest value of a date field."""
+    """Return the latest value of a date field."""
     if name is None:
         return None
     columns = [chunk.columns[name] for chunk in chunks]
@@ -288,7 +289,7 @@ def latest(chunks: Sequence[Chunk], name: str | None) -> int | None:
 
 
 def first_omitted(log: Log, cover: Cover, head: int) -> int | None:
-    """When the first record was appended that is not covered."""
+    """Return when the first record that is not covered was appended."""
     if cover.first_missing > head:
         return None
     page = log.read(cover.first_missing - 1, 1)

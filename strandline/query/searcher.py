@@ -20,36 +20,36 @@ from strandline.query.search import Promote, Search, SearchResult
 
 
 class LogIndexStatus(NamedTuple):
-    """What is indexed: by index files, and in memory the records after ``after`` up to ``through``, in ``chunks``
-    chunks. Sizes are bytes of memory by column: the fields, and the parts of summaries that rollups add up."""
+    """The index of a log: index files, and in memory the records after ``after`` up to ``through``, in ``chunks``
+    chunks. Sizes are bytes of memory by column: the fields, and the parts of summaries that rollups sum up."""
 
     plan: IndexPlan
     after: int
     through: int
     chunks: int
     sizes: dict[str, int]
-    #: Nothing is indexed by this plan yet, but something is by an earlier one.
+    #: Whether nothing is indexed by this plan yet, but there is an index by an earlier one.
     is_stale: bool
     index_files: IndexFileStatus
-    #: All seqs that are indexed, by the one or the other, from the first to the last of each stretch; ascending.
+    #: All indexed ranges of seqs, in files or in memory; ascending, inclusive.
     ranges: tuple[tuple[int, int], ...]
 
     @property
     def size(self) -> int:
-        """In memory."""
+        """The size of the index in memory."""
         return sum(self.sizes.values())
 
     def size_of(self, name: str) -> int:
-        """Of one column, in memory and in files."""
+        """Return the size of one column, in memory and in files."""
         return self.sizes.get(name, 0) + self.index_files.sizes.get(name, 0)
 
     @property
     def objects(self) -> int:
-        """In how many pieces the index is."""
+        """The number of files and chunks of the index."""
         return self.chunks + len(self.index_files.ranges)
 
     def covers(self, first: int, last: int) -> bool:
-        """Whether all of these records are indexed."""
+        """Return whether all of these records are indexed."""
         return any(low <= first and last <= high for low, high in self.ranges)
 
 
@@ -79,7 +79,7 @@ def _covered(cover: Cover) -> Iterable[tuple[int, int]]:
 
 
 def _joined(ranges: list[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
-    """Without overlaps, and those side by side as one."""
+    """Merge overlapping and adjacent ranges."""
     found: list[tuple[int, int]] = []
     for first, last in sorted(ranges):
         if found and first <= found[-1][1] + 1:
@@ -93,10 +93,9 @@ T = TypeVar("T")
 
 
 class Searcher:
-    """Safe to use from any thread; everything blocks, for seconds if it must.
+    """Thread-safe. Searches and aggregations block, possibly for seconds.
 
-    ``versions`` says from which seq on records have which schema version, ascending. ``deadline`` is a time of
-    ``perf_counter``.
+    ``versions`` has the first seq of each schema version, ascending. ``deadline`` is a time of ``perf_counter``.
     """
 
     def __init__(self, budget: int, catalog: IndexCatalog | None = None) -> None:
@@ -113,7 +112,8 @@ class Searcher:
         promote: Promote,
         deadline: float,
     ) -> SearchResult:
-        """The best hits. At the deadline whatever was found until then, and it says so."""
+        """Return the best hits. At the deadline, return the hits found so far; the result says that it is
+        incomplete."""
         return self._without_damaged(
             lambda: Search(log, config, request, versions, deadline).run(self.indexes, promote)
         )
@@ -121,31 +121,30 @@ class Searcher:
     def aggregate(
         self, log: Log, config: SearchConfig, request: AggregateRequest, versions: Versions, deadline: float
     ) -> AggregateResult:
-        """All groups, over what is indexed at the deadline, and it says how much that is."""
+        """Return all groups, over the records indexed at the deadline. The result says how many these are."""
         return self._without_damaged(lambda: aggregate(self.indexes, log, config, request, versions, deadline))
 
     def _without_damaged(self, answer: Callable[[], T]) -> T:
-        """An answer without index files that turn out to be damaged when they are looked at."""
+        """Return an answer. If index files turn out to be damaged, answer again without them."""
         while True:
             try:
                 return answer()
             except DamagedIndexFile as damaged:
-                assert self.catalog is not None, "index files come from the catalog"
+                assert self.catalog is not None, "there are no index files without a catalog"
                 self.catalog.report(damaged.path, damaged)
 
     def wants_look(self, log: Log) -> bool:
-        """Whether it is time to look again for index files of the log. Quick."""
+        """Return whether the index files of the log should be checked again. Fast."""
         return self.catalog is not None and (self.catalog.is_due or self.catalog.known(log.epoch) is None)
 
     def refresh_status(self, log: Log, config: SearchConfig, versions: Versions) -> None:
-        """Find out which index files there are, for ``held`` to tell."""
+        """Update the information about index files that ``held`` returns."""
         self.indexes.refresh_status(log, config, versions)
 
     def held(self, log: Log, config: SearchConfig) -> LogIndexStatus:
-        """What there is of the log's index in memory, and which index files there were when it was last looked. Quick:
-        nothing is read, and nothing is indexed."""
+        """Return the log's index in memory, and the last known index files. Fast: reads and indexes nothing."""
         return held(self.indexes, log, config)
 
     def forget(self, log: Log) -> None:
-        """The log is being dropped: keep nothing of it."""
+        """Release all state of a log that is being dropped."""
         self.indexes.forget(log)

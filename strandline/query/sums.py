@@ -1,7 +1,7 @@
-"""Sums: what records add up to, by interval and group, as arrays.
+"""Sums: aggregated records by interval and group, as arrays.
 
-Sums of sums are sums again, by fewer dimensions or of more records: counts, sums, least and greatest values and
-histograms are all of the kind that can be added up further. Integers stay exact whatever their size.
+Sums can be combined further, to fewer dimensions or over more records: counts, sums, minimums, maximums and histograms
+can all be added up again. Integers are exact at any size.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from msgspec import Struct
 from strandline.query.columns import Numbers
 from strandline.query.payloads import database
 
-#: The parts of a measure that may be larger than a machine's integers.
+#: The parts of a measure that may exceed 64-bit integers.
 WIDE_PARTS = ("total", "least", "greatest")
 _PARTS = ("count", *WIDE_PARTS)
 _FITS = "BETWEEN -9223372036854775808 AND 9223372036854775807"
@@ -32,7 +32,7 @@ class Histograms(Struct):
 
 
 class MeasureSums(Struct):
-    """Per group how many there are, their sum, the least and the greatest; a count has only the first.
+    """Per group: the count, sum, minimum and maximum; a count measure has only the first.
 
     ``wide`` has the integers that do not fit into the arrays, by part and group; the arrays have 0 in their place.
     """
@@ -45,7 +45,7 @@ class MeasureSums(Struct):
     histograms: Histograms | None = None
 
     def add_wide(self, group: int, count: int, total: int, least: int, greatest: int) -> None:
-        """Add integers of any size to what a group has."""
+        """Add integers of any size to a group."""
         had = int(self.count[group])
         self.count[group] += count
         total += self.part("total", group)
@@ -56,17 +56,17 @@ class MeasureSums(Struct):
             self._set(name, group, value)
 
     def part(self, name: str, group: int) -> int:
-        """One of the integers of a group, whatever its size."""
+        """Return one of the integers of a group, of any size."""
         found = self.wide.get(name, {}).get(group)
         return int(getattr(self, name)[group]) if found is None else found
 
     @property
     def wide_groups(self) -> list[int]:
-        """The groups that have something wide."""
+        """Return the groups with integers in ``wide``."""
         return sorted({group for found in self.wide.values() for group in found})
 
     def ordered(self, order: Numbers, places: Numbers) -> MeasureSums:
-        """With the groups in another order; ``places`` says where each goes."""
+        """Return the groups in another order; ``places`` has the new position of each."""
         parts = self._parts(order)
         wide = {
             part: {int(places[group]): value for group, value in found.items()} for part, found in self.wide.items()
@@ -80,7 +80,7 @@ class MeasureSums(Struct):
         return MeasureSums(**parts, wide=wide, histograms=histograms)
 
     def between(self, low: int, high: int) -> MeasureSums:
-        """Some groups that lie side by side."""
+        """Return a range of groups."""
         parts = self._parts(slice(low, high))
         wide = {
             part: {group - low: value for group, value in found.items() if low <= group < high}
@@ -109,8 +109,8 @@ class MeasureSums(Struct):
 
 
 class Sums(Struct):
-    """Group ``i`` is that of the interval from ``starts[i]`` (ms) on with the texts ``words[j][codes[j][i]]`` for the
-    dimensions; the word of code 0 is None, for records that have no value."""
+    """Group ``i`` covers the interval that starts at ``starts[i]`` (ms), with the texts ``words[j][codes[j][i]]`` for
+    the dimensions. The word of code 0 is None, for records without a value."""
 
     dimensions: tuple[str, ...]
     starts: Numbers
@@ -122,7 +122,7 @@ class Sums(Struct):
         return len(self.starts)
 
     def ordered(self) -> Sums:
-        """The same, with the groups in the order of their starts."""
+        """Return the same sums with the groups sorted by start."""
         order = np.argsort(self.starts, kind="stable")
         places = np.empty(len(order), np.int64)
         places[order] = np.arange(len(order))
@@ -135,7 +135,7 @@ class Sums(Struct):
         )
 
     def within(self, first: int, end: int) -> Sums:
-        """The groups that start from ``first`` on and before ``end``. They must be in the order of their starts."""
+        """Return the groups that start from ``first`` to before ``end``. They must be sorted by start."""
         low, high = (int(place) for place in np.searchsorted(self.starts, (first, end)))
         if low == 0 and high == len(self):
             return self
@@ -149,7 +149,7 @@ class Sums(Struct):
 
 
 class Numbering:
-    """Numbers for texts, in the order in which they turn up; 0 is for nothing."""
+    """Numbers texts in the order of their appearance; 0 means no value."""
 
     def __init__(self) -> None:
         self.texts: list[str | None] = [None]
@@ -163,7 +163,7 @@ class Numbering:
         return number
 
     def table(self, words: Sequence[str | None]) -> Numbers:
-        """The number of each word."""
+        """Return the number of each word."""
         return np.array([0 if word is None else self.of(word) for word in words], np.int64)
 
 
@@ -171,7 +171,7 @@ class Numbering:
 
 
 def combine(many: Sequence[Sums], dimensions: tuple[str, ...], measures: Sequence[str]) -> Sums:
-    """All of them added up by these of their dimensions, for these of their measures."""
+    """Add up many sums, by these dimensions, for these measures."""
     many = [sums for sums in many if len(sums)]
     if len(many) == 1 and many[0].dimensions == dimensions:
         only = many[0]
@@ -212,7 +212,7 @@ def _columns(sums: Sums, measures: Sequence[str]) -> dict[str, Any]:
     columns: dict[str, Any] = {}
     for at, name in enumerate(measures):
         measure = sums.measures[name]
-        # What is in a group that has something wide is added by hand, all of it.
+        # Groups with wide integers are summed up completely in Python.
         wide = measure.wide_groups
         parts = {"n": measure.count, "t": measure.total, "l": measure.least, "g": measure.greatest}
         for letter, numbers in parts.items():
@@ -249,14 +249,14 @@ def _combined_histograms(
     return grouped.histograms(tables, [str(text) for text in buckets.texts])
 
 
-# --- by DuckDB -----------------------------------------------------------------------------------------------------
+# --- DuckDB --------------------------------------------------------------------------------------------------------
 
 
 class Grouped:
-    """A table grouped by some of its columns, ``keys``, which are integers, with what was ``selected`` per group.
+    """A table grouped by some of its integer columns, ``keys``, with the ``selected`` expressions per group.
 
-    What is selected for measure ``i`` is called ``ni``, and ``ti``, ``li`` and ``gi`` if there is more to it than a
-    count. Its group numbers are those of the sums that are made of it.
+    The columns selected for measure ``i`` are called ``ni``, and ``ti``, ``li`` and ``gi`` unless it is only a count.
+    The group numbers are those of the resulting sums.
     """
 
     def __init__(self, table: Any, keys: Sequence[str], selected: Sequence[str]) -> None:
@@ -279,7 +279,7 @@ class Grouped:
         return int(self._table.num_rows)
 
     def numbers(self, name: str) -> Numbers:
-        """A column as an array that can be changed, with 0 for nothing."""
+        """Return a column as a writable array, with 0 for null."""
         if name not in self._table.column_names:
             return np.zeros(len(self), np.int64)
         column = self._table[name].combine_chunks() if self._table.num_rows else self._table[name]
@@ -298,14 +298,14 @@ class Grouped:
         return sums
 
     def place(self, keys: Sequence[int]) -> int:
-        """The number of the group with these keys, which must be there."""
+        """Return the number of the group with these keys, which must exist."""
         if self._places is None:
             columns = [self.numbers(key).tolist() for key in self._keys]
             self._places = {group: place for place, group in enumerate(zip(*columns, strict=True))}
         return self._places[tuple(map(int, keys))]
 
     def histograms(self, tables: Sequence[Any], names: list[str]) -> Histograms:
-        """Of tables with the keys, a "bucket" (the place of its name) and a "weight": added up, by group."""
+        """Sum up tables with the keys, a "bucket" (the index of its name) and a "weight", by group."""
         nothing = np.empty(0, np.int64)
         if not tables:
             return Histograms(nothing, nothing, np.empty(0, np.float64), names)
@@ -326,7 +326,7 @@ class Grouped:
 
 
 def _fitting(name: str, kind: str) -> Iterator[str]:
-    """How a column is shown: integers of 128 bits as ones of 64, or as texts where that is too little."""
+    """Yield the expressions for a column: 128-bit integers as 64-bit ones, or as text if they do not fit."""
     if kind != "HUGEINT":
         yield name
         return

@@ -1,4 +1,4 @@
-"""The canonical values of a field: the one form in which values are compared, indexed, counted and shown.
+"""The canonical values of a field: the form in which values are compared, indexed, counted and shown.
 
 Keywords are normalised strings, texts are strings, integers are ints of any size, floats are finite floats, dates are
 milliseconds, bools are bools. An array stands for all its scalars, at any depth. A member that is absent, null, or of
@@ -16,36 +16,36 @@ from typing import Any
 from strandline.query.config import Field
 from strandline.query.pointers import parse_pointer, resolve
 
-#: Below this JavaScript writes whole numbers in full.
+#: JavaScript writes integers below this in full.
 PLAIN_BELOW = 10**21
 
 
 def plain(number: Any) -> Any:
-    """Whole numbers without a fraction, as JavaScript writes them."""
+    """Return integers without a fraction, as JavaScript writes them."""
     if isinstance(number, float) and number.is_integer() and abs(number) < PLAIN_BELOW:
         return int(number)
     return number
 
 
 def power_name(exponent: int) -> str:
-    """The name of the bucket of a log2_v1 histogram that begins at this power of two."""
+    """Return the name of the bucket of a log2_v1 histogram that starts at this power of two."""
     power = 1 << exponent
     return str(power) if power < PLAIN_BELOW else repr(float(power))
 
 
 Value = str | int | float | bool
 SCALAR = (str, int, float)
-#: From a decoded JSON scalar to its canonical value, or None.
+#: Converts a decoded JSON scalar to its canonical value, or None.
 Converter = Callable[[Any], Value | None]
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MILLISECOND = timedelta(milliseconds=1)
 MILLISECONDS_PER_DAY = 86_400_000
-#: The dates that can be written with a year of four digits, in ms. A number beyond is no date.
+#: The dates that can be written with a four-digit year, in ms. A number outside of this range is not a date.
 EARLIEST_DATE = -62135596800000
 LATEST_DATE = 253402300799999
 
-#: Python refuses to read longer decimal numbers, because it takes quadratic time.
+#: Python refuses to parse longer decimal numbers, because it takes quadratic time.
 INTEGER = re.compile(r"-?[0-9]{1,4300}\Z")
 NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?\Z")
 MONTH = re.compile(r"[0-9]{4}-[0-9]{2}\Z")
@@ -58,13 +58,14 @@ WORD = re.compile(r"[^\W_]+")
 
 
 def values_of(field: Field, document: object, version: int) -> list[Value]:
-    """The canonical values of ``field`` in a decoded record of this schema version, in the order they stand there."""
+    """Return the canonical values of ``field`` in a decoded record of this schema version, in their order in the
+    record."""
     convert = converter(field)
     return [value for raw in raw_values_of(field, document, version) if (value := convert(raw)) is not None]
 
 
 def raw_values_of(field: Field, document: object, version: int) -> list[str | int | float | bool]:
-    """The scalars of ``field`` as they stand in the record, whether or not they are of its kind."""
+    """Return the scalars of ``field`` as they are in the record, whether or not they have its kind."""
     binding = field.binding(version)
     if binding is None or not isinstance(document, dict):
         return []
@@ -72,18 +73,18 @@ def raw_values_of(field: Field, document: object, version: int) -> list[str | in
 
 
 def scalars(found: object) -> list[str | int | float | bool]:
-    """The strings, numbers and booleans of a value: itself, or those of an array at any depth."""
+    """Return the strings, numbers and booleans of a value: the value itself, or those of an array at any depth."""
     items = items_of(found) if isinstance(found, list) else (found,)
     return [item for item in items if isinstance(item, SCALAR)]
 
 
 def items_of(array: list[Any]) -> Iterable[Any]:
-    """The items of an array, with those of the arrays in it in their place."""
+    """Return the items of an array, with nested arrays flattened."""
     return flattened(array) if list in map(type, array) else array
 
 
 def flattened(array: list[Any]) -> Iterator[Any]:
-    """Without recursion, since arrays may be nested very deep."""
+    """Flatten without recursion, because arrays may be nested very deeply."""
     waiting = array[::-1]
     while waiting:
         item = waiting.pop()
@@ -94,24 +95,24 @@ def flattened(array: list[Any]) -> Iterator[Any]:
 
 
 def parse_value(field: Field, text: str) -> Value | None:
-    """The canonical form of a value in a query, or None where no value of this field could be written like this."""
+    """Return the canonical form of a value in a query; None if it is not a valid value of this field."""
     return converter(field)(text)
 
 
 def tokens(text: str) -> list[str]:
-    """The words of a text as the analyzer unicode_word_v1 sees them: runs of letters and digits, in lower case."""
+    """Return the words of a text by the analyzer unicode_word_v1: runs of letters and digits, in lower case."""
     return WORD.findall(text.lower())
 
 
 def converter(field: Field) -> Converter:
-    """How the raw scalars of this field become canonical."""
+    """Return the function that converts raw scalars of this field to canonical values."""
     if field.kind == "keyword" and field.normalizer == "lowercase_v1":
         return lowercase
     return CONVERTERS[field.kind]
 
 
 def canonical_class(field: Field) -> type | None:
-    """The type whose raw scalars are canonical as they are, so that converting them can be spared, if there is one."""
+    """Return the type whose raw scalars are already canonical and need no conversion, if there is one."""
     if field.kind == "keyword" and field.normalizer == "lowercase_v1":
         return None
     return CANONICAL_CLASSES.get(field.kind)
@@ -175,10 +176,11 @@ CANONICAL_CLASSES: dict[str, type] = {"keyword": str, "text": str, "integer": in
 
 
 def parse_date(text: str) -> int | None:
-    """Milliseconds since 1970 of a date, or None.
+    """Return the milliseconds since 1970 of a date, or None.
 
-    RFC 3339, with less precision too (a minute, a day, a month), the dates of mail and HTTP, and decimal milliseconds.
-    Without an offset it is UTC; what is finer than milliseconds is cut off."""
+    Accepts RFC 3339, also with less precision (a minute, a day, a month), the dates of mail and HTTP, and decimal
+    milliseconds. Without an offset, the date is in UTC. Digits beyond milliseconds are cut off.
+    """
     if INTEGER.match(text):
         milliseconds = int(text)
     else:
@@ -191,7 +193,7 @@ def parse_date(text: str) -> int | None:
 
 
 def parse_utc_moment(text: str) -> datetime | None:
-    """The most frequent form (2026-03-25T10:00:00Z, with or without milliseconds) without much ado."""
+    """Parse the most common form (2026-03-25T10:00:00Z, with or without milliseconds) quickly."""
     if len(text) not in (20, 24) or text[4] != "-" or text[7] != "-" or text[10] != "T" or text[-1] != "Z":
         return None
     try:
@@ -218,5 +220,5 @@ def parse_moment(text: str) -> datetime | None:
 
 
 def format_date(milliseconds: int) -> str:
-    """A canonical date as RFC 3339 in UTC with milliseconds."""
+    """Format a canonical date as RFC 3339 in UTC with milliseconds."""
     return (EPOCH + milliseconds * MILLISECOND).isoformat(timespec="milliseconds").replace("+00:00", "Z")

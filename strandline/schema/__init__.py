@@ -1,1 +1,1 @@
-"""The shape of records: the schema registry of a stream, lenses between its versions, validation, profiles."""
+"""The schema of records: the schema registry of a stream, lenses between its versions, validation, profiles."""

@@ -1,7 +1,7 @@
 """How a lens changes a schema, and the proof that every document of the old schema passes through the lens and fits the
 new one.
 
-An operation is refused if there can be a document for which it fails at that step.
+An operation is refused if a document can exist for which it fails at that step.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ from strandline.schema.transforms import Builtin, TransformFailed, has_type
 
 
 def evolve(schema: Schema, operations: Sequence[Operation]) -> Schema:
-    """The schema of what the operations make of a document; raises SchemaError if one of them could fail."""
+    """Return the schema of documents after the operations. Raises SchemaError if one of them could fail."""
     for operation in operations:
         schema = _after(schema, operation)
     return schema
@@ -95,7 +95,7 @@ def _after(schema: Schema, operation: Operation) -> Schema:
 
 
 def required(schema: Schema, path: Path, message: str) -> Schema:
-    """The schema of what every document has at ``path``; raises SchemaError where it need not be there."""
+    """Return the schema of the value that every document has at ``path``. Raises SchemaError if it is optional."""
     place = find(schema, path)
     if place is None or not place.required:
         raise SchemaError(message)
@@ -103,7 +103,7 @@ def required(schema: Schema, path: Path, message: str) -> Schema:
 
 
 def check_parents(schema: Schema, path: Path) -> None:
-    """Raise unless every document has an object that ``path`` can be set in."""
+    """Raise unless every document has an object in which ``path`` can be set."""
     if path and not is_object(required(schema, path[:-1], "parent path not required")):
         raise SchemaError("parent path not object")
 
@@ -142,13 +142,13 @@ def _plunged(schema: Schema, operation: Plunge) -> Schema:
     if host is None:
         schema = put(schema, operation.host, {"type": "object"})
     elif not host.required:
-        # One that was made just now has nothing in it.
+        # A host that was just created is empty.
         schema = put(schema, operation.host, host.schema | {"required": []})
     return put(schema, (*operation.host, operation.name), found)
 
 
 def check_plunge_host(schema: Schema, operation: Plunge) -> None:
-    """Raise unless the host is an object in every document, or can be made."""
+    """Raise unless the host is an object in every document, or can be created."""
     host = find(schema, operation.host)
     if host is not None and not is_object(host.schema):
         raise SchemaError("plunge host invalid")
@@ -159,7 +159,7 @@ def check_plunge_host(schema: Schema, operation: Plunge) -> None:
 
 
 def first_element(schema: Schema) -> Schema:
-    """The schema of the first element; raises SchemaError unless there always is one."""
+    """Return the schema of the first element. Raises SchemaError unless the array always has one."""
     if not is_array(schema):
         raise SchemaError("head path not required array")
     values = known_values(schema)
@@ -174,7 +174,7 @@ def first_element(schema: Schema) -> Schema:
 
 
 def converted(schema: Schema, operation: Convert) -> Schema:
-    """The schema of what the conversion gives; raises SchemaError if it could fail."""
+    """Return the schema of the result of a conversion. Raises SchemaError if it could fail."""
     forward, values = operation.forward, known_values(schema)
     if values is not None:
         return {"enum": [_convert(value, operation) for value in values]}
@@ -208,14 +208,14 @@ def _convert(value: object, operation: Convert) -> object:
 
 
 def prove(operations: Sequence[Operation], old: Schema, new: Schema) -> None:
-    """Raises SchemaError with the first thing that does not hold."""
+    """Raise SchemaError for the first condition that does not hold."""
     for number, operation in enumerate(operations):
         _Proof(old, new, operations, number).check(operation)
     _check_outcome(operations, evolve(old, operations), new)
 
 
 class _Proof:
-    """One operation among the others, held against both schemas."""
+    """Checks one operation against both schemas."""
 
     def __init__(self, old: Schema, new: Schema, operations: Sequence[Operation], number: int) -> None:
         self._old = old
@@ -306,7 +306,7 @@ class _Proof:
         found = required(self._old, place, "hoist name missing/optional")
         check_parents(self._old, operation.target)
         self._fits(found, operation.target, "hoist dest missing in new schema", "hoist schema incompatible")
-        # The host may make way for what was in it.
+        # The host may be replaced by its former member.
         if operation.remove and operation.target != operation.host:
             self._gone(place, "hoist removed field still required")
 
@@ -352,7 +352,7 @@ def _items_of(schema: Schema) -> dict[str, Schema]:
 
 
 def _check_outcome(operations: Sequence[Operation], outcome: Schema, new: Schema) -> None:
-    """What was set last must fit the new schema, and what was taken away for good must not be required by it."""
+    """Check that the values set last fit the new schema, and that the new schema does not require removed ones."""
     for name, path in _set_by(operations):
         found, wanted = find(outcome, path), find(new, path)
         if found is not None and wanted is not None and not compatible(found.schema, wanted.schema):

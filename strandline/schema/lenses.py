@@ -1,6 +1,6 @@
-"""Lenses: how a document of one version becomes one of the next. What a lens says, and reading it out of JSON.
+"""Lenses: how a document of one version becomes one of the next. This module defines lenses and parses them from JSON.
 
-That it can be relied on is proving.py; doing it is promotion.py.
+``evolution.py`` proves that a lens is safe; ``promotion.py`` applies it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Version = Annotated[int, Meta(ge=0)]
 #: The segments of a pointer.
 Path = tuple[str, ...]
 
-#: Operations of a lens, nested ones included. Proving it follows each of them through all of the schema.
+#: Maximum operations of a lens, including nested ones. The proof follows each of them through the whole schema.
 MAX_OPERATIONS = 500
 
 _POINTER = re.compile(r"(?:/(?:[^~/]|~0|~1)*)*")
@@ -112,7 +112,7 @@ class LensDocument(Struct, forbid_unknown_fields=True, kw_only=True):
 
 
 class Lens(Struct, frozen=True):
-    """``document`` is what is stored and shown: as it was given, with the defaults of ``add`` filled in."""
+    """``document`` is stored and shown: the given lens, with the defaults of ``add`` filled in."""
 
     schema: str
     source: int
@@ -122,7 +122,7 @@ class Lens(Struct, frozen=True):
 
 
 def parse_lens(document: object) -> Lens:
-    """Raises SchemaError, "invalid lens: …"."""
+    """Parse a lens. Raises SchemaError, "invalid lens: …"."""
     try:
         return _lens(document)
     except _Invalid as error:
@@ -134,7 +134,7 @@ class _Invalid(ValueError):
 
 
 class _Fields:
-    """The keys of one object of a lens, each taken once; what is left over at the end is refused."""
+    """The keys of one object of a lens, each read once. Unread keys are refused at the end."""
 
     def __init__(self, document: object, place: str) -> None:
         if not isinstance(document, dict):
@@ -170,7 +170,7 @@ class _Fields:
         return value
 
     def flag(self, name: str) -> bool:
-        """True unless it says otherwise."""
+        """Return a flag that defaults to true."""
         return bool(self.one_of(name, (True, False), True))
 
     def path(self, name: str) -> Path:
@@ -211,7 +211,7 @@ def _count(operations: tuple[Operation, ...]) -> int:
 
 
 def _operations(document: object, place: str) -> tuple[tuple[Operation, ...], list[dict[str, Any]]]:
-    """The operations, and their documents with defaults filled in."""
+    """Return the operations, and their documents with defaults filled in."""
     if not isinstance(document, list) or not document:
         raise _Invalid(f"{place} must be a non-empty array")
     operations, filled = [], []

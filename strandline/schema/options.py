@@ -14,14 +14,14 @@ from msgspec import Meta, UnsetType
 from strandline.nearest_name import did_you_mean, member_names
 from strandline.schema.errors import SchemaError
 
-#: Whole numbers that every client can hold.
+#: The largest integer that every client can represent.
 MAX_WHOLE = 2**53 - 1
 
 Count = Annotated[int, Meta(ge=0, le=MAX_WHOLE)]
 Positive = Annotated[int, Meta(ge=1, le=MAX_WHOLE)]
-#: Text that is trimmed, and not empty then.
+#: Text that is trimmed and must not be empty.
 Name = Annotated[str, Meta(min_length=1, pattern=r"\S")]
-#: Names, each once.
+#: Names without duplicates.
 Names = Annotated[tuple[Name, ...], Meta(max_length=64)]
 #: Names in lower case.
 LowerNames = Annotated[Names, Meta(extra={"lower": True})]
@@ -34,7 +34,7 @@ class Options(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields
 
 
 def read_options(declared: type[S], document: object, path: str) -> tuple[S, dict[str, Any]]:
-    """The options of ``document``, and those that were set, in the form in which they are stored and shown.
+    """Return the options of ``document``, and the options that were set, in their stored form.
 
     ``path`` is the name of the document in messages. Raises SchemaError.
     """
@@ -59,7 +59,7 @@ def check_members(document: dict[str, Any], declared: type[msgspec.Struct], path
 
 
 def _read(type: Any, value: Any, path: str) -> tuple[Any, Any]:
-    """The value of an option, and what is stored of it."""
+    """Return the value of an option, and its stored form."""
     type, meta = _taken_apart(type)
     if isinstance(type, msgspec.StructMeta):
         return read_options(type, value, path)
@@ -79,8 +79,8 @@ def _read(type: Any, value: Any, path: str) -> tuple[Any, Any]:
 
 
 def _taken_apart(type: Any) -> tuple[Any, dict[str, Any]]:
-    """The type without what is around it, and its bounds. A union that is more than an optional type stays as it is:
-    whoever declares one checks it."""
+    """Return the plain type without annotations, and its bounds. A union other than an optional type is returned
+    unchanged: the code that declares it checks its values."""
     bounds: dict[str, Any] = {}
     while True:
         if get_origin(type) is Annotated:

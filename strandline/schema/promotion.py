@@ -1,4 +1,4 @@
-"""Promoting a document through lenses. Each lens is compiled into functions once."""
+"""Promote a document through lenses. Each lens is compiled into functions once."""
 
 from __future__ import annotations
 
@@ -26,12 +26,13 @@ from strandline.schema.lenses import (
 )
 from strandline.schema.transforms import TransformFailed, has_type
 
-#: Takes a document, which it may change, and returns the one that there is afterwards.
+#: Takes a document, which it may change, and returns the result.
 Step = Callable[[Any], Any]
 
 
 def compile_steps(operations: Sequence[Operation]) -> Step:
-    """One function for all operations, in their order. It raises SchemaError for a document that they do not fit."""
+    """Return one function for all operations, in their order. It raises SchemaError for a document that they do not
+    fit."""
     steps = [_step(operation) for operation in operations]
     if len(steps) == 1:
         return steps[0]
@@ -45,7 +46,7 @@ def compile_steps(operations: Sequence[Operation]) -> Step:
 
 
 def duplicate(value: Any) -> Any:
-    """A copy that shares nothing which could be changed."""
+    """Return a copy that shares no mutable value."""
     if isinstance(value, dict):
         return {name: duplicate(each) for name, each in value.items()}
     if isinstance(value, list):
@@ -83,7 +84,7 @@ def _failed(message: str) -> SchemaError:
     return SchemaError(f"lens failed: {message}")
 
 
-# --- places in a document --------------------------------------------------------------------------------------------
+# --- paths in a document ---------------------------------------------------------------------------------------------
 
 
 def _get(document: Any, path: Path) -> Any:
@@ -94,12 +95,12 @@ def _get(document: Any, path: Path) -> Any:
         elif isinstance(found, list) and ARRAY_INDEX.match(segment) and int(segment) < len(found):
             found = found[int(segment)]
         else:
-            raise _failed(f"there is nothing at /{'/'.join(path)}")
+            raise _failed(f"no value at /{'/'.join(path)}")
     return found
 
 
 def _put(document: Any, path: Path, value: Any) -> Any:
-    """Returns the document, which is the value itself where the path is empty. An element of an array must exist."""
+    """Return the changed document, or the value itself if the path is empty. An element of an array must exist."""
     if not path:
         return value
     parent, name = _get(document, path[:-1]), path[-1]
@@ -130,7 +131,7 @@ def _rename(operation: Rename) -> Step:
 
         def rename_at_the_top(document: Any) -> Any:
             if not isinstance(document, dict) or old not in document:
-                raise _failed(f"there is nothing at /{old}")
+                raise _failed(f"no value at /{old}")
             document[new] = document.pop(old)
             return document
 
@@ -151,7 +152,7 @@ def _copy(operation: Copy) -> Step:
 
 def _add(operation: Add) -> Step:
     path, default = operation.path, operation.default
-    assert default is not UNSET, "a lens without it is never accepted"
+    assert default is not UNSET, "lenses without a default are refused"
     return lambda document: _put(document, path, duplicate(default))
 
 
@@ -214,13 +215,13 @@ def _first(value: Any) -> Any:
 def _convert(operation: Convert) -> Step:
     def convert(value: Any) -> Any:
         if not has_type(value, operation.from_type):
-            raise _failed(f"convert found something else than {operation.from_type}")
+            raise _failed(f"convert expected {operation.from_type}")
         try:
             result = operation.forward(value)
         except TransformFailed as error:
             raise _failed(str(error)) from None
         if not has_type(result, operation.to_type):
-            raise _failed(f"convert gave something else than {operation.to_type}")
+            raise _failed(f"convert did not return {operation.to_type}")
         return result
 
     return _change(operation.path, convert)

@@ -1,4 +1,4 @@
-"""The registry of a stream: its schemas by version, the lenses between them, and since when each version counts."""
+"""The registry of a stream: its schemas by version, the lenses between them, and where each version starts."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class SchemaBoundary(msgspec.Struct):
 
 
 class RegistryDocument(msgspec.Struct, kw_only=True, rename="camel"):
-    """A registry as JSON. Search configuration and lenses are as they were given, checked and with names trimmed."""
+    """A registry as JSON. Search configuration and lenses are the given ones, checked and with trimmed names."""
 
     api_version: ApiVersion
     schema: str
@@ -45,11 +45,11 @@ class RegistryDocument(msgspec.Struct, kw_only=True, rename="camel"):
 
 @dataclass(frozen=True)
 class Registry:
-    """A value: nothing in it is ever changed. What is compiled out of it is kept with the object and goes with it, so
-    a stream that is made anew under an old name shares nothing with the one before.
+    """An immutable value. Its compiled parts belong to the object, so a stream that is recreated under the same name
+    shares nothing with the earlier one.
 
-    ``boundaries`` ascend: from the sequence number (a seq less one) of each, records have its version; before the first
-    they have version 0.
+    ``boundaries`` ascend. Records from the sequence number of a boundary on (the protocol's, a seq minus one) have its
+    version; before the first boundary they have version 0.
     """
 
     schema: str
@@ -58,25 +58,25 @@ class Registry:
     search: SearchConfig | None = None
     boundaries: tuple[tuple[int, int], ...] = ()
     schemas: Mapping[int, Any] = field(default_factory=dict)
-    #: By the version they lead from.
+    #: By the version that they promote from.
     lenses: Mapping[int, Lens] = field(default_factory=dict)
 
     @classmethod
     def empty(cls, name: str) -> Registry:
-        """What a stream has that was given none."""
+        """Return the registry of a stream without a schema."""
         return cls(name)
 
     @classmethod
     def installed(
         cls, name: str, schema: Any, *, routing_key: RoutingKey | None = None, search: SearchConfig | None = None
     ) -> Registry:
-        """One with a first schema, which counts from the first record on."""
+        """Return a registry with a first schema, which applies from the first record on."""
         return cls(name, 1, routing_key, search, ((0, 1),), {1: schema})
 
     # --- as documents ------------------------------------------------------------------------------------------------
 
     def document(self) -> RegistryDocument:
-        """What is shown; what is not set is left out."""
+        """Return the registry as it is shown. Unset members are omitted."""
         return RegistryDocument(
             api_version=API_VERSION,
             schema=self.schema,
@@ -89,7 +89,7 @@ class Registry:
         )
 
     def stored(self) -> bytes:
-        """What ``load`` takes: JSON, because that keeps numbers of any size."""
+        """Return the stored form for ``load``: JSON, because it preserves numbers of any size."""
         return _encode(self.document())
 
     @classmethod
@@ -108,23 +108,25 @@ class Registry:
     # --- changing ----------------------------------------------------------------------------------------------------
 
     def update(self, body: bytes, *, next_sequence: int) -> Registry:
-        """The registry after an update, for a stream whose next record gets this sequence number. Raises SchemaError.
+        """Return the registry after an update, for a stream whose next record gets this sequence number. Raises
+        SchemaError.
 
-        It takes as long as the schemas are large; see ``moved`` for what to do if records were appended meanwhile.
+        The duration depends on the size of the schemas. If records were appended in the meantime, use ``moved``.
         """
         with bounded():
             return updated(self, parse_update(body), next_sequence)
 
     def moved(self, before: Registry, next_sequence: int) -> Registry:
-        """This one, an update of ``before``, with the boundary it added where it belongs now. Raises SchemaError."""
+        """Return this registry, an update of ``before``, with its new boundary moved to the next sequence number.
+        Raises SchemaError."""
         if self.current_version == before.current_version:
             return self
         check_sequence(next_sequence, first=self.current_version == 1)
         return replace(self, boundaries=(*self.boundaries[:-1], (next_sequence, self.current_version)))
 
     def cut(self, next_sequence: int) -> Registry:
-        """The registry of a stream that leaves this one before the record of this sequence number: what comes after
-        that has the current version there, whatever it has here."""
+        """Return the registry for a fork of the stream before the record with this sequence number. Later records of
+        the fork have the current version, whatever they have in this stream."""
         return replace(
             self, boundaries=tuple((min(place, next_sequence), version) for place, version in self.boundaries)
         )
@@ -133,12 +135,12 @@ class Registry:
 
     @property
     def versions(self) -> list[tuple[int, int]]:
-        """The first seq of each version that has a place for records, ascending."""
+        """Return the first seq of each version that can have records, ascending."""
         return [(sequence + 1, version) for sequence, version in self._ranges]
 
     @cached_property
     def _ranges(self) -> tuple[tuple[int, int], ...]:
-        """The boundaries without those that another one at the same place has made void."""
+        """Return the boundaries without those that another boundary at the same position has replaced."""
         return tuple(dict(self.boundaries).items())
 
     @cached_property
@@ -146,12 +148,12 @@ class Registry:
         return [sequence + 1 for sequence, _ in self._ranges]
 
     def version_at(self, seq: int) -> int:
-        """The version of the record with this seq (the first is 1)."""
+        """Return the version of the record with this seq (the first is 1)."""
         place = bisect_right(self._starts, seq)
         return self._ranges[place - 1][1] if place else 0
 
     def versions_at(self, seqs: Sequence[int]) -> list[int]:
-        """The versions of records, given their seqs in ascending order."""
+        """Return the versions of records, given their seqs in ascending order."""
         if not seqs or self.version_at(seqs[0]) == self.version_at(seqs[-1]):
             return [self.version_at(seqs[0])] * len(seqs) if seqs else []
         return [self.version_at(seq) for seq in seqs]
@@ -168,8 +170,8 @@ class Registry:
             self._validation.check(documents)
 
     def keys_of(self, documents: Sequence[Any], header_key: str | None) -> list[str | None] | None:
-        """The routing key of each document: by pointer where one is configured, else the header's; None: there are
-        no keys. Raises SchemaError."""
+        """Return the routing key of each document: by pointer if one is configured, otherwise the header's; None: no
+        keys. Raises SchemaError."""
         if self.routing_key is None:
             return None if header_key is None else [header_key] * len(documents)
         if header_key is not None:
@@ -180,12 +182,12 @@ class Registry:
 
     @property
     def promotes(self) -> bool:
-        """Whether there can be a record that is not of the current version; if not, all are read as they are stored."""
+        """Whether records may exist that are not of the current version. If not, all are read as stored."""
         return len(self._ranges) > 1
 
     @cached_property
     def _steps(self) -> dict[int, Step]:
-        """By version, what makes the current version of a document; None of it for version 0, which has no lens."""
+        """Return, by version, the function that promotes a document to the current version. Version 0 has no lens."""
         steps: dict[int, Step] = {}
         operations: tuple[Any, ...] = ()
         for version in range(self.current_version - 1, 0, -1):
@@ -194,13 +196,13 @@ class Registry:
         return steps
 
     def promote(self, seq: int, document: Any) -> Any:
-        """The document of the record with this seq as one of the current version. The given one stays as it is.
-        Raises SchemaError where a lens fails."""
+        """Promote the document of the record with this seq to the current version. Does not change its argument. Raises
+        SchemaError if a lens fails."""
         step = self._steps.get(self.version_at(seq))
         return document if step is None else step(duplicate(document))
 
     def promote_rows(self, seqs: Sequence[int], data: Sequence[bytes]) -> list[bytes]:
-        """The same for records as they are stored. ``seqs`` ascend."""
+        """Promote stored records. ``seqs`` ascend."""
         rows = list(data)
         for (_, version), start, end in zip(self._ranges, self._starts, self._starts[1:], strict=False):
             step = self._steps.get(version)

@@ -1,4 +1,4 @@
-"""Routing keys that come out of the records themselves."""
+"""Routing keys that are extracted from the records."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from strandline.schema.options import check_members
 
 
 class RoutingKey(Struct, frozen=True, forbid_unknown_fields=True):
-    """Where the key is in a record, and whether each must have one; also as JSON."""
+    """Where the key is in a record, and whether every record must have one. Also the JSON form."""
 
     pointer: str = field(name="jsonPointer")
     required: bool
@@ -34,7 +34,7 @@ class RoutingKey(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def parse_routing_key(document: object) -> RoutingKey | None:
-    """None stays None: it clears the key. Raises SchemaError."""
+    """Parse a routing key. None clears the key. Raises SchemaError."""
     if document is None:
         return None
     if not isinstance(document, dict):

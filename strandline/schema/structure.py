@@ -19,14 +19,14 @@ Schema = Any
 
 ALL_TYPES = frozenset(TYPES)
 _NUMBERS = frozenset({"number", "integer"})
-#: Demands that only a list of values, or the very same schema, can be known to meet.
+#: Constraints that only a list of values, or an identical schema, is known to meet.
 _UNPROVABLE = frozenset({"const", "enum", "not", "if"})
 _KEPT = ("properties", "required", "additionalProperties", "patternProperties", "items", "additionalItems",
          "prefixItems", "minItems")  # fmt: skip
 
 
 def same(left: Any, right: Any) -> bool:
-    """Equality of JSON: true is not 1, while 1.0 is."""
+    """Compare JSON values: true is not 1, but 1.0 is."""
     if isinstance(left, dict) and isinstance(right, dict):
         return left.keys() == right.keys() and all(same(value, right[name]) for name, value in left.items())
     if isinstance(left, list) and isinstance(right, list):
@@ -39,7 +39,7 @@ def accepts(schema: Schema, value: Any) -> bool:
 
 
 def known_values(schema: Schema) -> list[Any] | None:
-    """The only values there can be, where the schema lists them."""
+    """Return the only possible values, if the schema lists them."""
     listed = _listed(schema) if isinstance(schema, dict) else None
     if listed is None:
         return None
@@ -56,12 +56,12 @@ def _listed(schema: dict[str, Any]) -> list[Any] | None:
 
 
 def types_within(name: str) -> frozenset[str]:
-    """The types that are allowed where this one is."""
+    """Return the types that are allowed where this one is."""
     return _NUMBERS if name == "number" else frozenset({name})
 
 
 def types_of(schema: Schema) -> frozenset[str]:
-    """The types that a value can have, or some more where that is hard to tell."""
+    """Return the types that a value can have, possibly with additional ones where they are hard to determine."""
     spend()
     if not isinstance(schema, dict):
         return ALL_TYPES if schema else frozenset()
@@ -98,7 +98,7 @@ def minimum_items(schema: Schema) -> int:
 
 
 def elements(schema: Schema) -> list[Schema]:
-    """Schemas of which each element of the array conforms to one; none if there cannot be elements."""
+    """Return schemas such that each element of the array conforms to one; empty if there cannot be elements."""
     if not isinstance(schema, dict) or "prefixItems" in schema:
         return [True]
     items = schema.get("items", True)
@@ -119,7 +119,7 @@ def element_at(schema: Schema, index: int) -> Schema:
     return items
 
 
-# --- places ----------------------------------------------------------------------------------------------------------
+# --- paths -----------------------------------------------------------------------------------------------------------
 
 
 class PathFacts(NamedTuple):
@@ -132,7 +132,7 @@ class PathFacts(NamedTuple):
 
 
 def find(schema: Schema, path: Path) -> PathFacts | None:
-    """None where nothing is declared, or where there can be nothing."""
+    """Return None if nothing is declared, or if no value can exist."""
     place = PathFacts(schema, True, True)
     for segment in path:
         step = _step(place.schema, segment)
@@ -143,7 +143,7 @@ def find(schema: Schema, path: Path) -> PathFacts | None:
 
 
 def demands(schema: Schema, path: Path) -> bool:
-    """Whether the object that holds ``path`` must have it, declared or not."""
+    """Return whether the object that contains ``path`` must have it, declared or not."""
     parent = find(schema, path[:-1]) if path else None
     return parent is not None and isinstance(parent.schema, dict) and path[-1] in parent.schema.get("required", ())
 
@@ -166,7 +166,7 @@ def _step(schema: Schema, name: str) -> PathFacts | None:
 
 
 def put(schema: Schema, path: Path, value: Schema) -> Schema:
-    """The schema of documents in which something of schema ``value`` was set at ``path``."""
+    """Return the schema of documents after a value of schema ``value`` was set at ``path``."""
     if not path:
         return value
     name, rest = path[0], path[1:]
@@ -186,7 +186,7 @@ def put(schema: Schema, path: Path, value: Schema) -> Schema:
 
 
 def drop(schema: Schema, path: Path) -> Schema:
-    """The schema of documents from which the property at ``path`` was removed."""
+    """Return the schema of documents after the property at ``path`` was removed."""
     parent = find(schema, path[:-1])
     assert parent is not None
     node = _structure(parent.schema)
@@ -196,7 +196,7 @@ def drop(schema: Schema, path: Path) -> Schema:
 
 
 def _structure(schema: Schema) -> dict[str, Any]:
-    """What remains true of an object when something in it is changed."""
+    """Return what remains true of an object when one of its members changes."""
     assert isinstance(schema, dict)
     return {"type": "object"} | {keyword: schema[keyword] for keyword in _KEPT if keyword in schema}
 
@@ -212,7 +212,7 @@ def any_of(schemas: list[Schema]) -> Schema:
 
 
 def schema_of(value: Any) -> dict[str, Any]:
-    """The schema of this very value."""
+    """Return the schema of exactly this value."""
     if isinstance(value, dict):
         properties = {name: schema_of(each) for name, each in value.items()}
         return {"const": value, "type": "object", "properties": properties, "required": list(value)}
@@ -226,15 +226,15 @@ def schema_of(value: Any) -> dict[str, Any]:
 
 
 def compatible(source: Schema, target: Schema) -> bool:
-    """Whether a value of schema ``source`` is known to fit ``target``, bounds aside."""
+    """Return whether a value of schema ``source`` is known to fit ``target``, apart from bounds."""
     return _Comparison().compatible(source, target)
 
 
 class _Comparison:
-    """One comparison of two schemas. It remembers what it has worked out: alternatives are compared each with each."""
+    """One comparison of two schemas. It caches results, because all alternatives are compared with each other."""
 
     def __init__(self) -> None:
-        # By identity; the schemas are kept with what is known of them, so that none makes room for another.
+        # By identity. The schemas are kept alive with the results, so that no id is reused.
         self._types: dict[int, tuple[Schema, frozenset[str]]] = {}
         self._validations: dict[int, tuple[Schema, Validation]] = {}
 
@@ -307,7 +307,7 @@ class _Comparison:
 
 
 def _variants(schema: dict[str, Any]) -> list[Schema]:
-    """Schemas of which each value fits one: of several types, or several alternatives, each by itself."""
+    """Return schemas such that each value fits one: every type and every alternative separately."""
     if isinstance(schema.get("type"), list):
         return [schema | {"type": name} for name in schema["type"]]
     if "type" not in schema:

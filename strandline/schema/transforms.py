@@ -1,4 +1,4 @@
-"""Transforms: what the convert operation of a lens does to a value."""
+"""Transforms: how the convert operation of a lens changes a value."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ TYPES = ("string", "number", "integer", "boolean", "null", "object", "array")
 
 
 class TransformFailed(ValueError):
-    """A value that the transform has no result for."""
+    """The transform has no result for this value."""
 
 
 def type_of(value: Any) -> str:
-    """The JSON type of a decoded value; a number without a fraction is an integer, however it is written."""
+    """Return the JSON type of a decoded value. A number without a fraction is an integer, however it is written."""
     if isinstance(value, str):
         return "string"
     if isinstance(value, bool):
@@ -37,7 +37,7 @@ def has_type(value: Any, wanted: str) -> bool:
 
 
 def text_of(value: Any) -> str | None:
-    """The string form of a scalar, numbers as JavaScript writes them; None for objects and arrays."""
+    """Return the string form of a scalar, numbers as JavaScript writes them; None for objects and arrays."""
     if isinstance(value, str):
         return value
     if isinstance(value, bool):
@@ -58,7 +58,7 @@ def _float_text(value: float) -> str:
 
 
 class ByTable(Struct, frozen=True):
-    """Looks the string form of a value up."""
+    """Looks up the string form of a value."""
 
     table: Mapping[str, Any]
     default: Any | UnsetType = UNSET
@@ -75,13 +75,13 @@ class ByTable(Struct, frozen=True):
         return result
 
     def results(self) -> list[Any]:
-        """Everything that can come out."""
+        """Return all possible results."""
         return [*self.table.values(), *([] if self.default is UNSET else [self.default])]
 
 
 class Builtin(Struct, frozen=True):
-    """One of the transforms that have a name. ``takes`` and ``gives`` are types; one that is not ``total`` fails for
-    some values of the type it takes."""
+    """A named transform. ``takes`` and ``gives`` are types; one that is not ``total`` fails for some values of the type
+    it takes."""
 
     name: str
     takes: str
@@ -135,7 +135,7 @@ def _rfc3339_to_unix_millis(text: str) -> int:
 
 
 def _unix_millis_to_rfc3339(value: float) -> str:
-    """Years beyond four digits have a sign and six, so that there is a text for every number."""
+    """Years with more than four digits have a sign and six digits, so that every number has a text."""
     days, within = divmod(int(value), _DAY_MS)
     year, month, day = _date_of(days)
     seconds, milliseconds = divmod(within, 1000)
@@ -144,8 +144,8 @@ def _unix_millis_to_rfc3339(value: float) -> str:
     return f"{year_text}-{month:02d}-{day:02d}T{clock}.{milliseconds:03d}Z"
 
 
-# The calendar by arithmetic, because datetime ends at the years 1 and 9999. Years begin in March here, so that the
-# leap day is the last of its year; an era is 400 years, or 146,097 days.
+# Calendar arithmetic, because datetime only supports the years 1 to 9999. Years start in March here, so that the leap
+# day is the last of its year; an era is 400 years, or 146,097 days.
 
 
 def _days_since_1970(year: int, month: int, day: int) -> int:

@@ -1,4 +1,4 @@
-"""Updates of a registry: which requests are valid, and the registry that results."""
+"""Updates of a registry: which requests are valid, and the resulting registry."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 
 ApiVersion = Literal["durable.streams/schema-registry/v1"]
 API_VERSION: ApiVersion = "durable.streams/schema-registry/v1"
-#: Sequence numbers must fit what a JavaScript client can count.
+#: Sequence numbers must be integers that JavaScript represents exactly.
 MAX_SEQUENCE = 2**53 - 1
-#: A registry is kept with its log, which has no room for more.
+#: A registry is stored with its log, which limits its size.
 MAX_UPDATE_BYTES = 1 << 20
 
-#: Objects and arrays in an update: what a lens is proven by grows faster than they do.
+#: Maximum objects and arrays in an update: the cost of proving a lens grows faster than their number.
 MAX_PARTS = 10_000
 
 
@@ -44,7 +44,7 @@ class SchemaUpdate(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, ren
 
 
 def parse_update(body: bytes) -> dict[str, Any]:
-    """The update with none but the keys it may have. Raises SchemaError."""
+    """Parse an update and refuse unknown keys. Raises SchemaError."""
     if len(body) > MAX_UPDATE_BYTES:
         raise SchemaError(f"schema update is larger than {MAX_UPDATE_BYTES} bytes")
     try:
@@ -71,7 +71,7 @@ def parse_update(body: bytes) -> dict[str, Any]:
 
 
 def updated(registry: Registry, update: dict[str, Any], next_sequence: int) -> Registry:
-    """Raises SchemaError."""
+    """Return the updated registry. Raises SchemaError."""
     if "schema" not in update:
         if "routingKey" in update:
             return replace(registry, routing_key=parse_routing_key(update["routingKey"]))
@@ -93,7 +93,7 @@ def _search(document: object) -> SearchConfig | None:
 
 
 def check_sequence(next_sequence: int, *, first: bool) -> None:
-    """Raise unless a version can begin here."""
+    """Raise unless a version can start here."""
     if first and next_sequence:
         raise SchemaError("first schema requires empty stream")
     if next_sequence > MAX_SEQUENCE:
@@ -145,8 +145,8 @@ def _lens(registry: Registry, document: object) -> Lens:
 
 
 def _check_history(registry: Registry, lens: Lens) -> None:
-    """Older records come to a lens by way of the others, and need not be all that the current schema asks for: what
-    is not proven of them either would make the history unreadable."""
+    """Prove the lens for records of older versions too. Other lenses promote them, and they need not fulfil everything
+    that the current schema requires. Without a proof, the history could become unreadable."""
     for _, version in registry.versions:
         if not 0 < version < registry.current_version:
             continue

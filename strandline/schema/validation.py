@@ -17,8 +17,8 @@ import jsonschema_rs
 
 from strandline.schema.errors import SchemaError
 
-#: Parts of schemas looked at, some of them many times. Enough for hundreds of operations on thousands of properties,
-#: and a second or two at most.
+#: Maximum number of examined parts of schemas, counting repetitions. Enough for hundreds of operations on thousands of
+#: properties, and at most a second or two.
 MAX_EFFORT = 500_000
 
 _spent: ContextVar[list[int] | None] = ContextVar("spent", default=None)
@@ -26,7 +26,7 @@ _spent: ContextVar[list[int] | None] = ContextVar("spent", default=None)
 
 @contextmanager
 def bounded(limit: int = MAX_EFFORT) -> Iterator[None]:
-    """Within it, ``spend`` raises SchemaError once there is nothing left."""
+    """Within this context, ``spend`` raises SchemaError once the budget is used up."""
     token = _spent.set([limit])
     try:
         yield
@@ -42,9 +42,10 @@ def spend(units: int = 1) -> None:
             raise SchemaError("schema is too complex to be checked")
 
 
-#: How deep schemas and lenses may be nested. More is nobody's schema, and every walk over one is recursive.
+#: Maximum nesting of schemas and lenses. Real schemas are flatter, and every walk over one is recursive.
 MAX_DEPTH = 100
-#: Messages about one document; a large array with nothing but wrong elements would have as many.
+#: Maximum messages about one document. A large array with only invalid elements would have as many messages as
+#: elements.
 MAX_MESSAGES = 20
 
 _DATE_TIME = re.compile(r"\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(?:\.\d{1,9})?(?:Z|[+-]\d{2}:\d{2})", re.ASCII)
@@ -62,7 +63,7 @@ _SCHEMAS = frozenset({"allOf", "anyOf", "oneOf", "prefixItems"})
 _NAMED_SCHEMAS = frozenset({"properties", "patternProperties", "dependentSchemas", "dependencies"})
 _REFERENCES = frozenset({"$ref", "$dynamicRef", "$recursiveRef"})
 
-#: What a schema says it is written in; draft 7 unless it names one of these.
+#: The dialects that a schema can name; the default is draft 7.
 _DIALECTS: dict[str, type[jsonschema_rs.Validator]] = {
     "https://json-schema.org/draft/2019-09/schema": jsonschema_rs.Draft201909Validator,
     "https://json-schema.org/draft/2020-12/schema": jsonschema_rs.Draft202012Validator,
@@ -70,7 +71,7 @@ _DIALECTS: dict[str, type[jsonschema_rs.Validator]] = {
 
 
 class Validation:
-    """A compiled schema. Raises SchemaError for one that has references or cannot be compiled."""
+    """A compiled schema. Raises SchemaError for a schema with references, and for one that cannot be compiled."""
 
     __slots__ = ("_validator",)
 
@@ -96,7 +97,7 @@ class Validation:
                 if is_valid(document):
                     continue
                 message = "; ".join(self._messages(document))
-            except ValueError as error:  # nested deeper than a document can be checked
+            except ValueError as error:  # nested too deeply to be checked
                 message = str(error)
             raise SchemaError(message if len(documents) == 1 else f"element {number}: {message}")
 
@@ -110,7 +111,7 @@ class Validation:
 
 
 def refuse_references(schema: object) -> None:
-    """Raise if there is a reference anywhere, or if it is nested too deeply to look."""
+    """Raise if the schema contains a reference anywhere, or is nested too deeply."""
     for level in levels(schema):
         for value in level:
             if isinstance(value, dict) and not _REFERENCES.isdisjoint(value):
@@ -118,7 +119,7 @@ def refuse_references(schema: object) -> None:
 
 
 def levels(document: object) -> Iterator[list[dict[str, Any] | list[Any]]]:
-    """The objects and arrays of a document, level by level; raises SchemaError where there are too many levels."""
+    """Yield the objects and arrays of a document, level by level. Raises SchemaError if there are too many levels."""
     level = [document] if isinstance(document, (dict, list)) else []
     for _ in range(MAX_DEPTH):
         if not level:
@@ -144,7 +145,7 @@ def _is_date_time(text: str) -> bool:
 
 
 def _assertions(schema: Any) -> Any:
-    """What of the schema asserts something; everything of an unexpected form stays for the compiler to refuse."""
+    """Return the asserting part of the schema. Everything of an unexpected form is kept, for the compiler to refuse."""
     spend()
     if not isinstance(schema, dict):
         return schema
@@ -166,7 +167,7 @@ def _assertions(schema: Any) -> Any:
 
 
 def _distinct(value: Any) -> Any:
-    """A name that is listed twice harms nobody."""
+    """Remove duplicate names, which are harmless."""
     if isinstance(value, list) and all(isinstance(each, str) for each in value):
         return list(dict.fromkeys(value))
     return value

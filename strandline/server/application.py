@@ -35,6 +35,7 @@ from strandline.query.index_files.catalog import IndexCatalog
 from strandline.server.asgi import SocketDoor, make_app
 from strandline.server.connection import ConnectionCap, connection_limit
 from strandline.server.declarations import NOTHING, Declared
+from strandline.server.documentation import Documentation
 from strandline.server.gate import Gate, Status
 from strandline.server.metrics_snapshot import measure
 from strandline.server.openapi import openapi_route
@@ -191,6 +192,7 @@ class Application:
         pipeline = PipelineRoutes(self.keeper)
         routes = [*self.topics.routes(), *self.streams.routes(), *self.arrow.routes()]
         routes += [*self.collections.routes(), *self.tables.routes(), *pipeline.routes(), *self.console.routes()]
+        routes += Documentation(self.workers).routes()
         further = [self.collections.described, self.tables.described]
         self.gate.add([*routes, openapi_route([*self.probes.routes(), *routes], further)])
         self.status.progress = 1.0

@@ -13,6 +13,7 @@ from strandline.protocols.arrow.openapi import ARROW
 from strandline.protocols.console.openapi import CONSOLE
 from strandline.protocols.streams.openapi import STREAMS
 from strandline.protocols.topics.openapi import TOPICS
+from strandline.server.documentation import DOCUMENTATION
 from strandline.server.openapi_routes import DOCUMENT_PATH, SERVER
 from strandline.service.http import Call, Reply, Route
 from strandline.service.openapi import JSON, Content, Described, Header, Operation, Parameter
@@ -32,7 +33,7 @@ from strandline.service.problems import (
 )
 
 #: The descriptions of the routes that every server has.
-DESCRIBED: tuple[Described, ...] = (TOPICS, STREAMS, ARROW, CONSOLE, SERVER)
+DESCRIBED: tuple[Described, ...] = (TOPICS, STREAMS, ARROW, CONSOLE, SERVER, DOCUMENTATION)
 
 _ABOUT = """A server for append-only logs, with four protocols over the same logs.
 

@@ -1,1 +1,2 @@
-"""Signing: who wrote an element, who asks, what they may, and who can read. Bytes in, bytes out; nothing is kept."""
+"""Signing: authors of elements, signed requests, certificates and keyrings. Bytes in, bytes out; the package keeps no
+state."""

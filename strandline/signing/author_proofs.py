@@ -1,8 +1,8 @@
-"""Proofs of who wrote a record: an Ed25519 signature over its data and the key of the document it is in.
+"""Proofs of authorship: an Ed25519 signature over a record's data and the key of its document.
 
-A proof is kept in the meta of the record, as the members ``authorPubkey`` (64 hexadecimal digits) and
-``authorSignature`` (base64). What is signed is the canonical form of ``{"d": data, "k": document key}`` behind a line
-that says what it is for. The key of a document is the name of its log. The time of a record is not signed.
+A proof is stored in the meta data of the record, as the members ``authorPubkey`` (64 hexadecimal digits) and
+``authorSignature`` (base64). The signature covers a line that states its purpose, followed by the canonical form of
+``{"d": data, "k": document key}``. The key of a document is the name of its log. The time of a record is not signed.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class Proof(NamedTuple):
 
 
 def proof_of(meta: bytes | None) -> Proof | None:
-    """The proof that a meta has; None if it has none. Whether it holds is another question."""
+    """Return the proof in a record's meta data; None if it has none. Does not check whether the proof holds."""
     if meta is None or b"authorSignature" not in meta:
         return None
     try:
@@ -37,22 +37,22 @@ def proof_of(meta: bytes | None) -> Proof | None:
 
 
 def meta_of(proof: Proof) -> bytes:
-    """The meta of a record with this proof, which ``proof_of`` reads."""
+    """Return the meta data of a record with this proof, as ``proof_of`` reads it."""
     return canonical({"authorPubkey": proof.public_key, "authorSignature": proof.signature})
 
 
 def signed_bytes(document_key: str, data: bytes) -> bytes:
-    """What the author of a record has signed. Raises NotJson."""
+    """Return the bytes that the author of a record signs. Raises NotJson."""
     return _message(document_key, parse(data))
 
 
 def sign(signer: Signer, document_key: str, document: Any) -> Proof:
-    """The proof that the signer wrote this data, given as it is when parsed, into this document."""
+    """Return the proof that the signer wrote this parsed data into this document."""
     return Proof(signer.public, signer.sign(_message(document_key, document)))
 
 
 def holds(proof: Proof, document_key: str, data: bytes) -> bool:
-    """Whether the proof is one for this data in this document. Nothing that is in it makes this raise."""
+    """Return whether the proof holds for this data in this document. Never raises, whatever the proof contains."""
     try:
         return holds_for(proof, document_key, parse_signed(data))
     except NotJson:
@@ -60,7 +60,7 @@ def holds(proof: Proof, document_key: str, data: bytes) -> bool:
 
 
 def holds_for(proof: Proof, document_key: str, document: Any) -> bool:
-    """The same for data that has been parsed."""
+    """Like ``holds``, for data that has been parsed."""
     try:
         message = _message(document_key, document)
     except RecursionError:

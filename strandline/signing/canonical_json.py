@@ -1,7 +1,7 @@
-"""The canonical form of JSON: one text for all documents that say the same, so that it can be hashed and signed.
+"""The canonical form of JSON: one text for all equivalent documents, so that it can be hashed and signed.
 
-Without blanks; keys in the order of their code points; in strings only that escaped which has to be; numbers as
-ECMAScript prints doubles, whatever they looked like. What is no double any more, because it is too large, is null.
+The text has no whitespace. Keys are sorted by code point. Strings escape only what JSON requires. Numbers are written
+as ECMAScript prints doubles, whatever they looked like. A number that is too large for a double becomes null.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from typing import Any, NoReturn
 
 import msgspec
 
-#: Writes plain data as the canonical form does, and an order of magnitude faster than it could be written here.
+#: Writes plain data in the canonical form, an order of magnitude faster than the Python code below.
 _write_plain = msgspec.json.Encoder(order="sorted").encode
 _read_plain = msgspec.json.Decoder().decode
-#: What a number that is no plain one looks like in text: one with a point, an exponent, or as many digits as only
-#: large ones have. Text inside of strings may look like it too: then the slow way is taken for nothing.
+#: Matches numbers that are not plain: with a point, an exponent, or as many digits as only large numbers have. Text
+#: inside of strings may also match; the slow path is then taken needlessly.
 _odd_number = re.compile(rb"[:\[,]-?\d+(?:[.e]|\d{15})").search
 _SURROGATE = re.compile("[\ud800-\udfff]")
-#: ECMAScript writes numbers without an exponent from the first to the second of these powers of ten.
+#: ECMAScript writes numbers without an exponent between these powers of ten.
 _LEAST_POINT, _MOST_POINT = -6, 21
 
 
@@ -39,14 +39,14 @@ class RepeatedMember(NotJson):
 
 
 def parse(text: bytes) -> Any:
-    """A document as Python has it; of keys that are repeated, the last one counts. Raises NotJson."""
+    """Return a document as Python values. If keys are repeated, the last one counts. Raises NotJson."""
     try:
         return _read_plain(text)
     except (ValueError, RecursionError):
-        # Halves of surrogate pairs and numbers too large for a double, which JSON has; or no JSON at all.
+        # Valid JSON with unpaired surrogates or numbers too large for a double, or not JSON at all.
         pass
     try:
-        # Decoded here, because left to itself the reader takes other encodings than UTF-8 as well.
+        # Decode here, because the JSON reader would also accept other encodings than UTF-8.
         return json.loads(text.decode(), parse_constant=_refuse)
     except (ValueError, RecursionError) as error:
         raise NotJson(str(error)) from None
@@ -61,18 +61,18 @@ def parse_signed(text: bytes) -> Any:
 
 
 def check_members(text: bytes, document: Any) -> None:
-    """Raise RepeatedMember if an object in ``text`` repeats a name; ``document`` is what ``parse`` made of the text.
+    """Raise RepeatedMember if an object in ``text`` repeats a name; ``document`` is the result of ``parse``.
 
-    Every member has one colon outside of strings. Unless the text has escapes by number, its strings have the same
-    colons as those of the canonical form, so equal counts mean that parsing dropped no member. Counting is far quicker
-    than reading the text again, which is left for the texts where the counts cannot tell.
+    Every member has one colon outside of strings. Unless the text has numeric escapes, its strings have the same colons
+    as those of the canonical form, so equal counts mean that parsing dropped no member. Counting is much faster than
+    reading the text again, which is only done if the counts are inconclusive.
     """
     if b"\\u" not in text:
         try:
             if text.count(b":") == _write_plain(document).count(b":"):
                 return
         except (ValueError, OverflowError, RecursionError):
-            pass  # halves of surrogate pairs, or an integer of more than 64 bits
+            pass  # unpaired surrogates, or an integer of more than 64 bits
     try:
         json.loads(text.decode(), object_pairs_hook=_members)
     except RecursionError as error:
@@ -89,12 +89,12 @@ def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def canonical(document: Any) -> bytes:
-    """The form of a document as ``parse`` gives it: of dicts with strings as keys, lists, and what they hold."""
+    """Return the canonical form of a document from ``parse``: dicts with string keys, lists, and scalars."""
     if isinstance(document, dict):
         try:
             plain = _write_plain(document)
         except (ValueError, OverflowError):
-            # Halves of surrogate pairs, or an integer of more than 64 bits.
+            # Unpaired surrogates, or an integer of more than 64 bits.
             return exact(document)
         if _odd_number(plain) is None:
             return plain
@@ -102,22 +102,22 @@ def canonical(document: Any) -> bytes:
 
 
 def digest(document: Any) -> str:
-    """The SHA-256 of the canonical form, as hexadecimal digits."""
+    """Return the SHA-256 of the canonical form, as hexadecimal digits."""
     return sha256(canonical(document)).hexdigest()
 
 
 def exact(document: Any) -> bytes:
-    """The same as ``canonical``, written value by value."""
+    """Like ``canonical``, written value by value."""
     text = _text(document)
     try:
         return text.encode()
     except UnicodeEncodeError:
-        # Halves of surrogate pairs, which only an escape can write.
+        # Unpaired surrogates, which only an escape can express.
         return _SURROGATE.sub(lambda found: f"\\u{ord(found[0]):04x}", text).encode()
 
 
 def _refuse(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no JSON")
+    raise ValueError(f"{name} is not valid JSON")
 
 
 def _text(value: Any) -> str:
@@ -150,7 +150,7 @@ def _number(value: int | float) -> str:
 
 
 def _digits(double: float) -> tuple[str, int]:
-    """The shortest digits that tell the double from all others, and where the point is: 0.digits × 10^point."""
+    """Return the shortest digits that identify the double, and the position of the point: 0.digits × 10^point."""
     mantissa, _, exponent = repr(double).partition("e")
     whole, _, fraction = mantissa.partition(".")
     digits = (whole + fraction).lstrip("0")

@@ -1,9 +1,9 @@
-"""Cap certificates: a statement, signed by its issuer, of what the holder of a key may do; and root identities.
+"""Cap certificates: statements, signed by their issuer, of what the holder of a key may do; and root identities.
 
 A certificate is a JSON object. Unknown members are allowed and are signed with the rest, so it stays a dict. A
 ``device`` certificate lets a key act as its issuer; a ``member`` certificate lets it act as itself on one collection of
-the issuer; an ``audience`` certificate names no subject: each holder signs with their own key. A root identity has keys
-that are derived from a passphrase, and issues a certificate to itself.
+the issuer; an ``audience`` certificate names no subject: each holder signs with their own key. The keys of a root
+identity are derived from a passphrase, and it issues a certificate to itself.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from strandline.signing.keys import KemKey, Signer, is_key, user_id, verify
 from strandline.signing.wrapped_keys import derived
 
 DOMAIN = b"starfish-capcert-v1\n"
-#: What is in front of a certificate in the header ``Authorization``.
+#: The prefix of a certificate in the header ``Authorization``.
 SCHEME = "Cap "
 MAX_HEADER = 8192
-#: How far the clocks of issuers and servers may be apart.
+#: The maximum difference between the clocks of issuers and servers.
 MAX_SKEW_S = 300
 MAX_AUDIENCE = 64
 
@@ -41,7 +41,7 @@ Cert = dict[str, Any]
 
 
 class BadCap(ValueError):
-    """A certificate that is not to be trusted; ``code`` says why."""
+    """An invalid certificate; ``code`` says why."""
 
     def __init__(self, code: str) -> None:
         super().__init__(code)
@@ -49,26 +49,27 @@ class BadCap(ValueError):
 
 
 def encode(cert: Cert) -> str:
-    """The text that stands behind ``Cap`` in the header ``Authorization``."""
+    """Return the text after ``Cap`` in the header ``Authorization``."""
     return b64encode(canonical(cert)).decode()
 
 
 def decode(text: str) -> Cert:
-    """The certificate in the text that stands behind ``Cap``. Raises BadCap ``malformed-encoding``."""
+    """Return the certificate in the text after ``Cap``. Raises BadCap ``malformed-encoding``."""
     if len(text) > MAX_HEADER:
         raise BadCap("malformed-encoding")
     return _decode(text)
 
 
 def encode_link(cert: Cert) -> str:
-    """An audience certificate as the fragment of a link that can be passed on. Raises BadCap."""
+    """Return an audience certificate as the fragment of a link that can be shared. Raises BadCap."""
     if cert.get("kind") != "audience":
         raise BadCap("malformed-shape")
     return urlsafe_b64encode(canonical({"cap": cert, "v": 1})).decode().rstrip("=")
 
 
 def decode_link(fragment: str) -> Cert:
-    """The audience certificate in a fragment. Its form is checked, its window and signature are not. Raises BadCap."""
+    """Return the audience certificate in a fragment. Checks its form, but not its validity period and signature. Raises
+    BadCap."""
     payload = _decode(fragment.strip().translate(str.maketrans("-_", "+/")))
     cert = payload.get("cap")
     if payload.get("v") != 1 or not isinstance(cert, dict) or cert.get("kind") != "audience":
@@ -78,7 +79,8 @@ def decode_link(fragment: str) -> Cert:
 
 
 def check(cert: Cert, now_s: float) -> None:
-    """Whether the certificate is of the right form, valid now and signed. Raises BadCap with what is wrong first."""
+    """Check that the certificate has the right form, is currently valid, and is signed. Raises BadCap for the first
+    problem."""
     check_shape(cert)
     if cert["exp"] <= cert["nbf"]:
         raise BadCap("inverted-window")
@@ -96,7 +98,7 @@ def signed_bytes(cert: Cert) -> bytes:
 
 
 def check_shape(cert: Cert) -> None:
-    """Whether all members are there and of their types, and the names are those of the keys. Raises BadCap."""
+    """Check that all members are present and have the right types, and that the names match the keys. Raises BadCap."""
     kind = cert.get("kind")
     if kind not in KINDS or not is_key(cert.get("iss")) or not isinstance(cert.get("issUserId"), str):
         raise BadCap("malformed-shape")
@@ -120,9 +122,9 @@ def check_shape(cert: Cert) -> None:
 
 
 def check_shared(cert: Cert) -> None:
-    """Whether a certificate for others is for one collection, and not for what only the owner of it may see or change.
+    """Check that a certificate for others covers one collection, and nothing that only its owner may see or change.
 
-    One of a device passes if its form is right. Raises BadCap.
+    A device certificate passes if its form is right. Raises BadCap.
     """
     check_shape(cert)
     kind = cert["kind"]
@@ -142,7 +144,7 @@ def _check_barriers(cert: Cert, kind: str) -> None:
     if len(scope["collections"]) != 1:
         raise BadCap(f"{kind}-multi-collection")
     collection, owner = scope["collections"][0], cert["issUserId"]
-    # A certificate without paths is for all of them.
+    # A certificate without paths covers all of them.
     paths = [path.replace(globs.IDENTITY, owner) for path in scope.get("paths") or ["**"]]
     private = f"users/{owner}"
     if any(path == private or path.startswith(f"{private}/") for path in paths):
@@ -154,8 +156,8 @@ def _check_barriers(cert: Cert, kind: str) -> None:
 
 
 def _is_kept_out(paths: list[str], path: str) -> bool:
-    # A pattern that denies something above the path would do when the request is checked, but those who publish and
-    # those who check have agreed on one that denies the very path.
+    # A pattern that denies a parent of the path would also work when the request is checked, but issuers and verifiers
+    # have agreed on a pattern that denies exactly this path.
     denies = [each[1:] for each in paths if each.startswith(globs.DENIES)]
     return not globs.allowed(paths, path) or any(globs.matches(deny, path) for deny in denies)
 
@@ -194,7 +196,7 @@ def _is_list_of_texts(value: Any) -> bool:
 
 
 def _is_whole(value: Any) -> bool:
-    """JSON has one type of number, so 7.0 is as whole as 7."""
+    """Return whether a value is an integer. JSON has one number type, so 7.0 is an integer too."""
     if isinstance(value, float):
         return value.is_integer()
     return isinstance(value, int) and not isinstance(value, bool)
@@ -220,23 +222,24 @@ def _decode(text: str) -> Cert:
 
 @lru_cache(maxsize=1024)
 def _signature_holds(issuer: str, signature: str, message: bytes) -> bool:
-    # The same few certificates come with request after request.
+    # The same few certificates come with many requests.
     return verify(issuer, signature, message)
 
 
-#: Thirty days: long enough not to bother people, short enough that a lost device is not a worry for ever.
+#: Thirty days: long enough not to annoy people, short enough to limit the risk of a lost device.
 DEFAULT_TTL_S = 30 * 24 * 3600
 
 Scope = Mapping[str, Any]
 
 
 def everything() -> dict[str, list[str]]:
-    """All operations on everything that is the issuer's; for devices alone."""
+    """Return a scope with all operations on everything of the issuer; only for devices."""
     return {"ops": ["read", "list", "write"], "paths": ["**"], "collections": ["*"]}
 
 
 def read_only(collection: str) -> dict[str, list[str]]:
-    """Reading what is below ``collection/``. A document whose path is the name itself needs the path ``collection``."""
+    """Return a scope to read everything below ``collection/``. A document whose path is the name itself needs the path
+    ``collection``."""
     return {
         "ops": ["read", "list"],
         "paths": [f"{collection}/**", f"!{collection}/_members"],
@@ -245,7 +248,7 @@ def read_only(collection: str) -> dict[str, list[str]]:
 
 
 def writer(collection: str) -> dict[str, list[str]]:
-    """Reading and writing what is below ``collection/``, except who may read it."""
+    """Return a scope to read and write everything below ``collection/``, except who may read it."""
     return {
         "ops": ["read", "list", "write"],
         "paths": [f"{collection}/**", f"!{collection}/_keyring", f"!{collection}/_members"],
@@ -254,7 +257,7 @@ def writer(collection: str) -> dict[str, list[str]]:
 
 
 def admin(collection: str) -> dict[str, list[str]]:
-    """Everything below ``collection/``; for devices alone."""
+    """Return a scope for everything below ``collection/``; only for devices."""
     return {"ops": ["read", "list", "write"], "paths": [f"{collection}/**"], "collections": [collection]}
 
 
@@ -268,7 +271,7 @@ def mint_device(
     ttl_s: int = DEFAULT_TTL_S,
     nonce: bytes | None = None,
 ) -> Cert:
-    """A certificate with which the owner of the key ``subject`` acts as the issuer. Raises BadCap."""
+    """Issue a certificate with which the owner of the key ``subject`` acts as the issuer. Raises BadCap."""
     cert = _begun(issuer, "device", scope, now_s, ttl_s, nonce)
     cert |= {"sub": subject, "subKem": subject_kem}
     check_shape(cert)
@@ -286,7 +289,7 @@ def mint_member(
     ttl_s: int = DEFAULT_TTL_S,
     nonce: bytes | None = None,
 ) -> Cert:
-    """A certificate with which the owner of ``subject`` may use one collection of the issuer. Raises BadCap."""
+    """Issue a certificate with which the owner of ``subject`` may use one collection of the issuer. Raises BadCap."""
     cert = _begun(issuer, "member", {**scope, "collections": [collection]}, now_s, ttl_s, nonce)
     cert |= {"sub": subject, "subKem": subject_kem, "subUserId": user_id(subject)}
     check_shared(cert)
@@ -303,7 +306,8 @@ def mint_audience(
     ttl_s: int = DEFAULT_TTL_S,
     nonce: bytes | None = None,
 ) -> Cert:
-    """A certificate for everybody, or for the owners of the keys in ``audience``, on one collection. Raises BadCap."""
+    """Issue a certificate on one collection for everyone, or for the owners of the keys in ``audience``. Raises
+    BadCap."""
     cert = _begun(issuer, "audience", {**scope, "collections": [collection]}, now_s, ttl_s, nonce)
     if audience is not None:
         cert["aud"] = list(audience)
@@ -330,7 +334,7 @@ def _signed(issuer: Signer, cert: Cert) -> Cert:
     return {**cert, "sig": issuer.sign(signed_bytes(cert))}
 
 
-# What others use for the same passphrase: with any other number the keys would be others.
+# Other implementations use this number for the same passphrase: any other number would derive other keys.
 _SALT = b"starfish-v3-root"
 _MEMORY_KIB = 47104
 _ROUNDS = 3
@@ -345,15 +349,16 @@ class Root(NamedTuple):
         return self.signer.user_id
 
     def cap(self, *, now_s: int, ttl_s: int = DEFAULT_TTL_S) -> Cert:
-        """The certificate that an identity gives to itself, for everything."""
+        """Return the certificate that an identity issues to itself, for everything."""
         return mint_device(self.signer, self.signer.public, self.kem.public, everything(), now_s=now_s, ttl_s=ttl_s)
 
 
 def root_of(passphrase: str) -> Root:
-    """The identity of a passphrase: takes about a tenth of a second and 46 MiB, on purpose. Raises ValueError."""
+    """Derive the identity of a passphrase. Takes about a tenth of a second and 46 MiB, on purpose. Raises
+    ValueError."""
     if not passphrase.strip():
         raise ValueError("a passphrase must not be empty")
-    # The same letters can be written with different code points, depending on the keyboard.
+    # The same letters can have different code points, depending on the keyboard.
     secret = normalize("NFC", passphrase).encode()
     master = Argon2id(salt=_SALT, length=32, iterations=_ROUNDS, lanes=1, memory_cost=_MEMORY_KIB).derive(secret)
     seed = derived(master, b"starfish-root-sign", b"ed25519")

@@ -1,6 +1,6 @@
-"""Patterns of paths: ``**`` stands for any text, ``*`` for any without a slash; ``!`` in front denies.
+"""Path patterns: ``**`` matches any text, ``*`` any text without a slash; a leading ``!`` denies.
 
-A pattern comes with the request, so matching takes no more than linear time for any of them: all ways to match are
+A pattern comes with the request, so matching takes at most linear time for any pattern: all possible matches are
 followed at once, as the bits of one number.
 """
 
@@ -18,7 +18,7 @@ _TOKENS = re.compile(r"\*{2,}|\*|[^*]")
 
 
 def covers(patterns: Sequence[str] | None, path: str, identity: str) -> bool:
-    """Whether one of the patterns allows the path and none denies it or what it is below.
+    """Return whether one of the patterns allows the path and none denies it or one of its parents.
 
     Without patterns everything is allowed. ``{identity}`` in a pattern stands for the identity.
     """
@@ -33,7 +33,7 @@ def allowed(patterns: Iterable[str], path: str) -> bool:
 
 
 def denied(patterns: Iterable[str], path: str) -> bool:
-    """Whether a pattern denies the path itself or something that it is below."""
+    """Return whether a pattern denies the path or one of its parents."""
     return any(
         matches(pattern[1:], path) or matches(f"{pattern[1:]}/**", path)
         for pattern in patterns
@@ -42,7 +42,7 @@ def denied(patterns: Iterable[str], path: str) -> bool:
 
 
 def matches(pattern: str, path: str) -> bool:
-    """Whether the whole path is of the pattern."""
+    """Return whether the whole path matches the pattern."""
     if "*" not in pattern:
         return pattern == path
     if pattern.endswith("**") and "*" not in pattern[:-2]:
@@ -58,7 +58,7 @@ def matches(pattern: str, path: str) -> bool:
 
 
 class _Machine(NamedTuple):
-    """A pattern as sets of positions in it; the bit of a position is set when all in front of it has been matched."""
+    """A pattern as sets of positions in it. The bit of a position is set when everything before it has matched."""
 
     literals: dict[str, int]
     any_text: int
@@ -66,7 +66,7 @@ class _Machine(NamedTuple):
     end: int
 
     def opened(self, state: int) -> int:
-        """The positions with those behind stars, which match nothing as well."""
+        """Return the positions together with those after stars, because a star also matches the empty text."""
         return state | (state & (self.any_text | self.any_name)) << 1
 
 

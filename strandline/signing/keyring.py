@@ -1,7 +1,7 @@
-"""Keyrings: the content keys of a collection, each wrapped for all who may read it.
+"""Keyrings: the content keys of a collection, each wrapped for all of its readers.
 
-A keyring has epochs, each with a content key of its own. Somebody new is added to the current epoch; to leave somebody
-out, a new epoch is begun without them. What was written in an epoch stays readable for those who were in it.
+A keyring has epochs, each with its own content key. A new recipient is added to the current epoch. To remove a
+recipient, start a new epoch without them. Data written in an epoch stays readable for the recipients of that epoch.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _BLOB_EPOCH_BYTES = 4
 
 
 class BadKeyring(ValueError):
-    """A document that is no keyring, a change to one that cannot be made, or one that must not be trusted."""
+    """A document that is not a keyring, an impossible change to a keyring, or a keyring that must not be trusted."""
 
 
 class Epoch(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -52,26 +52,26 @@ class Keyring(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
     @classmethod
     def parse(cls, document: Any) -> Self:
-        """A keyring from its JSON, already parsed. Raises BadKeyring."""
+        """Return a keyring from parsed JSON. Raises BadKeyring."""
         try:
             keyring = msgspec.convert(document, cls)
         except msgspec.ValidationError as error:
-            raise BadKeyring(f"no keyring: {error}") from None
+            raise BadKeyring(f"invalid keyring: {error}") from None
         if not all(number.isascii() and number.isdigit() for number in keyring.epochs):
-            raise BadKeyring("no keyring: the names of epochs are numbers")
+            raise BadKeyring("invalid keyring: the names of epochs must be numbers")
         return keyring
 
     def document(self) -> dict[str, Any]:
-        """The keyring as JSON has it."""
+        """Return the keyring as JSON values."""
         document: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(self))
         return document
 
     def recipients(self) -> list[str]:
-        """The keys of those who can read what is written from now on."""
+        """The keys of the recipients that can read data written from now on."""
         return [entry.sub_kem for entry in self.current().wrapped_keys]
 
     def current(self) -> Epoch:
-        """Raises BadKeyring."""
+        """The current epoch. Raises BadKeyring."""
         epoch = self.epochs.get(str(self.current_epoch))
         if epoch is None:
             raise BadKeyring(f"the keyring has no epoch {self.current_epoch}")
@@ -86,30 +86,30 @@ class Changed(NamedTuple):
 
 
 def create(adder: Signer, recipients: Iterable[str], *, now_s: int, content_key: bytes | None = None) -> Changed:
-    """A keyring for the owners of these keys. Raises BadKey."""
+    """Create a keyring for the owners of these keys. Raises BadKey."""
     return _with_epoch({}, 1, adder, recipients, now_s, content_key)
 
 
 def add_recipient(keyring: Keyring, adder: Signer, content_key: bytes, recipient: str, *, now_s: int) -> Keyring:
-    """The keyring with somebody more who can read the current epoch. Raises BadKeyring, BadKey."""
+    """Return the keyring with another recipient of the current epoch. Raises BadKeyring, BadKey."""
     epoch, number = keyring.current(), keyring.current_epoch
     if epoch.entries_for(recipient):
-        raise BadKeyring(f"{recipient} is in epoch {number} already")
+        raise BadKeyring(f"{recipient} is already in epoch {number}")
     entry = wrap(content_key, recipient, adder, epoch=number, now_s=now_s)
     changed = msgspec.structs.replace(epoch, wrapped_keys=(*epoch.wrapped_keys, entry))
     return msgspec.structs.replace(keyring, epochs={**keyring.epochs, str(number): changed})
 
 
 def rotate(keyring: Keyring, adder: Signer, retained: Iterable[str], *, now_s: int) -> Changed:
-    """The keyring with a new epoch, which only the owners of the retained keys can read. Raises BadKey."""
+    """Return the keyring with a new epoch that only the owners of the retained keys can read. Raises BadKey."""
     return _with_epoch(keyring.epochs, keyring.current_epoch + 1, adder, retained, now_s, None)
 
 
 class Encryptor:
-    """Reads and writes with the keyring as one recipient.
+    """Encrypts and decrypts with the keyring as one recipient.
 
-    Only entries that one of ``trusted_adders`` has signed are used: a server could make entries of its own. A keyring
-    whose current epoch is below ``min_epoch`` has been rolled back, and is refused. Raises BadKeyring.
+    Only entries signed by one of ``trusted_adders`` are used, because a server could insert its own entries. A keyring
+    whose current epoch is below ``min_epoch`` was rolled back and is refused. Raises BadKeyring.
     """
 
     def __init__(
@@ -121,9 +121,9 @@ class Encryptor:
     ) -> None:
         keyring = keyring if isinstance(keyring, Keyring) else Keyring.parse(keyring)
         if not trusted_adders or isinstance(trusted_adders, str):
-            raise BadKeyring("say whose entries of the keyring are trusted")
+            raise BadKeyring("no trusted adders given; pass at least one key whose entries are trusted")
         if min_epoch is not None and keyring.current_epoch < min_epoch:
-            raise BadKeyring(f"the keyring is at epoch {keyring.current_epoch}, but {min_epoch} has been seen")
+            raise BadKeyring(f"the keyring is at epoch {keyring.current_epoch}; expected {min_epoch} or later")
         self.current_epoch = keyring.current_epoch
         self._content_keys = _content_keys(keyring, recipient, frozenset(trusted_adders))
         if self.current_epoch not in self._content_keys:
@@ -131,7 +131,7 @@ class Encryptor:
 
     @property
     def content_key(self) -> bytes:
-        """That of the current epoch, to add recipients with."""
+        """The content key of the current epoch, for adding recipients."""
         return self._content_keys[self.current_epoch]
 
     def encrypt(self, document: dict[str, Any]) -> dict[str, Any]:
@@ -140,7 +140,7 @@ class Encryptor:
         return {ENCRYPTED: b64encode(encrypted).decode(), EPOCH: self.current_epoch}
 
     def decrypt(self, element: dict[str, Any]) -> dict[str, Any]:
-        """What ``encrypt`` was given, by whomever. Raises CannotOpen."""
+        """Return the element that was passed to ``encrypt``, by any recipient. Raises CannotOpen."""
         epoch = element.get(EPOCH)
         epoch = epoch if type(epoch) is int else self.current_epoch
         text = element.get(ENCRYPTED)
@@ -151,18 +151,18 @@ class Encryptor:
         except CannotOpen:
             raise
         except (NotJson, ValueError) as error:
-            raise CannotOpen("what is encrypted is no JSON object") from error
+            raise CannotOpen("the encrypted data is not a JSON object") from error
         if not isinstance(document, dict):
-            raise CannotOpen("what is encrypted is no JSON object")
+            raise CannotOpen("the encrypted data is not a JSON object")
         return document
 
     def seal_bytes(self, data: bytes, context: str = "") -> bytes:
-        """Any bytes, encrypted; they can be opened only with the same context, such as the path they are kept at."""
+        """Encrypt bytes. They can be decrypted only with the same context, such as the path they are stored at."""
         header = self.current_epoch.to_bytes(_BLOB_EPOCH_BYTES, "big")
         return header + encrypt(self.content_key, data, _blob_context(self.current_epoch, context))
 
     def open_bytes(self, blob: bytes, context: str = "") -> bytes:
-        """Raises CannotOpen."""
+        """Decrypt bytes. Raises CannotOpen."""
         epoch = int.from_bytes(blob[:_BLOB_EPOCH_BYTES], "big")
         return decrypt(self._key_of(epoch), blob[_BLOB_EPOCH_BYTES:], _blob_context(epoch, context))
 
@@ -170,7 +170,7 @@ class Encryptor:
         try:
             return self._content_keys[epoch]
         except KeyError:
-            raise CannotOpen(f"there is no key of epoch {epoch}: this recipient was not in it") from None
+            raise CannotOpen(f"no key for epoch {epoch}: this recipient was not part of it") from None
 
 
 def _with_epoch(
@@ -191,7 +191,7 @@ def _content_keys(keyring: Keyring, recipient: KemKey, trusted: frozenset[str]) 
     found: dict[int, bytes] = {}
     for name, epoch in keyring.epochs.items():
         entries = epoch.entries_for(recipient.public)
-        # Of two entries for the same key at least one is not what the adder meant.
+        # Of two entries for the same key, at least one is not what the adder intended.
         if len(entries) != 1 or entries[0].added_by not in trusted or not is_signed(entries[0], int(name)):
             continue
         try:

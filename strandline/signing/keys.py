@@ -1,6 +1,6 @@
-"""Keys: those that sign (Ed25519) and those that content keys are wrapped for (X25519).
+"""Keys: signing keys (Ed25519), and keys that content keys are wrapped for (X25519).
 
-On the wire a key is 64 hexadecimal digits and a signature is base64.
+On the wire, a key is 64 hexadecimal digits, and a signature is base64.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ _USER_ID_DIGITS = 32
 
 
 class BadKey(ValueError):
-    """A text that is no key: not 64 hexadecimal digits, or no point that can be used."""
+    """A text that is not a key: not 64 hexadecimal digits, or an unusable point."""
 
 
 class Signer:
-    """A key that signs. Its seed is the secret."""
+    """A signing key. Its seed is the secret."""
 
     __slots__ = ("_secret", "public", "seed")
 
@@ -66,21 +66,21 @@ class KemKey:
         return cls(X25519PrivateKey.generate().private_bytes_raw().hex())
 
     def shared_with(self, public: str) -> bytes:
-        """The secret that this key and the owner of the other one have in common. Raises BadKey."""
+        """Return the secret that this key shares with the owner of the other one. Raises BadKey."""
         try:
             return self._key.exchange(X25519PublicKey.from_public_bytes(key_bytes(public)))
         except BadKey:
             raise
         except ValueError as error:
-            # A point of low order, with which the secret would be known to everybody.
-            raise BadKey(f"{public} is no key to share a secret with") from error
+            # A point of low order, with which everyone would know the secret.
+            raise BadKey(f"{public} cannot be used to share a secret") from error
 
     def __repr__(self) -> str:
         return f"KemKey(public={self.public!r})"
 
 
 def verify(public: str, signature: str, message: bytes) -> bool:
-    """Whether the signature is of this key over this message. Nothing in the arguments makes this raise."""
+    """Return whether the signature is by this key over this message. Never raises, whatever the arguments."""
     try:
         proof = b64decode(signature, validate=True)
         if len(proof) != crypto_sign_BYTES:
@@ -92,7 +92,7 @@ def verify(public: str, signature: str, message: bytes) -> bool:
 
 
 def user_id(public: str) -> str:
-    """Who the owner of a public key is called. Raises BadKey."""
+    """Return the user id of the owner of a public key. Raises BadKey."""
     return sha256(key_bytes(public)).hexdigest()[:_USER_ID_DIGITS]
 
 
@@ -101,7 +101,7 @@ def is_key(text: object) -> bool:
 
 
 def key_bytes(text: str) -> bytes:
-    """Raises BadKey, which does not repeat the text: it may be a secret."""
+    """Decode a key. Raises BadKey, which does not repeat the text, because it may be a secret."""
     if not is_key(text):
-        raise BadKey("a key is 64 hexadecimal digits")
+        raise BadKey("invalid key: expected 64 hexadecimal digits")
     return bytes.fromhex(text)

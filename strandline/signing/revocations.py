@@ -1,6 +1,6 @@
-"""Revocations: certificates and keys that an issuer has taken back before their time, in a list that the issuer signs.
+"""Revocations: certificates and keys that an issuer has revoked before they expire, in a list that the issuer signs.
 
-Of the lists of one issuer the one of the highest generation counts, whole: a later list repeats what still matters.
+Only the list with the highest generation of each issuer counts, so a later list repeats the entries that still matter.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from strandline.signing.certificates import Cert
 from strandline.signing.keys import Signer, is_key, user_id, verify
 
 DOMAIN = b"starfish-revlist-v1\n"
-#: Anybody can sign a list, so the number of those that are kept has to have an end.
+#: Anyone can sign a list, so the number of stored lists must be limited.
 MAX_ISSUERS = 10_000
 
 
 class BadRevocations(ValueError):
-    """A list that is not taken; ``code`` says why.
+    """A refused list; ``code`` says why.
 
-    It is malformed-shape, bad-signature, stale-generation or too-many-issuers.
+    The code is malformed-shape, bad-signature, stale-generation or too-many-issuers.
     """
 
     def __init__(self, code: str, message: str = "") -> None:
@@ -29,11 +29,11 @@ class BadRevocations(ValueError):
 
 
 class StaleRevocations(BadRevocations):
-    """A list whose generation is not higher than that of the issuer's list in force."""
+    """A list whose generation is not higher than that of the issuer's current list."""
 
     def __init__(self, generation: int, in_force: int) -> None:
         super().__init__(
-            "stale-generation", f"generation {generation} is not higher than {in_force}, which is in force"
+            "stale-generation", f"generation {generation} is not higher than the current generation {in_force}"
         )
         self.generation = generation
         self.in_force = in_force
@@ -46,14 +46,14 @@ class _Accepted(NamedTuple):
 
 
 class Revocations:
-    """The lists that have been accepted. Nothing here waits; all of it may be called from any thread."""
+    """The accepted lists. Thread-safe. Never waits."""
 
     def __init__(self, max_issuers: int = MAX_ISSUERS) -> None:
         self._max_issuers = max_issuers
         self._accepted: dict[str, _Accepted] = {}
 
     def accept(self, document: Any) -> None:
-        """Takes a signed list in place of the issuer's last one. Raises BadRevocations."""
+        """Accept a signed list, which replaces the issuer's last one. Raises BadRevocations."""
         _check_shape(document)
         if not verify(document["iss"], document["sig"], signed_bytes(document)):
             raise BadRevocations("bad-signature")
@@ -66,7 +66,7 @@ class Revocations:
         self._accepted[issuer] = _Accepted(
             generation,
             frozenset((each["sub"].lower(), each["nonce"]) for each in document["revoked"]),
-            # Without a subject are certificates for everybody: they are taken back one by one.
+            # Certificates without a subject are for everyone; they are revoked one by one.
             frozenset(each["sub"].lower() for each in document.get("revokedSubjects", ()) if each["sub"]),
         )
 
@@ -81,7 +81,8 @@ class Revocations:
 def signed_list(
     issuer: Signer, generation: int, revoked: Iterable[Cert] = (), subjects: Iterable[dict[str, Any]] | None = None
 ) -> dict[str, Any]:
-    """A signed list that takes back these certificates, and all of the subjects given as ``{"sub", "exp"}``."""
+    """Return a signed list that revokes these certificates, and all certificates of the subjects given as ``{"sub",
+    "exp"}``."""
     document: dict[str, Any] = {
         "v": 1,
         "iss": issuer.public,

@@ -1,4 +1,4 @@
-"""Signed requests: who asks is who can sign the method, the target, the host, the body, a time and a nonce."""
+"""Signed requests: the caller signs the method, the target, the host, the body, a time and a nonce."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ DOMAIN = b"starfish-req-v1\n"
 TIME_HEADER = "X-Starfish-Ts"
 NONCE_HEADER = "X-Starfish-Nonce"
 SIGNATURE_HEADER = "X-Starfish-Sig"
-#: Whose signature it is, where the cap does not say so.
+#: The key that signed, if the cap does not name it.
 PRESENTER_HEADER = "X-Starfish-Pub"
 
 _NONCE_BYTES = 16
@@ -22,7 +22,7 @@ _DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
 def signed_bytes(method: str, target: str, host: str, body: bytes, ts: int, nonce: str) -> bytes:
-    """What is signed. The target is the path and the query as they are sent, undecoded."""
+    """Return the bytes to sign. The target is the path and the query as they are sent, undecoded."""
     return DOMAIN + canonical(
         {"b": sha256(body).hexdigest(), "h": host, "m": method.upper(), "nonce": nonce, "p": target, "ts": ts}
     )
@@ -31,19 +31,20 @@ def signed_bytes(method: str, target: str, host: str, body: bytes, ts: int, nonc
 def sign(
     signer: Signer, method: str, target: str, host: str, body: bytes, ts: int, nonce: str | None = None
 ) -> dict[str, str]:
-    """The headers of a request at a time in milliseconds. A nonce is used once: without one, a fresh one is made."""
+    """Return the headers of a request at a time in milliseconds. A nonce is used once; by default a new one is
+    created."""
     nonce = fresh_nonce() if nonce is None else nonce
     signature = signer.sign(signed_bytes(method, target, host, body, ts, nonce))
     return {TIME_HEADER: str(ts), NONCE_HEADER: nonce, SIGNATURE_HEADER: signature}
 
 
 def holds(public: str, signature: str, method: str, target: str, host: str, body: bytes, ts: int, nonce: str) -> bool:
-    """Whether the owner of the key has signed this request. Nothing in the arguments makes this raise."""
+    """Return whether the owner of the key has signed this request. Never raises, whatever the arguments."""
     return verify(public, signature, signed_bytes(method, target, host, body, ts, nonce))
 
 
 def host_of(url: str) -> str:
-    """The host that requests to a server of this address are signed for: in small letters, without a default port."""
+    """Return the host for signatures of requests to this address: in lower case, without a default port."""
     parts = urlsplit(url)
     host = (parts.hostname or "").lower()
     if ":" in host:

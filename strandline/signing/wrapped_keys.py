@@ -25,7 +25,7 @@ _WRAP = b"starfish-wrap"
 
 
 class CannotOpen(ValueError):
-    """What was wrapped or encrypted is not for this key, not from whom it should be, or has been tampered with."""
+    """The wrapped or encrypted data is not for this key, not from the expected sender, or was tampered with."""
 
 
 class WrappedKey(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -49,9 +49,9 @@ def wrap(
     ephemeral: KemKey | None = None,
     iv: bytes | None = None,
 ) -> WrappedKey:
-    """The content key for the owner of the key ``recipient``. Raises BadKey.
+    """Wrap the content key for the owner of the key ``recipient``. Raises BadKey.
 
-    ``ephemeral`` and ``iv`` are made afresh; they are given only to repeat what has been computed elsewhere.
+    ``ephemeral`` and ``iv`` are random by default; pass them only to reproduce a known result.
     """
     ephemeral = ephemeral or KemKey.generate()
     wrapped = encrypt(derived(ephemeral.shared_with(recipient), _WRAP, _WRAP), content_key, None, iv)
@@ -67,14 +67,14 @@ def wrap(
 
 
 def unwrap(entry: WrappedKey, recipient: KemKey) -> bytes:
-    """The content key. Whose entry it is has to be checked too. Raises CannotOpen."""
+    """Return the content key. The caller must also check who signed the entry. Raises CannotOpen."""
     try:
         key = derived(recipient.shared_with(entry.eph_kem), _WRAP, _WRAP)
         content_key = decrypt(key, b64decode(entry.ct, validate=True), None)
     except ValueError as error:
         raise CannotOpen("the content key cannot be unwrapped") from error
     if len(content_key) != CONTENT_KEY_BYTES:
-        raise CannotOpen("the content key is of the wrong length")
+        raise CannotOpen("the content key has the wrong length")
     return content_key
 
 
@@ -96,25 +96,25 @@ def signed_bytes(entry: WrappedKey, epoch: int) -> bytes:
 
 
 def encrypt(key: bytes, plaintext: bytes, context: bytes | None, iv: bytes | None = None) -> bytes:
-    """AES-256-GCM; the initialisation vector stands in front."""
+    """Encrypt with AES-256-GCM. The result starts with the initialisation vector."""
     iv = iv or token_bytes(IV_BYTES)
     return iv + AESGCM(key).encrypt(iv, plaintext, context)
 
 
 def decrypt(key: bytes, text: bytes, context: bytes | None) -> bytes:
-    """Raises CannotOpen."""
+    """Decrypt. Raises CannotOpen."""
     try:
         return AESGCM(key).decrypt(text[:IV_BYTES], text[IV_BYTES:], context)
     except (InvalidTag, ValueError) as error:
-        raise CannotOpen("decryption failed: tampered with, or of another key or context") from error
+        raise CannotOpen("decryption failed: tampered data, or another key or context") from error
 
 
 def derived(secret: bytes, salt: bytes, info: bytes) -> bytes:
-    """A key of 32 bytes out of a secret (HKDF with SHA-256)."""
+    """Derive a key of 32 bytes from a secret (HKDF with SHA-256)."""
     return HKDF(SHA256(), 32, salt, info).derive(secret)
 
 
-#: There are no epochs here; entries are signed as if of this one.
+#: Blobs have no epochs; their entries are signed with this one.
 _EPOCH = 0
 
 
@@ -125,7 +125,7 @@ class _Sealed(msgspec.Struct, frozen=True):
 
 
 def seal(plaintext: bytes, recipient: str, sealer: Signer, *, now_s: int, context: str = "") -> dict[str, Any]:
-    """Raises BadKey."""
+    """Seal data for one recipient. Raises BadKey."""
     content_key = token_bytes(CONTENT_KEY_BYTES)
     entry = wrap(content_key, recipient, sealer, epoch=_EPOCH, now_s=now_s)
     text = encrypt(content_key, plaintext, context.encode() or None)
@@ -134,19 +134,19 @@ def seal(plaintext: bytes, recipient: str, sealer: Signer, *, now_s: int, contex
 
 
 def unseal(document: Any, recipient: KemKey, *, sealer: str | None = None, context: str = "") -> bytes:
-    """What was sealed, by ``sealer`` if that is given and by anybody if not. Raises CannotOpen."""
+    """Return the sealed data. If ``sealer`` is given, it must have sealed the blob. Raises CannotOpen."""
     try:
         sealed = msgspec.convert(document, _Sealed)
     except msgspec.ValidationError as error:
-        raise CannotOpen(f"no sealed blob: {error}") from None
+        raise CannotOpen(f"invalid sealed blob: {error}") from None
     if sealed.v == 1 and not context:
         raise CannotOpen("the blob can only be opened with the context it was sealed with")
     if not is_signed(sealed.entry, _EPOCH):
-        raise CannotOpen("the signature of the sealer does not hold")
+        raise CannotOpen("the signature of the sealer is invalid")
     if sealer is not None and sealed.entry.added_by != sealer:
-        raise CannotOpen("the blob was sealed by somebody else")
+        raise CannotOpen("the blob was not sealed by the expected sealer")
     try:
         text = b64decode(sealed.ct, validate=True)
     except ValueError as error:
-        raise CannotOpen("no sealed blob: ct is no base64") from error
+        raise CannotOpen("invalid sealed blob: ct is not base64") from error
     return decrypt(unwrap(sealed.entry, recipient), text, context.encode() or None)

@@ -21,13 +21,13 @@ Op = Literal["update", "rm", "restore", "purge", "restoreAll"]
 Seq = Annotated[int, Meta(ge=1)]
 Count = Annotated[int, Meta(ge=0)]
 Time = Annotated[int, Meta(ge=0, description="Milliseconds since 1970.")]
-Id = Annotated[str, Meta(description="The parent, a colon, the seq.")]
-Author = Annotated[str | None, Meta(description="The author.")]
+Id = Annotated[str, Meta(description="The id of the row: parent:seq.")]
+Author = Annotated[str | None, Meta(description="The id of the user; null for the application itself.")]
 
 
 class Change(Struct, frozen=True, kw_only=True):
-    """``seq`` is None if the change is about all rows; otherwise ``author`` is the author of the row. ``soft``: a
-    deletion can be undone. ``previous`` is the payload before an update."""
+    """A change of one row, or of all rows of a parent if ``seq`` is None. ``author`` is the author of the row. ``soft``
+    says whether a removal can be undone. ``previous`` is the payload before an update."""
 
     op: Op
     seq: int | None
@@ -55,14 +55,14 @@ _encode = msgspec.json.Encoder().encode
 
 
 class _Meta(Struct, omit_defaults=True):
-    """The properties of a row that a record stores beside the payload."""
+    """Data about a row that is stored beside its payload."""
 
     user: str | None = None
 
 
 _decode_meta = msgspec.json.Decoder(_Meta).decode
 
-#: The names of members, where clients see another name.
+#: The names of the members as clients see them, where they differ.
 _MEMBERS = {
     "user": "userId",
     "created_at": "createdAt",
@@ -72,10 +72,10 @@ _MEMBERS = {
 
 
 class Row(Struct, frozen=True, kw_only=True, omit_defaults=True, rename=_MEMBERS):
-    """A row of a table. Times are in milliseconds; ``updated_at`` is ``created_at`` until the row is edited.
+    """A row of a table. Times are in milliseconds; ``updated_at`` equals ``created_at`` until the row is edited.
 
-    ``user`` is the author's id, None for the program itself. ``author`` is the result of ``with_author``, and ``own``
-    says whether the reader is the author; both are set only if they are known.
+    ``user`` is the author's id, or None for the program itself. ``author`` is the result of ``with_author`` for the
+    author. ``own`` says whether the reader is the author. Both are present only if they are known.
     """
 
     id: Id
@@ -86,11 +86,11 @@ class Row(Struct, frozen=True, kw_only=True, omit_defaults=True, rename=_MEMBERS
     created_at: Time
     updated_at: Time
     idempotency_key: str | None = None
-    author: Annotated[Mapping[str, Any] | None, Meta(description="The author's profile.")] | UnsetType = UNSET
+    author: Annotated[Mapping[str, Any] | None, Meta(description="Data about the author.")] | UnsetType = UNSET
     own: Annotated[bool, Meta(description="Whether the reader is the author.")] | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """The row as clients see it: the members of the payload beside those of the row."""
+        """The row as clients see it, with the fields of the payload as members."""
         shown = dict(self.payload)
         for member, name, default in _SHOWN:
             value = getattr(self, name)
@@ -105,7 +105,7 @@ _SHOWN = [
 
 
 def row_of(parent: str, record: Record) -> Row:
-    """The row in a record of the parent's log."""
+    """Decode the row from a record of the parent's log."""
     seq, ts, key, _, meta, data = record
     payload = _decode(data)
     updated = payload.pop(UPDATED_AT, ts)
@@ -122,12 +122,12 @@ def row_of(parent: str, record: Record) -> Row:
 
 
 def data_of(row: Row) -> bytes:
-    """The stored payload; raises TableError if it cannot be written as JSON."""
+    """Encode the payload for storage. Raises TableError if it cannot be encoded as JSON."""
     payload = row.payload if row.updated_at == row.created_at else {**row.payload, UPDATED_AT: row.updated_at}
     try:
         return _encode(payload)
     except (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError) as error:
-        raise invalid(f"the payload cannot be written as JSON: {error}") from None
+        raise invalid(f"the payload cannot be encoded as JSON: {error}") from None
 
 
 def meta_of(user: str | None) -> bytes | None:
@@ -135,7 +135,7 @@ def meta_of(user: str | None) -> bytes | None:
 
 
 def author_in(meta: bytes | None) -> str | None:
-    """The author of a record's row."""
+    """The author in the meta of a record."""
     return None if meta is None else _decode_meta(meta).user
 
 
@@ -143,9 +143,9 @@ T = TypeVar("T")
 
 
 class Write(Generic[T]):
-    """A write that is journaled and may still wait for the disk. It is not visible before ``commit`` is done.
+    """A journaled write that may not be durable yet. It becomes visible when ``commit`` is done.
 
-    ``wait`` returns the result once it is durable; it does not block when the commit is done.
+    ``wait`` returns the result once the write is durable. It does not block if the commit is done.
     """
 
     __slots__ = ("_finish", "commit")
@@ -159,7 +159,7 @@ class Write(Generic[T]):
 
 
 class AppendResult(Struct, frozen=True):
-    """The position of the row, and whether this append created it: not if its idempotency key already existed."""
+    """The position of the row. ``created`` is False if a row with the idempotency key existed already."""
 
     seq: Seq
     created: bool
@@ -167,14 +167,14 @@ class AppendResult(Struct, frozen=True):
 
 
 class AppendBulkResult(Struct, frozen=True):
-    """``count`` is the number of created rows; one result per item, in order."""
+    """The results of the items, in order. ``count`` is the number of rows that were created."""
 
     count: Count
     results: list[AppendResult]
 
 
 class RmResult(Struct, frozen=True):
-    """``deleted`` is False if the row did not exist."""
+    """The result of a removal. ``deleted`` is False if the row does not exist."""
 
     deleted: bool
     id: str
@@ -182,7 +182,7 @@ class RmResult(Struct, frozen=True):
 
 
 class RmBulkResult(Struct, frozen=True):
-    """``count`` is the number of rows that existed; one result per id, in order."""
+    """The results of the ids, in order. ``count`` is the number of rows that were removed."""
 
     count: Count
     results: list[RmResult]
@@ -198,8 +198,8 @@ class RestoreResult(Struct, frozen=True):
 
 
 class RowPage(Struct, frozen=True):
-    """Rows, newest first. If it ``is_done``, there are no older rows; otherwise ``cursor`` is that of the next page. A
-    page can be short or empty without being the last, because the search for matching rows is limited."""
+    """Rows, newest first. If ``is_done``, there are no older rows; otherwise ``cursor`` is the start of the next page.
+    A page that is not the last can be short or empty, because the number of rows examined per page is limited."""
 
     rows: list[Row]
     is_done: bool
@@ -207,8 +207,8 @@ class RowPage(Struct, frozen=True):
 
 
 class RowsAfter(Struct, frozen=True):
-    """Rows, oldest first. ``last`` is the seq up to which there are no other rows, ``head`` the last seq of a visible
-    row."""
+    """Rows, oldest first. ``last`` is the seq up to which all rows were returned. ``head`` is the highest seq of a
+    visible row."""
 
     rows: list[Row]
     head: int
@@ -217,21 +217,21 @@ class RowsAfter(Struct, frozen=True):
 
 
 class Found(Struct, frozen=True):
-    """The found rows, newest first. ``complete`` is False if the time limit was reached."""
+    """Matching rows, newest first. ``complete`` is False if the search timed out before all rows were examined."""
 
     rows: list[Row]
     complete: bool
 
 
 class Counts(Struct, frozen=True):
-    """The number of rows by value, as text, and in total."""
+    """The number of rows per value, with values as text, and the total."""
 
     counts: dict[str, Count]
     total: Count
 
 
 class Edit(Struct, frozen=True):
-    """An earlier version of a row, and who edited it when."""
+    """The payload of a row before an edit, with the time and the user of the edit."""
 
     at: Time
     user: Author

@@ -83,7 +83,7 @@ def test_a_time_may_be_given_in_words_and_in_milliseconds(data: Path, tmp_path: 
         assert content(tmp_path / name)[0] == b"1"
     code, out, err = strandline("restore", tmp_path / "pool", tmp_path / "never", "--at", "2001-01-01")
     assert (code, out) == (1, "")
-    assert err.startswith("strandline: 2001-01-01T00:00:00.000Z cannot be restored; what can be: ")
+    assert err.startswith("strandline: 2001-01-01T00:00:00.000Z cannot be restored; the backups cover: ")
     assert err.count("\n") == 1
 
 
@@ -186,7 +186,9 @@ def test_rotten_files_of_a_target_are_found_and_replaced(data: Path, tmp_path: P
     segment.write_bytes(b"\0" * segment.stat().st_size)
     code, out, _ = strandline("restore", pool, "--verify")
     assert (code, out.splitlines()[-1]) == (1, "1 damaged file")
-    assert out.startswith(f"damaged  segments/{segment.name}: its checksum is not that of the backup; needed by 20")
+    assert out.startswith(
+        f"damaged  segments/{segment.name}: its checksum does not match the backup's description; needed by 20"
+    )
     code, _, err = strandline("backup", data, pool)
     assert (code, err) == (
         0,

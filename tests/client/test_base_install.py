@@ -82,7 +82,9 @@ def test_the_command_says_in_one_line_what_to_install(installed: Path) -> None:
     done = run(installed, "-m", "strandline", "serve")
     assert done.returncode == 1
     assert re.fullmatch(
-        r"strandline: this needs the server, pip install 'strandline\[server\]' \(\w+ is missing\)\n", done.stderr
+        r"strandline: the Python package '\w+' is missing; "
+        r"install the server's dependencies with `pip install 'strandline\[server\]'`\n",
+        done.stderr,
     )
 
 

@@ -157,7 +157,7 @@ def test_namespaces_have_paths_of_their_own(engine: Engine) -> None:
 
 
 def test_declarations_that_contradict_themselves_are_refused(engine: Engine) -> None:
-    with pytest.raises(BadCollections, match="pull_only and push_only cannot be combined"):
+    with pytest.raises(BadCollections, match="cannot be both pull_only and push_only"):
         Collections(engine, [opened(pull_only=True, push_only=True)])
 
 

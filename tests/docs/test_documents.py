@@ -1,10 +1,17 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
-from support.document_tables import GENERATED, ROOT, with_table
+from support.document_tables import GENERATED, REFERENCE, ROOT, with_table
+
+from strandline.pipeline.source import options
+from strandline.server.settings import SECTIONS
+from strandline.setting import settings_of
+
+SETTINGS = REFERENCE / "settings.md"
 
 #: Not in the site, whose build checks the links of its own pages.
 OUTSIDE = [
@@ -54,3 +61,31 @@ def test_tests_that_documents_name_exist(path: Path) -> None:
         test = ROOT / file if file.startswith("tests/") else ROOT / "tests" / "engine" / file
         assert test.exists(), f"{path.name} names {file}"
         assert not name or re.search(rf"^ *(?:async )?(?:def|class) {name}\b", test.read_text(), re.MULTILINE), name
+
+
+def test_defaults_of_settings_are_toml() -> None:
+    sections = re.findall(r"^## `\[(\w+)\]`$(.*?)(?=^## )", SETTINGS.read_text(), flags=re.MULTILINE | re.DOTALL)
+    assert [section for section, _ in sections] == list(SECTIONS)
+    lines = []
+    for section, text in sections:
+        lines.append(f"[{section}]")
+        lines += [
+            f"{name} = {default}" for name, default in re.findall(r"^\| `(\w+)`.*? \| `(.*?)`[^|]*\| ", text, re.M)
+        ]
+    document = tomllib.loads("\n".join(lines))
+    assert {section: set(values) for section, values in document.items()} == {
+        section: {setting.name for setting in settings_of(struct)} for section, struct in SECTIONS.items()
+    }
+
+
+def test_the_options_of_the_spark_source_are_those_that_it_knows() -> None:
+    page = (ROOT / "docs/reference/python/spark.md").read_text()
+    listed = {
+        title: set(re.findall(r"^\| `(\w+)` \|", text, flags=re.MULTILINE))
+        for title, text in re.findall(r"^## (.*?)$(.*?)(?=^## |\Z)", page, flags=re.MULTILINE | re.DOTALL)
+    }
+    place, reading = listed["Where the logs are"], listed["Where the logs are"] | listed["Reading"]
+    assert reading | listed["Batch reads"] == set(options.BATCH)
+    assert reading | listed["Stream reads"] == set(options.STREAMING)
+    assert place | listed["Writing"] == set(options.WRITING)
+    assert place | listed["Writing"] | listed["Stream writes"] == set(options.STREAM_WRITING)

@@ -89,7 +89,7 @@ def test_a_thread_repeats_its_task_after_pauses_that_double_and_says_so(caplog: 
     assert len(errors) == 12
     assert errors[0].getMessage() == "work failed; next attempt in 0.1 s: failure 1"
     assert errors[0].exc_info, "an unexpected error comes with its traceback"
-    assert "work works again" in caplog.text
+    assert "work recovered" in caplog.text
 
 
 def test_an_error_of_the_machine_needs_no_traceback(caplog: pytest.LogCaptureFixture) -> None:

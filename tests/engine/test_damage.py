@@ -476,7 +476,7 @@ def test_a_journal_that_was_cut_off_after_an_orderly_stop_is_noticed(what: str, 
     first = next(item for item in read_journal(LocalDisk(killed), 2).frames() if isinstance(item, Frame))
     sizes = {"at the end of a frame": FILE_HEADER.size + first.length, "within a frame": len(raw) - 7}
     os.truncate(path, sizes.get(what, FILE_HEADER.size))
-    with pytest.raises(JournalIncomplete, match=r"00000002.journal: it was cut off: \d+ of \d+ bytes are missing"):
+    with pytest.raises(JournalIncomplete, match=r"00000002.journal: it was truncated: \d+ of \d+ bytes are missing"):
         open_engine(killed)
     assert not verify(LocalDisk(killed)).sound
     report = repair(LocalDisk(killed))
@@ -500,7 +500,7 @@ def test_a_newest_journal_that_was_cut_off_after_a_kill_is_noticed(
 ) -> None:
     CUTS[what](journal(crashed))
     before = files_of(crashed)
-    with pytest.raises(JournalIncomplete, match=r"00000002.journal: it was cut off: \d+ of \d+ bytes are missing"):
+    with pytest.raises(JournalIncomplete, match=r"00000002.journal: it was truncated: \d+ of \d+ bytes are missing"):
         open_engine(crashed)
     with pytest.raises(JournalIncomplete):
         DirectoryView.take(crashed)
@@ -583,7 +583,7 @@ def test_a_file_that_was_left_while_a_round_was_under_way_is_covered_by_the_mark
     log.append(Batch.of(b"second file")).wait()
     abandon(engine)
     CUTS["to half"](tmp_path / journal_path(1))
-    with pytest.raises(JournalIncomplete, match=r"00000001\.journal: it was cut off"):
+    with pytest.raises(JournalIncomplete, match=r"00000001\.journal: it was truncated"):
         open_engine(tmp_path)
 
 
@@ -591,7 +591,7 @@ def test_an_earlier_journal_file_that_was_cut_off_at_a_frame_is_noticed(killed: 
     """The start after the kill has written down how long the file was."""
     abandon(open_engine(killed))
     os.truncate(killed / journal_path(1), appends(killed)[-1].offset)
-    with pytest.raises(JournalIncomplete, match=r"00000001.journal: it was cut off"):
+    with pytest.raises(JournalIncomplete, match=r"00000001.journal: it was truncated"):
         open_engine(killed)
 
 

@@ -106,7 +106,7 @@ def test_another_engine_is_no_other_driver(lake: Lake) -> None:
             records(lake).snapshot(fence).commit(add=written(lake, seq), progress={"7": seq})
         plan = records(lake).snapshot(fence)
         records(lake).open().optimize.compact()
-        with pytest.raises(TableMoved, match="prepared, and the table is at version 3"):
+        with pytest.raises(TableMoved, match="prepared, but the table is at version 3"):
             plan.commit(add=written(lake, 3), progress={"7": 3})
         records(lake).snapshot(fence).commit(add=written(lake, 3), progress={"7": 3})
     assert seqs(lake) == [1, 2, 3]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,15 +23,3 @@ def test_following_the_guide_gives_what_it_shows(spark: SparkSession, tmp_path: 
     finally:
         follower.close()
         server.end()
-
-
-def test_every_table_of_the_guide_names_options_that_exist() -> None:
-    from strandline.pipeline.source import options
-
-    every = (options._BATCH, options._STREAMING, options._WRITING, options._STREAM_WRITING)
-    known = {name for names in every for name in names} - {"checkpointLocation"}
-    section = GUIDE.read_text().partition("\n## Options\n")[2].partition("\n## ")[0]
-    named = {
-        name for row in re.findall(r"^\| (`.*?) \|", section, re.MULTILINE) for name in re.findall(r"`(\w+)`", row)
-    }
-    assert named == known

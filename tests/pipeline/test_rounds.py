@@ -78,7 +78,7 @@ def test_a_lake_belongs_to_one_data_directory(bed: Bed, tmp_path: Path) -> None:
         run_round(None, history, bed.lake, Silent())  # type: ignore[arg-type]
     history.close()
     bed.lake.write(BELONGING, b"?")
-    with pytest.raises(LakeOfAnother, match="cannot be understood"):
+    with pytest.raises(LakeOfAnother, match="is invalid"):
         bed.round()
     bed.lake.write(BELONGING, b'{"directory":"x","format":99}')
     with pytest.raises(LakeOfAnother, match="format 99"):

@@ -277,7 +277,7 @@ def test_coverage_tells_what_was_not_reached(logs: Bed) -> None:
 def test_more_groups_than_anybody_reads_are_refused(logs: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(aggregate, "MAX_GROUPS", 3)
     logs.append(*[record(service=f"s{number}") for number in range(4)])
-    with pytest.raises(BadQuery, match="there are 4 groups and the limit is 3"):
+    with pytest.raises(BadQuery, match="the result has 4 groups; the limit is 3"):
         ask(logs, group_by=["service"])
     assert len(ask(logs).buckets[0].groups) == 1
 

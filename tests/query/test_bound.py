@@ -154,7 +154,7 @@ def test_a_star_at_the_end_makes_the_last_word_a_beginning() -> None:
         ("code:A*", "search field code does not support prefix queries"),
         ("title:de*", "search field title does not support prefix queries"),
         ('title:"two words"', "search field title does not support phrase queries"),
-        ("note:…", "the query for search field note has no letter or digit to look for"),
+        ("note:…", "the query for search field note contains no letter or digit"),
         ("lvl:>a", "search field lvl does not support comparisons"),
         ("note:<a", "search field note does not support comparisons"),
         ("size:>1", "search field size does not support comparisons"),

@@ -221,6 +221,17 @@ CONVERSATIONS: dict[str, list[bytes]] = {
         ask("GET", "/arrow/logs"),
         ask("GET", "/arrow/logs/columns"),
     ],
+    "documentation": [
+        ask("GET", "/"),
+        ask("GET", "/", None, JSON, "accept: text/html"),
+        ask("GET", "/docs"),
+        ask("GET", "/docs/"),
+        ask("GET", "/docs/nothing"),
+        ask("GET", "/docs/api"),
+        ask("GET", "/docs/api/"),
+        ask("GET", "/docs/api/swagger-ui/swagger-ui.css", None, JSON, "accept-encoding: gzip"),
+        ask("GET", "/docs/api/nothing.js"),
+    ],
     "console": [
         ask("GET", "/console"),
         ask("GET", "/console/"),

@@ -74,8 +74,8 @@ def empty(data: Path) -> None:
 #: What is lost, what the server says of it, and what the next seq is after a repair; None: the log itself is lost.
 DAMAGE: dict[str, tuple[Callable[[Path], object], str, int | None]] = {
     "the newest file": (lambda data: journals(data)[-1].unlink(), "00000003.journal: the file is missing", 0),
-    "the end of the first file": (lambda data: cut(journals(data)[0]), "it was cut off", 3 * EACH + 1),
-    "all journal files": (remove_all, "it and the files up to number 3 are missing", None),
+    "the end of the first file": (lambda data: cut(journals(data)[0]), "it was truncated", 3 * EACH + 1),
+    "all journal files": (remove_all, "the files from here to number 3 are missing", None),
 }
 
 
@@ -113,7 +113,7 @@ def test_lost_journal_files_are_named_and_their_seqs_not_used_again(
     assert "strandline verify --repair" in said
     assert digests(data) == before, "neither has changed anything"
     repaired = verify(data, "--repair")
-    assert (repaired.returncode, "repaired, with losses" in repaired.stdout) == (3, True)
+    assert (repaired.returncode, "repaired, but " in repaired.stdout) == (3, True)
     server = start_server(data=data)
     answer = write(server).json()
     if next_seq is None:
@@ -147,9 +147,9 @@ def killed_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 #: What is left of the newest file, and what the server says of it.
 NEWEST: dict[str, tuple[Callable[[Path], object], str]] = {
-    "its header": (lambda path: os.truncate(path, FILE_HEADER.size), "it was cut off"),
-    "half": (lambda path: os.truncate(path, path.stat().st_size // 2), "it was cut off"),
-    "all but a byte": (lambda path: os.truncate(path, path.stat().st_size - 1), "it was cut off: 1 of "),
+    "its header": (lambda path: os.truncate(path, FILE_HEADER.size), "it was truncated"),
+    "half": (lambda path: os.truncate(path, path.stat().st_size // 2), "it was truncated"),
+    "all but a byte": (lambda path: os.truncate(path, path.stat().st_size - 1), "it was truncated: 1 of "),
     "nothing": (lambda path: path.unlink(), "the file is missing"),
 }
 
@@ -167,7 +167,7 @@ def test_the_newest_file_of_a_killed_server_loses_no_record_silently(
     assert told in refusal(ServerProcess(data))
     assert digests(data) == before, "neither has changed anything"
     repaired = verify(data, "--repair")
-    assert (repaired.returncode, "repaired, with losses" in repaired.stdout) == (3, True)
+    assert (repaired.returncode, "repaired, but " in repaired.stdout) == (3, True)
     assert verify(data).returncode == 0
     assert write(start_server(data=data)).json()["first_seq"] > SEQ_LEAP
 

@@ -84,7 +84,7 @@ def test_who_joined_later_cannot_read_what_was_before() -> None:
     keyring, _ = create(A, [OURS.public], now_s=NOW)
     first = Encryptor(keyring, OURS, [A.public]).encrypt({"n": 1})
     keyring, _ = rotate(keyring, A, [OURS.public, THEIRS.public], now_s=NOW)
-    with pytest.raises(CannotOpen, match="no key of epoch 1"):
+    with pytest.raises(CannotOpen, match="no key for epoch 1"):
         Encryptor(keyring, THEIRS, [A.public]).decrypt(first)
 
 
@@ -122,7 +122,7 @@ def test_a_keyring_is_trusted_for_what_somebody_trusted_has_signed() -> None:
         Encryptor(PUBLISHED, OURS, A.public)
     with pytest.raises(BadKeyring, match="no usable key"):
         Encryptor(PUBLISHED, OURS, [B.public])
-    with pytest.raises(BadKeyring, match="2 has been seen"):
+    with pytest.raises(BadKeyring, match="expected 2 or later"):
         Encryptor(PUBLISHED, OURS, [A.public], min_epoch=2)
 
 
@@ -137,7 +137,7 @@ def test_a_keyring_is_trusted_for_what_somebody_trusted_has_signed() -> None:
     ],
 )
 def test_what_is_no_keyring_is_refused(document: Any) -> None:
-    with pytest.raises(BadKeyring, match="no keyring"):
+    with pytest.raises(BadKeyring, match="invalid keyring"):
         Keyring.parse(document)
 
 

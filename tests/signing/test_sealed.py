@@ -38,13 +38,13 @@ BLOB = seal(b"secret", RECIPIENT.public, SEALER, now_s=NOW)
 @pytest.mark.parametrize(
     ("document", "arguments", "reason"),
     [
-        (BLOB, {"sealer": SOMEBODY.public}, "somebody else"),
+        (BLOB, {"sealer": SOMEBODY.public}, "not sealed by the expected sealer"),
         (BLOB, {"context": "elsewhere"}, "decryption failed"),
         ({**BLOB, "v": 1}, {}, "context it was sealed with"),
-        ({**BLOB, "ct": "!"}, {}, "no base64"),
+        ({**BLOB, "ct": "!"}, {}, "not base64"),
         ({**BLOB, "ct": "AAAA"}, {}, "decryption failed"),
         ({**BLOB, "entry": {**BLOB["entry"], "addedBy": SOMEBODY.public}}, {}, "signature"),
-        ({}, {}, "no sealed blob"),
+        ({}, {}, "invalid sealed blob"),
     ],
 )
 def test_nothing_else_is_opened(document: Any, arguments: dict[str, str], reason: str) -> None:

@@ -6,6 +6,7 @@ A table stands between two comments, ``<!-- name -->`` and ``<!-- /name -->``.
 from __future__ import annotations
 
 import inspect
+import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
@@ -14,33 +15,87 @@ from pathlib import Path
 import msgspec
 
 from strandline.collections import AppendOnly, Collection, QueueEvents
+from strandline.delivery.queues import QueueCounters
+from strandline.lake.status import PipelineStatus, RoundSummary
+from strandline.protocols.arrow.errors import PROBLEMS as ARROW_PROBLEMS
+from strandline.protocols.collections.errors import PROBLEMS as COLLECTION_PROBLEMS
+from strandline.protocols.console.errors import PROBLEMS as CONSOLE_PROBLEMS
 from strandline.protocols.streams.errors import PROBLEMS as STREAM_PROBLEMS
 from strandline.protocols.tables.errors import PROBLEMS as TABLE_PROBLEMS
 from strandline.protocols.topics.descriptions import DESCRIPTIONS
-from strandline.protocols.topics.errors import PROBLEMS
+from strandline.protocols.topics.errors import PROBLEMS as TOPIC_PROBLEMS
+from strandline.server.metrics import ConsumerRow, RouterRow, Snapshot, TopicRow, WorkerRow, process_text, render_text
+from strandline.server.pipeline.supervisor import Standing
 from strandline.server.settings import OPTIONS, SECTIONS, TOPICS_VARIABLES, toml, variable_of
 from strandline.server.settings_sources import OTHER_VARIABLES
 from strandline.service.access import Keys
 from strandline.service.log_config import TopicConfig, engine_config, shown_config, traits_of
 from strandline.service.problems import Problem
-from strandline.setting import settings_of
+from strandline.setting import Setting, expected, settings_of
 
 ROOT = Path(__file__).parents[2]
+REFERENCE = ROOT / "docs/reference"
+
+PROBLEMS = {
+    "topics": TOPIC_PROBLEMS,
+    "streams": STREAM_PROBLEMS,
+    "collections": COLLECTION_PROBLEMS,
+    "tables": TABLE_PROBLEMS,
+    "arrow": ARROW_PROBLEMS,
+    "console": CONSOLE_PROBLEMS,
+}
+
+#: Of everything that has labels there is one, so that the text has every metric with its labels.
+FULL_SNAPSHOT = Snapshot(
+    ready=True,
+    replay_progress=1.0,
+    uptime_ms=1,
+    requests={("/v0/topics", 200): 1},
+    workers=[WorkerRow("bulk", 0, 0, 0)],
+    topic_rows=[TopicRow("orders", 1, 1, 0, 1, 1, QueueCounters(1, 0, 0, 0))],
+    router_rows=[RouterRow("copies", 0, 0)],
+    consumer_rows=[ConsumerRow("orders", "billing", 0)],
+    background={"sealing": 0},
+    pipeline=Standing(status=PipelineStatus(records_total={"records": 1}, rounds=[RoundSummary(begin=0, end=0)])),
+)
 
 
-def settings_table() -> Iterator[str]:
-    """All settings with their names in the file and in the environment, their defaults as TOML, and their sentences."""
+def settings_tables() -> Iterator[str]:
+    """All settings, a table per section: names in the file and in the environment, type, default as TOML, sentence."""
     options = {setting: option for option, setting in OPTIONS.items()}
-    yield "| in the file | environment variable | default | meaning |"
-    yield "|---|---|---|---|"
     for section, struct in SECTIONS.items():
+        yield from (f"## `[{section}]`", "", inspect.cleandoc(struct.__doc__ or ""), "")
+        yield "| setting and environment variable | type | default | meaning |"
+        yield "|---|---|---|---|"
         for setting in settings_of(struct):
-            is_secret = isinstance(setting.default, Keys)
-            default = "none" if is_secret else f"`{toml(setting.default)}` {setting.unit}".strip()
             meaning = setting.sentence
             if setting.name in options:
                 meaning += f" Also `{options[setting.name]}`."
-            yield f"| `{section}.{setting.name}` | `{variable_of(setting.name)}` | {default} | {meaning} |"
+            names = f"`{setting.name}`<br>`{variable_of(setting.name)}`"
+            yield f"| {names} | {_type_of(setting)} | {_default_of(setting)} | {meaning} |"
+        yield ""
+
+
+def _type_of(setting: Setting) -> str:
+    if isinstance(setting.default, Keys):
+        return "a list of API keys, or API keys with commas between them"
+    return expected(setting.type).replace("|", "\\|")
+
+
+def _default_of(setting: Setting) -> str:
+    if isinstance(setting.default, Keys):
+        return "`[]`"
+    default = f"`{toml(setting.default)}` {setting.unit}".strip()
+    if setting.unit == "bytes" and setting.default >= 1 << 10:
+        default += f" ({_binary(setting.default)})"
+    return default
+
+
+def _binary(size: int) -> str:
+    """``8 MiB``: in the largest unit that gives a whole number."""
+    names = ("bytes", "KiB", "MiB", "GiB", "TiB")
+    power = max(power for power in range(len(names)) if size % (1 << 10 * power) == 0)
+    return f"{size >> 10 * power} {names[power]}"
 
 
 def topics_variables_table() -> Iterator[str]:
@@ -58,11 +113,23 @@ def other_variables_table() -> Iterator[str]:
 
 
 def problems_table(problems: Mapping[str, Problem]) -> Iterator[str]:
-    yield "| status | code | when |"
-    yield "|---|---|---|"
+    yield "| code | status | retry | when |"
+    yield "|---|---|---|---|"
     for code, problem in problems.items():
-        retry = " Has a `Retry-After`." if problem.retry else ""
-        yield f"| {problem.status} | `{code}` | {problem.meaning}{retry} |"
+        retry = "no" if problem.retry_after_ms is None else f"after {problem.retry_after_ms / 1000:g} s"
+        yield f"| `{code}` | {problem.status} | {retry} | {problem.meaning} |"
+
+
+def metrics_table() -> Iterator[str]:
+    """The series of ``/v0/metrics``, from the text of a server that has something of everything."""
+    text = (render_text(FULL_SNAPSHOT) + process_text()).decode()
+    yield "| metric | type | labels | meaning |"
+    yield "|---|---|---|---|"
+    types = dict(re.findall(r"^# TYPE (\S+) (\w+)$", text, flags=re.MULTILINE))
+    for name, help in re.findall(r"^# HELP (\S+) (.*)$", text, flags=re.MULTILINE):
+        labels = re.search(rf"^{name}(?:_bucket)?\{{(.*)\}} ", text, flags=re.MULTILINE)
+        names = re.findall(r'(\w+)="', labels[1]) if labels else []
+        yield f"| `{name}` | {types[name]} | {', '.join(f'`{label}`' for label in names)} | {help} |"
 
 
 def options_table(struct: type[msgspec.Struct]) -> Iterator[str]:
@@ -72,7 +139,7 @@ def options_table(struct: type[msgspec.Struct]) -> Iterator[str]:
     yield "|---|---|---|"
     for field in msgspec.structs.fields(struct):
         nothing = field.default in (None, (), msgspec.NODEFAULT)
-        default = "needed" if field.required else "none" if nothing else _default(field.default)
+        default = "needed" if field.required else "none" if nothing else f"`{toml(field.default)}`"
         yield f"| `{field.name}` | {default} | {meanings[field.name]} |"
 
 
@@ -82,22 +149,21 @@ def queue_configuration_table() -> Iterator[str]:
     yield "| option | default | meaning |"
     yield "|---|---|---|"
     for name, default in msgspec.structs.asdict(shown_config(config, traits_of(config))).items():
-        shown = "needed" if name == "type" else "none" if default is None else _default(default)
+        shown = "needed" if name == "type" else "none" if default is None else f"`{json.dumps(default)}`"
         yield f"| `{name}` | {shown} | {DESCRIPTIONS['TopicConfig'][name]} |"
 
 
 #: Every table with the document that it is in.
 GENERATED: dict[str, tuple[Path, Callable[[], Iterator[str]]]] = {
-    "settings": (ROOT / "docs/how-to/operations.md", settings_table),
-    "topics-variables": (ROOT / "docs/how-to/operations.md", topics_variables_table),
-    "other-variables": (ROOT / "docs/how-to/operations.md", other_variables_table),
-    "collection-options": (ROOT / "docs/reference/collections.md", partial(options_table, Collection)),
-    "append-only-options": (ROOT / "docs/reference/collections.md", partial(options_table, AppendOnly)),
-    "queue-options": (ROOT / "docs/reference/collections.md", partial(options_table, QueueEvents)),
-    "queue-configuration": (ROOT / "docs/reference/queues.md", queue_configuration_table),
-    "errors": (ROOT / "docs/reference/topics.md", partial(problems_table, PROBLEMS)),
-    "table-errors": (ROOT / "docs/reference/tables.md", partial(problems_table, TABLE_PROBLEMS)),
-    "stream-errors": (ROOT / "docs/reference/streams.md", partial(problems_table, STREAM_PROBLEMS)),
+    "settings": (REFERENCE / "settings.md", settings_tables),
+    "topics-variables": (REFERENCE / "settings.md", topics_variables_table),
+    "other-variables": (REFERENCE / "settings.md", other_variables_table),
+    "metrics": (REFERENCE / "metrics.md", metrics_table),
+    **{f"{name}-errors": (REFERENCE / "errors.md", partial(problems_table, codes)) for name, codes in PROBLEMS.items()},
+    "collection-options": (REFERENCE / "collections.md", partial(options_table, Collection)),
+    "append-only-options": (REFERENCE / "collections.md", partial(options_table, AppendOnly)),
+    "queue-options": (REFERENCE / "collections.md", partial(options_table, QueueEvents)),
+    "queue-configuration": (REFERENCE / "queues.md", queue_configuration_table),
 }
 
 
@@ -122,14 +188,6 @@ def _comments(struct: type[msgspec.Struct]) -> dict[str, str]:
                 comments[field[1]] = " ".join(pending)
             pending = []
     return comments
-
-
-def _default(value: object) -> str:
-    if value == "":
-        return "none"
-    if isinstance(value, bool):
-        return f"`{str(value).lower()}`"
-    return f"`{value}`"
 
 
 if __name__ == "__main__":

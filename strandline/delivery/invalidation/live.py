@@ -1,4 +1,4 @@
-"""The logs with live invalidation, on the event loop: when each of them is processed, and its statistics.
+"""The logs with live invalidation, on the event loop: schedules their processing and reports their statistics.
 
 docs/reference/live-invalidation.md explains the statistics.
 """
@@ -85,12 +85,12 @@ class TouchMeta(msgspec.Struct, rename="camel", kw_only=True):
     wal_scanned_through: str | None
 
 
-#: The totals whose growth the ticks report.
+#: The totals of a runtime. A tick reports their growth.
 Totals = dict[str, Any]
 
 
 def totals_of(runtime: Runtime) -> Totals:
-    """All totals, by the fields of :class:`TouchMeta`."""
+    """All counters, by the fields of :class:`TouchMeta`."""
     processor, follower, telling = runtime.processor, runtime.follower, runtime.telling
     return {
         "scan_rows_total": follower.rows,
@@ -116,7 +116,7 @@ def totals_of(runtime: Runtime) -> Totals:
 
 
 def meta_of(runtime: Runtime, now: float, scanned_through: str | None) -> TouchMeta:
-    """``scanned_through`` is the last processed record, in the format of the protocol."""
+    """``scanned_through`` is the last processed record, in the protocol's notation."""
     journal, waiters, settings = runtime.journal, runtime.waiters, runtime.settings
     keys, templates = waiters.keys, waiters.templates
     longest, usual = journal.flush_intervals(now)
@@ -161,21 +161,21 @@ def meta_of(runtime: Runtime, now: float, scanned_through: str | None) -> TouchM
 
 log = logging.getLogger(__name__)
 
-#: The note of a log that keeps its templates across restarts.
+#: The note of a log that stores its templates across restarts.
 TEMPLATES_NOTE = "templates"
-#: The interval of ticks.
+#: How often ticks are published.
 TICK_SECONDS = 10.0
 
 
 class InvalidationKeeper(Protocol):
-    """The owner of all followed logs, as one of them sees it."""
+    """The owner of all followed logs, as seen by one of them."""
 
     def get(self, log: Log) -> LiveInvalidation | None:
-        """The live invalidation of the log; None if the log has none."""
+        """The current live invalidation of the log, or None if the log must not be followed."""
 
 
 class LiveInvalidation(Waiter):
-    """Live invalidation of one log on the event loop. After every call of ``runtime``, call ``go_on``."""
+    """Live invalidation of one log on the event loop. Call ``go_on`` after every call of ``runtime``."""
 
     __slots__ = ("_alarms", "_fetching", "_hub", "_keeper", "_stopped", "log", "rings_at", "runtime", "told")
 
@@ -196,24 +196,24 @@ class LiveInvalidation(Waiter):
             stored=log.notes.get(TEMPLATES_NOTE),
             persist=self._persist,
         )
-        #: The totals of the last tick.
+        #: The totals at the last tick.
         self.told: Totals = totals_of(self.runtime)
         hub.watch(log, self)
         self.go_on()
 
     def now(self) -> float:
-        """Milliseconds of a monotonic clock."""
+        """Monotonic time in milliseconds."""
         return self._hub.loop.time() * 1000
 
     # --- scheduling ------------------------------------------------------------------------------------------------
 
     def wake(self, log: Log) -> None:
-        # The change may also be that live invalidation of the log was turned off or configured differently.
+        # The configuration may have changed as well: the log may have to be followed differently, or not at all.
         if self._keeper.get(log) is self and not self.runtime.asleep:
             self.run()
 
     def run(self) -> None:
-        """Work for a slice of time, and continue in the next turn if there is more."""
+        """Process records for one time slice, and schedule another turn if there are more."""
         if self._stopped:
             return
         try:
@@ -228,7 +228,7 @@ class LiveInvalidation(Waiter):
         self.go_on()
 
     def go_on(self) -> None:
-        """Schedule the work that is due."""
+        """Schedule the next turn or timer."""
         if self._stopped:
             return
         if self.runtime.busy and not (self._fetching and not self.runtime.telling.busy):
@@ -274,18 +274,21 @@ class LiveInvalidation(Waiter):
         self.go_on()
 
     def _skip(self, error: BaseException) -> None:
-        """Records that cannot be read may concern anything: notify all clients, and continue after the records."""
+        """Skip records that cannot be read. They may have changed anything, so all clients are notified."""
         if not self.log.dropped:
-            report(f"cannot follow {self.log!r} after seq {self.runtime.follower.position}", error)
+            report(
+                f"{self.log!r}: live invalidation cannot read the records after seq {self.runtime.follower.position}",
+                error,
+            )
             self.runtime.follower.skip()
 
     def _persist(self, stored: object) -> None:
         try:
             self.log.note({TEMPLATES_NOTE: stored})
         except EngineError:
-            pass  # clients declare the templates again
+            pass  # clients declare them again
 
-    # --- stopping --------------------------------------------------------------------------------------------------
+    # --- shutdown --------------------------------------------------------------------------------------------------
 
     def stop(self, *, shutting_down: bool = False) -> None:
         """Stop following the log, and answer all waiting clients."""
@@ -299,8 +302,8 @@ class LiveInvalidation(Waiter):
 
 
 class Lives:
-    """All followed logs. ``settings_of`` returns the settings of a log, None if it is not followed. ``publish`` gets
-    the ticks every ten seconds, and an empty list when the first log is followed."""
+    """All followed logs. ``settings_of`` returns the settings of a log, or None if it must not be followed. ``publish``
+    gets the ticks every ten seconds, and an empty list when the first log is followed."""
 
     def __init__(
         self,
@@ -321,15 +324,15 @@ class Lives:
 
     @property
     def waiting(self) -> int:
-        """The number of waiting clients over all logs."""
+        """The number of waiting clients of all logs."""
         return sum(len(live.runtime.waiters) for live in self._lives.values())
 
     def filters(self) -> list[tuple[Log, int]]:
-        """The followed logs, and the size of each one's filter in bytes."""
+        """The followed logs, each with the size of its filter in bytes."""
         return [(live.log, live.runtime.journal.filter.nbytes) for live in self._lives.values()]
 
     def get(self, log: Log) -> LiveInvalidation | None:
-        """The live invalidation of the log, started if necessary; None if the log is not followed."""
+        """The live invalidation of the log, started if necessary; None if the log must not be followed."""
         live = self._lives.get(log.epoch)
         settings = None if log.dropped else self._settings_of(log)
         if settings is None:
@@ -348,7 +351,7 @@ class Lives:
         return live
 
     def drop(self, log: Log) -> None:
-        """The log is no longer followed."""
+        """Stop following the log."""
         live = self._lives.pop(log.epoch, None)
         if live is not None:
             live.stop()
@@ -358,10 +361,10 @@ class Lives:
             if not log.dropped and TEMPLATES_NOTE in log.notes:
                 log.note({TEMPLATES_NOTE: None})
         except EngineError:
-            pass  # templates that no client names retire by themselves
+            pass  # templates that clients no longer name expire
 
     def stop(self) -> None:
-        """The server stops: answer all waiting clients with their current cursor."""
+        """Stop following all logs. Waiting clients get a timeout with their current cursor."""
         self._alarms.cancel(self)
         for live in list(self._lives.values()):
             live.stop(shutting_down=True)
@@ -376,7 +379,7 @@ class Lives:
         return now + TICK_SECONDS if self._lives else None
 
     def _tick(self, live: LiveInvalidation) -> dict[str, object] | None:
-        """The growth since the last tick; None if there is none."""
+        """The counters that grew since the last tick, or None if none did."""
         totals, before = totals_of(live.runtime), live.told
         grown = {name: round(value - before[name], 3) for name, value in totals.items() if value != before[name]}
         live.told = totals

@@ -1,6 +1,5 @@
 """From records to touches: follows a log, parses its row changes, and records which keys they touch. Other records are
-skipped.
-"""
+skipped."""
 
 from __future__ import annotations
 
@@ -45,7 +44,7 @@ _decode = msgspec.json.Decoder(RowChange).decode
 
 
 def change_of(data: bytes) -> RowChange | None:
-    """The change in a record; None if the record is not a change, for example a control message."""
+    """Decode a row change from a record. Returns None for other records, such as control messages."""
     try:
         change = _decode(data)
     except (msgspec.MsgspecError, RecursionError):
@@ -54,7 +53,7 @@ def change_of(data: bytes) -> RowChange | None:
 
 
 def row_of(raw: Raw) -> dict[str, Any] | None:
-    """The fields of a row; None if the row is missing or not an object."""
+    """Decode a row. Returns None if it is missing or is not an object."""
     if not raw:
         return None
     try:
@@ -66,7 +65,7 @@ def row_of(raw: Raw) -> dict[str, Any] | None:
 
 log = logging.getLogger(__name__)
 
-#: How many tables the time of the last touch is kept for. Beyond it, expired times are removed.
+#: If the last touches of more tables than this are kept, expired entries are removed.
 _MANY_TABLES = 4096
 _SCALARS = (str, int, float, bool, type(None))
 _MISSING = object()
@@ -75,7 +74,7 @@ Row = dict[str, Any]
 
 
 class Mode(Enum):
-    """How finely changes are recorded."""
+    """The level of detail in which changes are recorded."""
 
     FINE = "fine"
     RESTRICTED = "restricted"
@@ -83,7 +82,7 @@ class Mode(Enum):
 
 
 class Processor:
-    """The processor of one log. ``now`` is always given, in milliseconds of a monotonic clock."""
+    """Records the touches of one log. The caller passes ``now`` in milliseconds of a monotonic clock."""
 
     def __init__(
         self,
@@ -105,7 +104,7 @@ class Processor:
         self._refilled_at = now
         self._table_due: dict[str, float] = {}
         self._owed: dict[str, float] = {}
-        #: The last generation in which a key was skipped because no client seemed to be interested.
+        #: The last generation in which a key was skipped because no client had shown interest in it.
         self.skipped = -1
         self._complained = False
         self.touches_table = 0
@@ -122,17 +121,17 @@ class Processor:
 
     @property
     def filters_keys(self) -> bool:
-        """Whether keys without interest are skipped: only while all interests are known."""
+        """Whether keys without interest are skipped. They are not while a client waits on too many keys to index."""
         return not self._waiters.broad.by_key
 
     @property
     def filters_templates(self) -> bool:
         return not self._waiters.nameless.by_key
 
-    # --- batches ---------------------------------------------------------------------------------------------------
+    # --- a batch ---------------------------------------------------------------------------------------------------
 
     def begin(self, lag: int, now: float) -> None:
-        """A batch begins; ``lag`` is the number of records to process."""
+        """Begin a batch with ``lag`` records left to process."""
         settings = self._settings
         self.judge(lag)
         if self.mode is Mode.FINE:
@@ -144,7 +143,7 @@ class Processor:
         self._refilled_at = now
 
     def judge(self, lag: int) -> None:
-        """Choose how finely changes are recorded, from the lag. Between the two bounds, the mode does not change."""
+        """Set the level of detail according to the lag. Between the two thresholds it stays unchanged."""
         settings = self._settings
         if lag >= max(settings.lag_degrade, 1):
             self.mode = Mode.RESTRICTED if settings.lag_reserved_budget_per_batch else Mode.COARSE_ONLY
@@ -152,7 +151,7 @@ class Processor:
             self.mode = Mode.FINE
 
     def take(self, data: bytes, now: float) -> None:
-        """Touch everything that the record changes."""
+        """Touch the keys that the record changes."""
         change = change_of(data)
         if change is None:
             return
@@ -188,11 +187,11 @@ class Processor:
 
     @property
     def owed(self) -> int:
-        """The number of tables that have changed again too soon to be touched again."""
+        """The number of tables that changed again too soon after their last touch."""
         return len(self._owed)
 
     def next_owed(self) -> float | None:
-        """When the next of these tables may be touched."""
+        """The next time at which one of them may be touched."""
         return min(self._owed.values(), default=None)
 
     def pay(self, now: float, *, all_of_them: bool = False) -> None:
@@ -211,7 +210,8 @@ class Processor:
             self.touches_template += 1
 
     def _touch_templates(self, group: dict[int, Template]) -> None:
-        """Touch templates instead of rows, because of the lag. Beyond the budget, touch the whole entity."""
+        """Touch templates instead of rows, because the lag is too large. If the budget runs out, touch all templates of
+        the entity."""
         pending = self._journal.pending
         for template in group.values():
             if self._is_cold(template):
@@ -231,7 +231,7 @@ class Processor:
             self.touch_template(template)
 
     def _is_cold(self, template: Template) -> bool:
-        """Whether the template has no interest; then a mark records that a touch was skipped."""
+        """Whether no client is interested in the template. Then a skip is recorded."""
         if not self.filters_templates or template.id in self._waiters.templates.by_key:
             return False
         self.skipped_cold_template += 1
@@ -278,14 +278,18 @@ class Processor:
                 self._tokens -= 1
 
     def _without_before(self, change: RowChange, template: Template, after: Row | None) -> list[int]:
-        """What to touch when the old row is not known."""
+        """The keys to touch if the row before the change is unknown."""
         policy = self._settings.on_missing_before
         if policy == "skipBefore":
             return [] if after is None or change.operation == DELETE else _keys_after(template, after)
         if policy == "error":
             if not self._complained:
                 self._complained = True
-                log.error("a change of %r in %r does not include the old row", change.type, self._name)
+                log.error(
+                    "a change of %r in log %r lacks row data (value or old_value); all cached results are invalidated",
+                    change.type,
+                    self._name,
+                )
             self._journal.touch_everything()
         else:
             self.touch_template(template)
@@ -293,7 +297,7 @@ class Processor:
 
 
 def keys_of(template: Template, operation: str, before: Row | None, after: Row | None) -> list[int] | None:
-    """The keys that a change touches for one template; None if the rows lack a field that is needed."""
+    """The keys that a change touches for one template, or None if the rows lack the data to know."""
     if operation == INSERT:
         return _both(template, _arguments_or_none(template, after))
     if before is None or (after is None and operation != DELETE):
@@ -323,7 +327,7 @@ def _keys_after(template: Template, after: Row) -> list[int]:
 
 
 def _arguments_or_none(template: Template, row: Row | None) -> bytes | None:
-    """The arguments of a row; None if it lacks a field, so that it equals no arguments."""
+    """The arguments of a row, or None if the row lacks a field."""
     if row is None:
         return None
     try:
@@ -339,7 +343,7 @@ def _both(template: Template, arguments: bytes | None) -> list[int]:
 
 
 def _changed_fields(template: Template, arguments: bytes, before: Row, after: Row) -> list[int]:
-    """The keys of the fields whose value has changed. A field that only one of the rows has counts as changed."""
+    """The keys of the changed fields. A field that only one of the rows has counts as changed."""
     keys = []
     for name in before.keys() | after.keys():
         if name in template.names:
@@ -356,8 +360,8 @@ BATCH_BYTES = 4 << 20
 
 
 class Follower:
-    """``position`` is the seq up to which the log has been processed. Counters are since the start. ``open_bucket`` is
-    called before something may be touched."""
+    """Reads a log in batches. All records up to ``position`` are processed. Counters are since the start.
+    ``open_bucket`` is called before a key may be touched."""
 
     def __init__(
         self,
@@ -383,19 +387,19 @@ class Follower:
 
     @property
     def lag(self) -> int:
-        """The number of records that have not been processed."""
+        """The number of records that are not processed yet."""
         return max(0, self._log.head - self.position)
 
     def skip(self) -> None:
-        """Skip all records up to the head."""
+        """Skip all records up to the head, and touch all keys."""
         self._page = None
         self._open_bucket()
         self._journal.touch_everything()
         self._advance(self._log.head)
 
     def some(self, until: float) -> bool:
-        """Process records until ``until``, a time of ``perf_counter``. False: the next records must be read from the
-        disk and passed to ``give``."""
+        """Process records until ``until``, a time of ``perf_counter``. Returns False if the next records must be read
+        from the disk and passed to ``give``."""
         while self.lag or self._page is not None:
             if self._page is None:
                 page = self._log.read_resident(self.position, **self.bounds)
@@ -408,23 +412,23 @@ class Follower:
 
     @property
     def bounds(self) -> dict[str, Any]:
-        """How much of the log is read at a time."""
+        """The limits of one read of the log."""
         return {"limit": BATCH_RECORDS, "max_bytes": BATCH_BYTES, "epoch": self._log.epoch}
 
     def give(self, page: Page) -> None:
-        """Pass in the records after the position."""
+        """Begin a batch with the page after the position."""
         if self._page is not None:
             return
         self._page, self._page_at = page, 0
         self._touches = self._processor.touches
         self._processor.begin(self.lag, self._clock())
         if page.tombstone is not None:
-            # Lost records may concern anything.
+            # The lost records may have changed anything.
             self._open_bucket()
             self._journal.touch_everything()
 
     def _go_through(self, until: float) -> bool:
-        """Process the records of the page; False if the time is over."""
+        """Process the records of the page. Returns False if the time is up."""
         page, processor, now = self._page, self._processor, self._clock()
         assert page is not None
         count = len(page)
@@ -434,7 +438,7 @@ class Follower:
             self._advance(page.seqs[self._page_at])
             self._page_at += 1
             self.rows += 1
-            # One change may concern hundreds of templates, so the time is checked after each change.
+            # One change may concern hundreds of templates, so check the time after each record.
             if perf_counter() > until and self._page_at < count:
                 return False
         self._advance(max(self.position, page.next_after))

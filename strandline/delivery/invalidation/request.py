@@ -1,7 +1,7 @@
-"""What a request waits for, and whether it can be answered at once.
+"""Wait requests: the keys to wait on, and whether the client can be answered at once.
 
-This module makes sure that no change is missed: it adds the keys that a wait needs beside the requested ones, and
-checks what may have been left out of the journal since the cursor.
+This module ensures that no change is missed. It adds the keys that stand for coarser changes to those that were
+requested, and detects changes since the cursor that the journal may not have recorded.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from strandline.delivery.invalidation.waiters import Kind, TouchAnswer, Wait, Wa
 
 
 class WaitRequest:
-    """``keys`` are full keys, for exact waits. ``templates`` are those that the client names; None: none."""
+    """A request to wait. ``keys`` are full keys, for exact waits. ``templates`` are those that the client names, or
+    None."""
 
     __slots__ = ("coarse", "ids", "keys", "templates", "timeout_ms")
 
@@ -37,7 +38,7 @@ class WaitRequest:
 
 
 class Asking:
-    """The requests of one log."""
+    """Evaluates the wait requests of one log."""
 
     def __init__(self, journal: TouchJournal, templates: Templates, waiters: Waiters, processor: Processor) -> None:
         self._journal = journal
@@ -46,7 +47,7 @@ class Asking:
         self._processor = processor
 
     def kind_of(self, request: WaitRequest) -> Kind:
-        """What a request mainly waits on."""
+        """The kind of keys that a request waits on."""
         if request.coarse:
             return "tableKey"
         if request.templates:
@@ -57,7 +58,7 @@ class Asking:
         return "fineKey"
 
     def wait_for(self, request: WaitRequest, tell: Callable[[TouchAnswer], None], now: float) -> Wait:
-        """A wait that misses no requested change, however finely changes are recorded meanwhile."""
+        """Create a wait that misses no requested change, whatever the level of detail while it lasts."""
         kind = self.kind_of(request)
         fine = kind != "tableKey"
         further: set[int] = set()
@@ -80,7 +81,7 @@ class Asking:
         )
 
     def _stand_in(self, identifier: int, template: Template | None) -> int:
-        """The key that is touched instead of rows of a template, as far as the template is known."""
+        """The key that is touched when rows of the template are not recorded one by one."""
         if template is not None:
             return template.key
         entity = self._templates.entity_of(identifier)
@@ -100,7 +101,7 @@ class Asking:
         return self._skipped_after(wait, generation, journal.generation) or self._changed_too_early(wait, generation)
 
     def missing_from_bucket(self, wait: Wait, generation: int) -> bool:
-        """Whether a key of the wait may be missing from the open bucket."""
+        """Whether the open bucket may lack a touch that concerns the wait."""
         journal = self._journal
         if not wait.fine:
             return False
@@ -112,7 +113,7 @@ class Asking:
         )
 
     def _skipped_after(self, wait: Wait, generation: int, until: int) -> bool:
-        """Whether keys of rows were skipped, up to a generation, because no client seemed to be interested."""
+        """Whether row keys were skipped, up to a generation, because no client had shown interest in them."""
         if wait.templates is None:
             skipped = self._processor.skipped
         else:

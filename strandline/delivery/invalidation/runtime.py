@@ -21,7 +21,7 @@ from strandline.schema.profiles.touch_settings import TouchSettings
 
 TouchMode = Literal["idle", "fine", "restricted", "coarseOnly"]
 
-#: How many clients are notified between two checks of the time.
+#: The time is checked after this many notifications.
 LOOK_EVERY = 8
 
 
@@ -62,12 +62,12 @@ class Notifications:
         return len(self._groups) > 0 or self._waiters.scanning
 
     def now(self, verdict: Verdict, wait: Wait) -> TouchAnswer:
-        """The answer to a request that need not wait."""
+        """The answer to a request that does not have to wait."""
         self.counts[verdict] += 1
         return TouchAnswer(verdict, wait.kind, self._journal.generation, self._journal.last)
 
     def flushed(self, bucket: TouchBucket, began: float) -> None:
-        """Notify the waits that the bucket concerns; the flush began at a time of ``perf_counter``."""
+        """Queue the notifications for a flushed bucket. ``began`` is the start of the flush, by ``perf_counter``."""
         waits = self._waiters.found_by(bucket)
         if waits:
             self._groups.append(_Group("touched", bucket, waits))
@@ -75,12 +75,12 @@ class Notifications:
             self.flush_ms = (perf_counter() - began) * 1000
 
     def queue(self, verdict: Verdict, waits: list[Wait]) -> None:
-        """Notify these waits with the current state."""
+        """Queue the same answer for these waits."""
         if waits:
             self._groups.append(_Group(verdict, self._journal.last, waits))
 
     def some(self, until: float) -> None:
-        """Notify clients until ``until``, a time of ``perf_counter``."""
+        """Send notifications until ``until``, a time of ``perf_counter``."""
         while self.busy:
             if self._groups:
                 self._tell_few(self._groups[0])
@@ -116,7 +116,7 @@ class Notifications:
         self.wake_ms_max = max(self.wake_ms_max, took_ms)
 
 
-#: The shortest time between two flushes, and the largest share of the time that flushes may take, as one part in N.
+#: The minimum time between flushes, and the factor that limits the share of time spent on notifications.
 MIN_WINDOW_MS = 5.0
 WINDOW_SHARE = 4
 #: How often expired interests are removed.
@@ -126,8 +126,8 @@ PERSIST_MS = 1000.0
 
 
 class Runtime:
-    """``clock`` returns milliseconds of a monotonic clock, ``wall`` milliseconds since 1970. ``persist`` stores the
-    templates for the next start, which gets them as ``stored``; losing them only costs precision."""
+    """``clock`` returns monotonic milliseconds, ``wall`` milliseconds since 1970. ``persist`` stores the templates, and
+    ``stored`` passes them to the next start. Losing them only reduces precision."""
 
     def __init__(
         self,
@@ -161,7 +161,7 @@ class Runtime:
         self._attended_at = now
         self._care_at = now + CARE_MS
         self._collect_at = now + settings.templates.gc_interval_ms
-        #: When templates are stored next, and when they are stored because they were merely named.
+        #: When to store the templates, and when they were last stored.
         self._persist_at: float | None = None
         self._persisted_at = now
         self.timeouts_fired = 0
@@ -182,19 +182,19 @@ class Runtime:
 
     @property
     def window_ms(self) -> float:
-        """How long touches are collected. The longer notifications take, the longer the window."""
+        """How long touches are collected. It grows with the time that the notifications of a flush take."""
         longest = min(self.settings.memory.bucket_ms, self.settings.coalesce_window_ms)
         return min(longest, max(MIN_WINDOW_MS, WINDOW_SHARE * self.telling.flush_ms))
 
     @property
     def busy(self) -> bool:
-        """Whether ``step`` has something to do."""
+        """Whether ``step`` has work to do."""
         return self.telling.busy or (not self.asleep and self.follower.lag > 0)
 
     # --- interest --------------------------------------------------------------------------------------------------
 
     def attend(self) -> None:
-        """A client is interested: follow the log from now on."""
+        """Record that a client is interested, and resume following the log."""
         self._attended_at = self._clock()
         if self.asleep:
             self.asleep = False
@@ -209,7 +209,7 @@ class Runtime:
             self.asleep = True
 
     def activate(self, declarations: Sequence[Declaration], ttl_ms: int | None) -> Activation:
-        """Activate templates. Records that were processed before are not processed again for them."""
+        """Activate templates. Records that are already processed are not processed again for them."""
         self.attend()
         now, journal = self._clock(), self.journal
         self._open_bucket()
@@ -227,11 +227,12 @@ class Runtime:
         return outcome
 
     def _since(self) -> int:
-        """For an interest that begins now, everything after this generation is recorded."""
+        """For an interest that begins now, all later generations are recorded."""
         return max(self.journal.generation, self.processor.skipped)
 
     def _tell_retired(self, templates: Collection[Template]) -> None:
-        """Notify the clients that wait on rows of retired templates: they would wait in vain."""
+        """Notify the clients that wait on rows of retired templates, because those rows are no longer recorded. Their
+        next wait covers more."""
         if templates:
             self._open_bucket()
         for template in templates:
@@ -240,14 +241,15 @@ class Runtime:
     # --- waiting ---------------------------------------------------------------------------------------------------
 
     def kind_of(self, request: WaitRequest) -> str:
-        """What the request would mainly wait on."""
+        """The kind of keys that the request would wait on."""
         self.processor.judge(self.follower.lag)
         return self._asking.kind_of(request)
 
     def wait(
         self, request: WaitRequest, epoch: str, generation: int | None, tell: Callable[[TouchAnswer], None]
     ) -> TouchAnswer | None:
-        """The answer, if there is one now; otherwise ``tell`` gets it later. ``generation`` None: from now on."""
+        """Return the answer if there is one now; otherwise ``tell`` is called with it later. ``generation`` None means
+        from now on."""
         self.attend()
         self.processor.judge(self.follower.lag)
         now, journal = self._clock(), self.journal
@@ -263,7 +265,7 @@ class Runtime:
         missing = not touched and self._asking.missing_from_bucket(wait, generation)
         self.waiters.add(wait, journal.generation, self._since(), now + request.timeout_ms)
         if touched or request.timeout_ms <= 0:
-            # The keys count as interests even if the request does not wait for them.
+            # The keys are of interest even if the request does not wait.
             self.waiters.remove(wait, now)
             return self.telling.now("touched" if touched else "timeout", wait)
         if missing:
@@ -273,7 +275,7 @@ class Runtime:
         return None
 
     def settle(self, timeout_ms: int, tell: Callable[[], None]) -> None:
-        """Call ``tell`` once everything is settled, or the time is up."""
+        """Call ``tell`` once all records are processed and flushed, or when the timeout ends."""
         self._settling.append((self._clock() + timeout_ms, tell))
         self._flush_if_due()
 
@@ -284,11 +286,11 @@ class Runtime:
             if settled or due <= now:
                 tell()
 
-    # --- working ---------------------------------------------------------------------------------------------------
+    # --- processing ------------------------------------------------------------------------------------------------
 
     def step(self, until: float) -> bool:
-        """Notify clients and process records until ``until``, a time of ``perf_counter``. False: the next records must
-        be read from the disk and passed to the follower."""
+        """Send notifications and process records until ``until``, a time of ``perf_counter``. Returns False if the next
+        records must be read from the disk and passed to the follower."""
         self.telling.some(until)
         there = self.asleep or self.follower.some(until)
         self._flush_if_due()
@@ -321,10 +323,10 @@ class Runtime:
         began = perf_counter()
         self.telling.flushed(self.journal.flush(self.follower.position, self._clock(), self._wall()), began)
 
-    # --- timers ----------------------------------------------------------------------------------------------------
+    # --- time ------------------------------------------------------------------------------------------------------
 
     def tick(self) -> None:
-        """Do the work that is due."""
+        """Perform all tasks that are due."""
         now = self._clock()
         self._flush_if_due()
         self._time_out(now)
@@ -339,7 +341,7 @@ class Runtime:
             self._persist(self.templates.stored(self._wall() - now) or None)
 
     def next_due(self) -> float | None:
-        """When ``tick`` must be called next."""
+        """The time at which ``tick`` must be called next."""
         times = (
             self._flush_due(),
             self.processor.next_owed(),

@@ -1,4 +1,4 @@
-"""The touched keys by generation.
+"""The journal of touched keys, by generation.
 
 :class:`TouchFilter` is a Bloom filter whose cells hold generations instead of bits. Touching a key sets ``k`` cells to
 the current generation. The key was touched after a generation only if all its cells hold a later one. It may report
@@ -15,16 +15,16 @@ import numpy as np
 from strandline.delivery.invalidation.keys import ID_MASK
 from strandline.schema.profiles.touch_settings import MemorySettings
 
-#: From this number of keys on, one vectorized lookup is faster than single ones.
+#: From this many keys on, one vectorized lookup is faster than single ones.
 _MANY = 24
-#: Spreads the 32 bits of a key over 64. The halves are the start and the step of its cells.
+#: Spreads the 32 bits of a key over 64. The two halves are the start and the step of its cells.
 _SPREAD = 0x9E3779B97F4A7C15
 _MASK64 = (1 << 64) - 1
 _MASK32 = (1 << 32) - 1
 
 
 class TouchFilter:
-    """``size`` cells of 4 bytes. Memory is used only for cells that are set."""
+    """A filter of ``size`` cells with 4 bytes each. Memory is used only for cells that are set."""
 
     __slots__ = ("_array", "_cells", "_mask", "k", "size")
 
@@ -33,7 +33,7 @@ class TouchFilter:
         self.k = k
         self._mask = self.size - 1
         self._array = np.zeros(self.size, dtype=np.uint32)
-        #: The same memory; single cells are read faster this way.
+        #: The same memory as a buffer, because reading single cells is faster this way.
         self._cells = self._array.data
 
     @property
@@ -41,7 +41,7 @@ class TouchFilter:
         return int(self._array.nbytes)
 
     def set(self, ids: Collection[int], generation: int) -> None:
-        """Record that the keys are touched in this generation, which is later than all before."""
+        """Touch the keys in this generation, which must be later than all before."""
         if ids:
             self._array[self._positions(ids)] = generation
 
@@ -62,22 +62,22 @@ class TouchFilter:
         return False
 
     def _positions(self, ids: Collection[int]) -> np.ndarray[tuple[int, int], np.dtype[np.uint64]]:
-        """The cells of the keys: one row for each of the k."""
+        """The cells of the keys, with one row for each of the ``k`` cells."""
         spread = np.fromiter(ids, dtype=np.uint64, count=len(ids)) * np.uint64(_SPREAD)
         start, step = spread >> np.uint64(32), spread & np.uint64(_MASK32) | np.uint64(1)
         times = np.arange(self.k, dtype=np.uint64)[:, None]
         return (start[None, :] + times * step[None, :]) & np.uint64(self._mask)
 
 
-#: The full keys of at most this number of flushed buckets, with at most this number of keys together, are kept.
+#: The maximum number of flushed buckets, and of their keys, that are kept with full keys.
 MAX_EXACT_BUCKETS = 256
 MAX_EXACT_KEYS = 200_000
-#: The time span over which the intervals of flushes are measured.
+#: The period over which flush intervals are measured.
 _INTERVALS_MS = 10_000.0
 
 
 class TouchBucket:
-    """A flushed bucket. ``everything``: all keys count as touched. Times are milliseconds since 1970."""
+    """A flushed bucket. If ``everything``, all keys count as touched. Times are milliseconds since 1970."""
 
     __slots__ = ("everything", "flushed_at", "generation", "ids", "keys", "source_seq", "started_at")
 
@@ -94,14 +94,14 @@ class TouchBucket:
         self.keys = frozenset(keys)
         self.ids = frozenset(key & ID_MASK for key in keys)
         self.everything = everything
-        #: The last record that was processed for this bucket or earlier ones.
+        #: The last record that was processed for this bucket or an earlier one.
         self.source_seq = source_seq
         self.started_at = started_at
         self.flushed_at = flushed_at
 
 
 class TouchJournal:
-    """The touched keys of one log, in memory. Times are milliseconds: ``now`` of a monotonic clock, ``wall`` since
+    """The touched keys of one log, in memory. Times are in milliseconds: ``now`` of a monotonic clock, ``wall`` since
     1970."""
 
     def __init__(self, settings: MemorySettings, source_seq: int, now: float, wall: int) -> None:
@@ -110,9 +110,9 @@ class TouchJournal:
         self.generation = 0
         #: The keys of the open bucket.
         self.pending: set[int] = set()
-        #: Whether the open bucket touches every key.
+        #: The open bucket touches all keys.
         self.everything = False
-        #: Whether the open bucket must be flushed even if it touches no key.
+        #: The open bucket must be flushed even if it touches no key.
         self._marked = False
         self._started: tuple[float, int] | None = None
         self._everything_at = -1
@@ -120,7 +120,7 @@ class TouchJournal:
         self.last = TouchBucket(0, (), False, source_seq, wall, wall)
         self._exact: deque[TouchBucket] = deque()
         self._exact_keys = 0
-        #: All buckets after this generation are kept with their full keys.
+        #: All later generations are among the exact buckets.
         self._exact_after = 0
         self._intervals: deque[tuple[float, float]] = deque()
         self.overflow_buckets = 0
@@ -144,12 +144,12 @@ class TouchJournal:
         return None if self._started is None else self._started[0]
 
     def open(self, now: float, wall: int) -> None:
-        """Something may be touched now; the bucket's time begins with the first touch."""
+        """Set the start time of the open bucket, if nothing was touched yet."""
         if not self.dirty:
             self._started = (now, wall)
 
     def touch(self, key: int) -> bool:
-        """Touch a key; False if it was already touched in this bucket."""
+        """Touch a key. Returns whether it is new in this bucket."""
         if self.everything or key in self.pending:
             return False
         if len(self.pending) >= self._max_keys:
@@ -159,16 +159,16 @@ class TouchJournal:
         return True
 
     def touch_everything(self) -> None:
-        """Touch every key, because it is unknown which were touched."""
+        """Touch all keys, because the touched ones are unknown."""
         self.everything = True
         self.pending.clear()
 
     def mark(self) -> None:
-        """Flush the bucket even if it touches nothing."""
+        """Flush the bucket even if it touches no key."""
         self._marked = True
 
     def flush(self, source_seq: int, now: float, wall: int) -> TouchBucket:
-        """Make the next generation from the open bucket."""
+        """Turn the open bucket into the next generation."""
         started = (now, wall) if self._started is None else self._started
         self.generation += 1
         bucket = TouchBucket(self.generation, self.pending, self.everything, source_seq, started[1], wall)
@@ -201,13 +201,13 @@ class TouchJournal:
     # --- lookups ---------------------------------------------------------------------------------------------------
 
     def touched_after(self, ids: Collection[int], generation: int) -> bool:
-        """Whether one of the keys may have been touched in a later generation."""
+        """Whether any of the keys may have been touched in a later generation."""
         if generation >= self.generation:
             return False
         return self._everything_at > generation or self.filter.touched_after(ids, generation)
 
     def touched_exactly_after(self, keys: frozenset[int], generation: int) -> bool:
-        """Like ``touched_after``, by full keys if they are still known."""
+        """Like :meth:`touched_after`, but by full keys for as long as they are kept."""
         if generation >= self.generation:
             return False
         if generation < self._exact_after:
@@ -219,7 +219,7 @@ class TouchJournal:
                 return True
         return False
 
-    # --- intervals of flushes --------------------------------------------------------------------------------------
+    # --- flush intervals -------------------------------------------------------------------------------------------
 
     def _note_interval(self, now: float) -> None:
         self._intervals.append((now, now - self.flushed_at))
@@ -231,7 +231,7 @@ class TouchJournal:
             self._intervals.popleft()
 
     def flush_intervals(self, now: float) -> tuple[float, float]:
-        """The longest time between two flushes in the last ten seconds, and the 95th percentile."""
+        """The longest interval between two flushes in the last ten seconds, and the 95th percentile."""
         self._forget_intervals(now)
         intervals = sorted(interval for _, interval in self._intervals)
         if not intervals:

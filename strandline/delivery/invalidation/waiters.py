@@ -1,8 +1,7 @@
-"""The clients that wait: found by key when a bucket is flushed, and by time when their timeout ends; and recent
-interest.
+"""Waiting clients, found by key when a bucket is flushed and by deadline when their timeout ends; and recent interest.
 
-Keys that have no recent interest are not recorded. A client that asks later, with a cursor from a time when a key was
-not recorded, learns from ``since`` that it may have missed something.
+Keys without recent interest are not recorded. If a client comes with a cursor from a time when a key was not recorded,
+``since`` shows that it may have missed a change.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from strandline.schema.profiles.touch_settings import MemorySettings
 
 
 class Interest:
-    """The interest of clients in one key or template. Everything after the generation ``since`` is recorded."""
+    """The interest of clients in one key or template. All generations later than ``since`` are recorded for it."""
 
     __slots__ = ("since", "until", "waits")
 
@@ -28,12 +27,12 @@ class Interest:
 
 
 class Interests:
-    """Interests by their key. An interest outlives its last waiter by ``ttl_ms``. If there are more than ``limit``,
-    those without a waiter are removed first."""
+    """Interests by key. An interest outlives its last waiting client by ``ttl_ms``. If there are more than ``limit``,
+    interests without a waiting client are removed first."""
 
     def __init__(self, ttl_ms: int, limit: int) -> None:
         self.by_key: dict[int, Interest] = {}
-        #: The number of interests with a waiter.
+        #: The number of interests with a waiting client.
         self.active = 0
         self._ttl_ms = ttl_ms
         self._limit = limit
@@ -44,11 +43,11 @@ class Interests:
 
     @property
     def in_grace(self) -> int:
-        """The number of interests without a waiter."""
+        """The number of interests without a waiting client."""
         return len(self.by_key) - self.active
 
     def join(self, key: int, wait: Wait, since: int) -> None:
-        """``since`` is the value for an interest that begins now."""
+        """Add a wait to an interest. ``since`` is used if the interest is new."""
         interest = self.by_key.get(key)
         if interest is None:
             interest = self._begin(key, since)
@@ -65,13 +64,13 @@ class Interests:
         self._end(key, interest, now)
 
     def show(self, key: int, now: float, since: int) -> None:
-        """A client is interested without waiting."""
+        """Record interest without a wait."""
         interest = self.by_key.get(key) or self._begin(key, since)
         if not interest.waits:
             self._end(key, interest, now)
 
     def lasts_since(self, key: int, generation: int) -> bool:
-        """Whether everything after the generation was recorded."""
+        """Whether all later generations were recorded for the key."""
         interest = self.by_key.get(key)
         return interest is not None and interest.since <= generation
 
@@ -93,18 +92,18 @@ class Interests:
 
     def _forget(self, until: float, key: int) -> None:
         interest = self.by_key.get(key)
-        # An interest that got a new waiter has another end.
+        # An interest that was renewed has a later end.
         if interest is not None and interest.until == until:
             del self.by_key[key]
 
 
 Kind = Literal["fineKey", "templateKey", "tableKey"]
-#: ``ended``: there is nothing to wait for any more; the caller of ``end`` knows why.
+#: ``ended`` means that the log is no longer followed; the caller knows the reason.
 Verdict = Literal["touched", "timeout", "stale", "ended"]
 
-#: Deadlines within this number of milliseconds are checked together.
+#: Deadlines within this many milliseconds are processed together.
 SLOT_MS = 20
-#: The key of interests that have only one.
+#: The single key of interests that have only one.
 ONLY = 0
 
 
@@ -119,13 +118,13 @@ class TouchAnswer:
         self.kind = kind
         self.generation = generation
         self.bucket = bucket
-        #: The reply that a protocol builds from the answer.
+        #: A cache for the encoded answer.
         self.memo: Any = None
 
 
 class Wait:
-    """A waiting client. ``ids`` are the requested keys, ``further`` the keys that the server adds so that no change is
-    missed; ``exact`` are all of them in full, if 32 bits are not enough. ``tell`` is called exactly once."""
+    """A waiting client. ``ids`` are the requested keys. ``further`` are keys that the server adds so that no change is
+    missed. ``exact`` are all of these as full keys, if 32 bits are not enough. ``tell`` is called exactly once."""
 
     __slots__ = ("broad", "checked", "done", "exact", "fine", "further", "ids", "kind", "slot", "tell", "templates")
 
@@ -144,19 +143,19 @@ class Wait:
         self.further = further
         self.exact = exact
         self.kind: Kind = kind
-        #: Whether it waits on rows, not on tables.
+        #: Waits on rows, not on tables.
         self.fine = fine
-        #: The active ones among the templates that it names; None if it names none.
+        #: The active ones of the templates that the client names, or None if it names none.
         self.templates = templates
         self.tell = tell
         self.broad = False
         self.checked = 0
         self.slot = -1
-        #: Whether it was answered, or is about to be.
+        #: The client was notified or is about to be.
         self.done = False
 
     def touched_by(self, bucket: TouchBucket) -> bool:
-        """Whether the bucket contains one of its keys."""
+        """Whether the bucket touches one of the keys."""
         if bucket.everything:
             return True
         if self.exact is not None:
@@ -165,24 +164,25 @@ class Wait:
 
 
 class Waiters:
-    """All waits of one log."""
+    """All waiting clients of one log."""
 
     def __init__(self, memory: MemorySettings) -> None:
         self._index_max_keys = memory.key_index_max_keys
-        #: Keys of rows: only keys with an interest are recorded.
+        #: Row keys. Only keys of interest are recorded.
         self.keys = Interests(memory.hot_key_ttl_ms, memory.hot_max_keys)
         self.templates = Interests(memory.hot_template_ttl_ms, memory.hot_max_templates)
-        #: A wait on rows without templates is interested in all templates; a wait on many keys, in any key.
+        #: A client that waits on rows without naming templates is interested in all templates. A client that waits on
+        #: many keys is interested in all keys.
         self.nameless = Interests(memory.hot_template_ttl_ms, 1)
         self.broad = Interests(memory.hot_key_ttl_ms, 1)
-        #: The other keys that clients wait on: tables, and keys that stand for rows.
+        #: All other keys that are waited on: tables, and the keys that stand for unrecorded rows.
         self._coarse: dict[int, dict[Wait, None]] = {}
         self._all: dict[Wait, None] = {}
         self._broad: dict[Wait, None] = {}
         self._scans: deque[tuple[TouchBucket, Iterator[Wait]]] = deque()
         self._slots: dict[int, dict[Wait, None]] = {}
         self._slot_order: list[int] = []
-        #: Answered at the next flush, whatever it touches.
+        #: Notified at the next flush, whatever it contains.
         self._next: list[Wait] = []
         self.fine = 0
 
@@ -208,7 +208,7 @@ class Waiters:
         return len(wait.ids) > self._index_max_keys
 
     def add(self, wait: Wait, generation: int, since: int, deadline: float) -> None:
-        """The wait was checked up to ``generation``. ``since`` is the value for interests that begin now."""
+        """Add a wait that is checked up to ``generation``. ``since`` applies to interests that begin now."""
         self._all[wait] = None
         wait.checked = generation
         wait.broad = self.is_broad(wait)
@@ -235,7 +235,7 @@ class Waiters:
                 self.templates.join(template, wait, since)
 
     def remove(self, wait: Wait, now: float) -> None:
-        """Remove a wait. Its interests last for a while longer."""
+        """Remove a wait. Its interests stay active for their TTL."""
         if self._all.pop(wait, self) is self:
             return
         if wait.fine:
@@ -267,8 +267,8 @@ class Waiters:
                 self.templates.leave(template, wait, now)
 
     def lasts_since(self, wait: Wait, generation: int) -> bool:
-        """Whether everything that the wait concerns was recorded after the generation, because clients were interested
-        without a gap."""
+        """Whether all keys of the wait were recorded after the generation, because there was interest in them all the
+        time."""
         if wait.templates is None:
             if not self.nameless.lasts_since(ONLY, generation):
                 return False
@@ -284,13 +284,13 @@ class Waiters:
         for interests in (self.keys, self.templates, self.nameless, self.broad):
             interests.sweep(now)
 
-    # --- flushes ---------------------------------------------------------------------------------------------------
+    # --- flushed buckets -------------------------------------------------------------------------------------------
 
     def tell_at_next_flush(self, wait: Wait) -> None:
         self._next.append(wait)
 
     def found_by(self, bucket: TouchBucket) -> list[Wait]:
-        """The waits that the bucket concerns and that are found by key; ``scan`` finds the others."""
+        """The waits that the bucket touches, as far as they are indexed by key. ``scan`` checks the others."""
         if bucket.everything:
             self._next.clear()
             self._scans.clear()
@@ -312,7 +312,7 @@ class Waiters:
         return len(self._scans) > 0
 
     def scan(self, few: int) -> list[Wait]:
-        """Check a few of the waits that are not found by key; returns those that a bucket concerns."""
+        """Check a few of the waits that are not indexed by key, and return those that a bucket touches."""
         found = []
         while self._scans and few:
             bucket, waits = self._scans[0]
@@ -347,13 +347,13 @@ class Waiters:
         waits[wait] = None
 
     def next_deadline(self) -> float | None:
-        """When the next deadline is."""
+        """The next deadline."""
         while self._slot_order and not self._slots[self._slot_order[0]]:
             del self._slots[heappop(self._slot_order)]
         return self._slot_order[0] * float(SLOT_MS) if self._slot_order else None
 
     def overdue(self, now: float) -> list[Wait]:
-        """The waits whose time is up."""
+        """The waits whose deadline has passed."""
         found: list[Wait] = []
         while self._slot_order and self._slot_order[0] * SLOT_MS <= now:
             found.extend(self._slots.pop(heappop(self._slot_order)))
@@ -361,7 +361,7 @@ class Waiters:
 
 
 def _taken(waits: Iterable[Wait]) -> list[Wait]:
-    """The waits that were not taken before, so that none is answered twice."""
+    """The waits that were not taken before, so that no client is answered twice."""
     taken = [wait for wait in waits if not wait.done]
     for wait in taken:
         wait.done = True

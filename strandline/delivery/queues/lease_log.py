@@ -1,4 +1,4 @@
-"""The lease log of a queue: where its events are stored, and how the log is kept short."""
+"""The lease log of a queue: stores the queue's events and is compacted with snapshots."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from strandline.engine.errors import EngineError
 
 NAME_PREFIX = "__leases__:"
 
-#: The attribute of the lease log that names its queue: the epoch of the jobs log.
+#: The attribute of the lease log's configuration that holds the epoch of its jobs log.
 EPOCH_ATTRIBUTE = "queue_epoch"
 
-#: A snapshot replaces the events if there are more of them than this, and more than this number per known job, so that
-#: the cost of a snapshot is small beside the cost of the events.
+#: A snapshot replaces the events when there are more than this, and more than this many per known job. So the cost of a
+#: snapshot is small compared with the events that led to it.
 COMPACT_EVENTS = 4096
 COMPACT_RATIO = 4
-#: The number of jobs per snapshot event, which limits a record to a few megabytes.
+#: Jobs per snapshot event, which limits a record to a few megabytes.
 SNAPSHOT_JOBS = 10_000
 
 READ_EVENTS = 1024
@@ -40,7 +40,7 @@ class LeaseLog:
         self.durable = durable
 
     def configure(self, durable: bool) -> None:
-        """May wait for a flush, so the caller must not hold the engine's lock."""
+        """Set the durability. May wait for a flush, so the caller must not hold the engine's lock."""
         if durable != self.durable:
             self._log.configure(_config(self._log.config.attributes[EPOCH_ATTRIBUTE], durable))
             self.durable = durable
@@ -63,21 +63,21 @@ class LeaseLog:
         return self._promised(commit)
 
     def write_with(self, event: Event, others: Sequence[Append]) -> Commit[Any]:
-        """Write the event and the other appends in one step: after a crash, all of them exist or none."""
+        """Append the event in one transaction with other appends."""
         commit = self._engine.append_all([*others, self.prepare(event)])
         self.count_prepared()
         return commit
 
     def prepare(self, event: Event) -> Append:
-        """The append that writes the event, to be combined with others in one step."""
+        """The append that writes the event, to be part of a larger transaction."""
         return Append(self._log, Batch([encode(event)]))
 
     def count_prepared(self) -> None:
-        """A prepared event was written."""
+        """Record that a prepared event was written."""
         self._events += 1
 
     def _promised(self, commit: Commit[Any]) -> Commit[Any]:
-        # No caller waits for events that may be lost, even if the log itself has to wait.
+        # A caller does not wait for events that may be lost, even if the log has to wait.
         return commit if self.durable else Commit.of(None)
 
     @property
@@ -85,11 +85,12 @@ class LeaseLog:
         return self._events > COMPACT_EVENTS
 
     def compact(self, state: State, coming: Iterable[KnownJob]) -> None:
-        """Replace the events by a snapshot if there are many more of them than known jobs."""
+        """Replace the events with a snapshot if there are many more events than known jobs."""
         if self._events <= COMPACT_RATIO * len(state.jobs):
             return
         batch = Batch([encode(event) for event in _snapshot(state, coming)])
-        # The caller's change is done. A snapshot can be written later, and the next call reports a full disk.
+        # The operation that led to this is complete. If the disk is full, the next operation reports it and compaction
+        # is retried.
         with suppress(EngineError):
             with self._engine.lock:
                 first = self._log.next_seq
@@ -100,7 +101,7 @@ class LeaseLog:
 
 
 def drop_companion(engine: Engine, jobs: Log) -> Commit[None]:
-    """Remove the lease log of this queue, or of an earlier one of its name, but not of a later one."""
+    """Drop the lease log of this queue, or of an earlier queue of the same name, but not of a later one."""
     found = engine.find(companion_name(jobs.name))
     if found is None or found.config.attributes.get(EPOCH_ATTRIBUTE, 0) > jobs.epoch:
         return Commit.of(None)
@@ -115,7 +116,7 @@ def _open(engine: Engine, jobs: Log, durable: bool) -> Log:
         found.drop()
         found = None
     if found is None:
-        # Everything that depends on it is journaled after it, so there is no need to wait for the flush.
+        # No flush is needed here: dependent writes are journaled later.
         engine.create(name, config)
     elif found.config != config:
         found.configure(config)

@@ -39,7 +39,7 @@ T = TypeVar("T")
 
 
 class RouterEntry(msgspec.Struct, frozen=True):
-    """A stored definition."""
+    """A definition as it is stored."""
 
     definition: RouterDefinition
     source_epoch: int
@@ -50,15 +50,15 @@ _decoder = msgspec.json.Decoder(RouterEntry)
 
 
 class Register:
-    """Every change is journaled when it returns, and durable when ``durable`` is done. A definition is removed by
-    deleting its record, so the log contains only live definitions."""
+    """The stored definitions. A change is journaled when its call returns, and durable when ``durable`` is done.
+    Removing a router deletes its record, so the log holds only live definitions."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._seqs: dict[str, int] = {}
 
     def load(self) -> list[RouterEntry]:
-        """The stored definitions, in order. Definitions that have been replaced are removed."""
+        """Read the definitions in the order in which they were written, and delete those that were replaced."""
         log = self._engine.find(NAME)
         if log is None:
             return []
@@ -80,7 +80,7 @@ class Register:
         return list(entries.values())
 
     def put(self, entry: RouterEntry) -> None:
-        """Store a definition, replacing an earlier one of this name."""
+        """Store a definition, replacing an earlier one of the same name."""
         name = entry.definition.name
         with self._engine.lock:
             log = self._log()
@@ -89,7 +89,7 @@ class Register:
             before = self._seqs.get(name)
             self._seqs[name] = seq
             if before is not None:
-                # A crash before this leaves both; the later one counts.
+                # A crash before the deletion leaves both records. The later one counts.
                 with suppress(EngineError):
                     log.delete(seqs=[before])
 
@@ -101,7 +101,7 @@ class Register:
                 self._seqs.pop(name, None)
 
     def durable(self, value: T) -> Commit[T]:
-        """The value, once everything that was stored so far is durable."""
+        """A commit of ``value`` that is done when all changes so far are durable."""
         with self._engine.lock:
             return self._engine.later((), value, None)
 
@@ -114,7 +114,7 @@ class Register:
 
 
 class Routers:
-    """Created and used on the event loop's thread. Stored routers work at once."""
+    """All routers of a server. Created and used on the event loop's thread. Stored routers resume at once."""
 
     def __init__(self, engine: Engine, hub: Hub) -> None:
         self._engine = engine
@@ -122,10 +122,10 @@ class Routers:
         self._register = Register(engine)
         self._routers: dict[str, Router] = {}
         self._names = Names()
-        #: By epoch of the log: the routers from it, and the source of the routers into it.
+        #: By epoch: the source that a log is, and the source that feeds a log.
         self._from: dict[int, RouterSource] = {}
         self._into: dict[int, RouterSource] = {}
-        #: The source of every destination, both by epoch: the graph of all routers.
+        #: The epoch of each destination's source, by epoch of the destination: the graph of all routers.
         self._above: dict[int, int] = {}
         #: The number of routers into a log, by its epoch.
         self._leading_into: dict[int, int] = {}
@@ -136,24 +136,25 @@ class Routers:
 
     @property
     def forwarded_total(self) -> int:
-        """The number of copies and forwarded losses since the start."""
+        """Records forwarded since the server started, including records that were lost before."""
         return self._shared.forwarded_total
 
     def demote_while(self, busy: Callable[[], bool]) -> None:
-        """Forward with the lowest priority while ``busy`` is true."""
+        """Give forwarding the lowest priority while ``busy`` returns True."""
         self._shared.demoted = busy
 
     def spare(self, spared: Callable[[Log], bool]) -> None:
-        """Forward nothing into logs for which ``spared`` is true. Their routers wait, as for a full log."""
+        """Pause forwarding into a log while ``spared`` returns True for it. Its routers wait as for a full
+        destination."""
         self._shared.spared = spared
 
-    # --- creating --------------------------------------------------------------------------------------------------
+    # --- creating ------------------------------------------------------------------------------------------
 
     def check(self, definition: RouterDefinition) -> bool:
-        """Whether the router would be new; raises if it is not allowed. Its logs need not exist yet."""
+        """Return whether the router would be new. Raises if the router is not allowed. Its logs need not exist yet."""
         name, source, dest = definition.name, definition.source, definition.dest
         if source == dest:
-            raise BadRequest(f"router {name!r} would lead from {source!r} to itself; choose another destination")
+            raise BadRequest(f"router {name!r}: source and destination are the same log, {source!r}")
         known = self.get(name)
         if known is not None and (known.source.name, known.dest.name) != (source, dest):
             raise RouterRepointed(name, known.source.name, known.dest.name)
@@ -166,15 +167,15 @@ class Routers:
         if from_log is not None and to_log is not None and not may_close:
             cycle = closes_cycle(self._above, from_log.epoch, to_log.epoch)
             if cycle is not None:
-                # All logs but the first and the last, which are the same, are already sources of routers.
+                # The first and the last log are the source; all logs in between already have routers.
                 raise RouterCycle([source, *(self._from[epoch].log.name for epoch in cycle[1:-1]), source])
         return known is None
 
     def put(self, definition: RouterDefinition) -> Commit[bool]:
-        """Create or change a router; returns whether it is new. A new router forwards only records appended from now
-        on.
+        """Create or change a router. The commit's value says whether it is new. A new router starts at the end of its
+        source.
 
-        It works when this returns, and is durable when the commit is done.
+        The router is active when this returns, and durable when the commit is done.
         """
         new = self.check(definition)
         source, dest = self._engine.log(definition.source), self._engine.log(definition.dest)
@@ -182,8 +183,8 @@ class Routers:
         if known is not None and known.definition == definition:
             return self._register.durable(False)
         with self._engine.lock:
-            # The cursors come before the definition in the journal: no router can be without them, and after a restart,
-            # a changed router does not process again the records that its earlier filter skipped.
+            # The cursors are journaled before the definition, so no router is without cursors, and a changed router
+            # does not look again at records that its earlier filter skipped.
             position, skipped = (source.head,) * 2 if known is None else (known.position, known.skipped)
             source.move_cursor(POSITION + definition.name, position)
             source.move_cursor(SKIPPED + definition.name, skipped)
@@ -220,7 +221,7 @@ class Routers:
         return router
 
     def lag(self, name: str) -> int | None:
-        """The number of seqs of its source after the router's position; None if the router does not exist."""
+        """The number of seqs of its source that a router has not reached yet, or None if the router does not exist."""
         router = self.get(name)
         return None if router is None else router.lag
 
@@ -233,8 +234,8 @@ class Routers:
         limit: int = 100,
         prefixes: tuple[str, ...] = (),
     ) -> tuple[list[Router], bool]:
-        """Routers by name, after the name ``after``, and whether there are more. With ``prefixes``, only routers whose
-        name and both logs start with one of them."""
+        """Routers after the name ``after``, in order of their names, and whether there are more. With ``prefixes``,
+        only routers whose name, source and destination begin with one of them."""
         found: list[Router] = []
         for name in self._names.page(prefix, after, None):
             if prefixes and not name.startswith(prefixes):
@@ -255,7 +256,8 @@ class Routers:
     # --- removing ------------------------------------------------------------------------------------------
 
     def remove(self, name: str) -> Commit[bool]:
-        """Stop forwarding at once; returns whether the router existed. Copies stay."""
+        """Stop forwarding at once. The commit's value says whether the router existed. Copies stay in the
+        destination."""
         router = self.get(name)
         if router is None:
             return Commit.of(False)
@@ -263,9 +265,9 @@ class Routers:
         return self._register.durable(True)
 
     def remove_touching(self, log: Log) -> list[str]:
-        """Remove the routers from or to a log that is removed; returns their names in order.
+        """Remove the routers from or to a log that is being removed. Returns their names in order.
 
-        This is durable when a later change of a ``fsync`` log is, or the removal of the log.
+        The removal is durable once the removal of the log, or any later change of a ``fsync`` log, is durable.
         """
         going = self.touching(log)
         if going:
@@ -283,13 +285,13 @@ class Routers:
         return list(found.values())
 
     def _gone(self, log: Log) -> None:
-        """The log was removed without notice."""
-        # On a full disk, this is repeated when routers are requested, or at the next start.
+        """Remove the routers of a log that was dropped elsewhere."""
+        # If the disk is full, the routers are removed when they are next listed, or at the next start.
         with suppress(EngineError):
             self.remove_touching(log)
 
     def _forget(self, routers: list[Router], gone: int = 0) -> None:
-        """``gone`` is the epoch of a log that is removed: its cursors are removed with it."""
+        """``gone`` is the epoch of a log that is being removed together with its cursors."""
         self._register.remove([router.name for router in routers])
         for router in routers:
             source, into = router.source.epoch, router.dest.epoch
@@ -306,7 +308,7 @@ class Routers:
             del self._routers[router.name]
             self._names.remove(router.name)
             if source != gone and not router.source.dropped:
-                # A leftover cursor is harmless: a new router of this name sets it again.
+                # A leftover cursor is harmless: a new router of this name overwrites it.
                 with suppress(EngineError):
                     router.source.drop_cursor(router.position_cursor)
                     router.source.drop_cursor(router.skipped_cursor)
@@ -316,9 +318,9 @@ class Routers:
     # --- forwarding ----------------------------------------------------------------------------------------
 
     def catch_up(self, log: Log) -> Commit[Any] | None:
-        """Forward all records that are on their way into the log, through any number of other logs.
+        """Forward all records that are on their way into the log, over any number of hops.
 
-        Returns a commit if some of them wait for the disk: there may be more once it is done.
+        Returns a commit if some of them wait for the disk. There may be more records once it is done.
         """
         source = self._into.get(log.epoch)
         if source is None:
@@ -340,7 +342,7 @@ class Routers:
     # --- starting ------------------------------------------------------------------------------------------
 
     def _load(self) -> None:
-        """Resume the stored routers. Routers whose logs were removed or recreated are removed."""
+        """Resume the stored routers. Remove routers whose logs were dropped or created again."""
         stale: list[str] = []
         for entry in self._register.load():
             definition = entry.definition

@@ -1,22 +1,22 @@
-"""The errors of subscriptions. Errors of the logs under them are passed on as the engine's own errors."""
+"""The errors of subscriptions. Errors of the underlying logs are passed on as the engine's own errors."""
 
 from __future__ import annotations
 
 
 class SubscriptionError(Exception):
-    """Base of the errors of subscriptions. Nothing has changed when one is raised."""
+    """Base of all errors of subscriptions. Nothing was changed when one is raised."""
 
 
 class BadPattern(SubscriptionError):
-    """A pattern that is not valid."""
+    """The pattern is not valid."""
 
 
 class AddressRejected(SubscriptionError):
-    """The URL of a webhook to which the server does not send requests."""
+    """The server does not send webhooks to this URL or address."""
 
 
 class SubscriptionExists(SubscriptionError):
-    """A subscription with this id and another configuration exists."""
+    """A subscription with this id exists and has a different configuration."""
 
     def __init__(self, id: str) -> None:
         super().__init__(f"subscription {id!r} already exists with a different configuration")
@@ -32,15 +32,15 @@ class UnknownSubscription(SubscriptionError):
 
 
 class WrongKind(SubscriptionError):
-    """A request for pull-wake workers was made for a webhook subscription, or the other way round."""
+    """The operation does not apply to this type of subscription: webhook or pull-wake."""
 
 
 class BadToken(SubscriptionError):
-    """A token that was not issued for this subscription."""
+    """The token was not issued for this subscription."""
 
 
 class TokenExpired(SubscriptionError):
-    """A token of this subscription that has expired."""
+    """The token was issued for this subscription and has expired."""
 
 
 class Fenced(SubscriptionError):
@@ -57,8 +57,8 @@ class AlreadyClaimed(SubscriptionError):
 
 
 class NothingPending(SubscriptionError):
-    """Everything has been acknowledged."""
+    """All records are acknowledged."""
 
 
 class BadPosition(SubscriptionError):
-    """An acknowledgement of an offset that does not exist, or that goes backwards."""
+    """The acknowledged position is past the end of the log, or lower than the current one."""

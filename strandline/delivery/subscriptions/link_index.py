@@ -22,8 +22,8 @@ from strandline.engine.errors import EngineError
 
 
 class LogWatch:
-    """Calls ``changed`` with links whose log has changed, and ``made`` with new logs. It is a task of the scheduler
-    while there are changes to report."""
+    """Calls ``changed`` with links whose log has changed, and ``made`` with new logs. The scheduler runs it while there
+    are changes to report."""
 
     def __init__(self, engine: Engine, hub: Hub, changed: Callable[[Link], None], made: Callable[[Log], None]) -> None:
         self._engine = engine
@@ -32,16 +32,16 @@ class LogWatch:
         self._made = made
         self._links: dict[int, list[Link]] = {}
         self._endings: dict[int, Callable[[], None]] = {}
-        #: Epochs of logs that have changed. Any thread adds them, the event loop removes them.
+        #: Epochs of changed logs. The changing thread adds them and the loop removes them.
         self._touched: dict[int, None] = {}
         self._posted = False
         self._next_epoch = engine.next_epoch
         self._thread = threading.get_ident()
 
-    # --- links -----------------------------------------------------------------------------------------------------
+    # --- links ---------------------------------------------------------------------------------------------------
 
     def add(self, link: Link) -> None:
-        """The link has a log from now on."""
+        """Watch the log of the link."""
         assert link.log is not None
         epoch = link.log.epoch
         links = self._links.get(epoch)
@@ -61,7 +61,7 @@ class LogWatch:
             del self._links[epoch]
 
     def _touch(self, log: Log) -> None:
-        """Called by the engine, on any thread, with its lock held."""
+        """Called by the engine on any thread, while it holds its lock."""
         self._touched[log.epoch] = None
         if not self._posted:
             self._posted = True
@@ -73,13 +73,13 @@ class LogWatch:
     def _submit(self) -> None:
         self._hub.submit(self)
 
-    # --- notifications ---------------------------------------------------------------------------------------------
+    # --- reporting -----------------------------------------------------------------------------------------------
 
     def priority(self, now: int) -> int:
         return 0
 
     def run(self) -> None:
-        """Report as many changes as a slice of time allows; the rest follow in the next turn."""
+        """Report changes until the time slice ends. The next turn reports the rest."""
         until = perf_counter() + SLICE_SECONDS
         self._posted = False
         self.look_for_new()
@@ -98,7 +98,7 @@ class LogWatch:
             self._tell(self._touched.popitem()[0])
 
     def look_for_new(self) -> None:
-        """Report logs that were created since, by any protocol."""
+        """Report the logs that were created since the last call, by any protocol."""
         engine = self._engine
         while self._next_epoch < engine.next_epoch:
             book = engine.by_epoch.get(self._next_epoch)
@@ -115,15 +115,18 @@ class LogWatch:
 
 logger = logging.getLogger(__name__)
 
-#: How many names are checked, and how many links are dropped, before other work gets its turn.
+#: The number of names to examine, or links to drop, before other tasks get their turn.
 NAMES_PER_TURN = 200
 
 Write = Callable[[list[Event]], Commit[Any]]
 
 
 class Linking:
-    """``visible`` says whether a log can be subscribed to. ``pending`` is called with subscriptions that have something
-    to wake for, and the name of the log; ``write`` stores events."""
+    """Keeps the links of all subscriptions current.
+
+    ``visible`` returns whether a log can be subscribed to. ``pending`` is called with a subscription and the name of
+    its log that has records to acknowledge. ``write`` stores events.
+    """
 
     def __init__(
         self,
@@ -139,16 +142,16 @@ class Linking:
         self._write = write
         self._pending = pending
         self.watch = LogWatch(engine, hub, self._changed, self._made)
-        #: Subscriptions with a pattern, by the prefix of matching names: up to the first slash, or "".
+        #: Subscriptions with a pattern, by the first segment of the names they match, or "" if it is not fixed.
         self._patterns: dict[str, dict[str, Subscription]] = {}
-        #: Links whose logs do not exist, by name.
+        #: Links without a log, by name.
         self._awaited: dict[str, dict[Link, None]] = {}
         self._wake_streams: Counter[str] = Counter()
 
-    # --- all subscriptions -----------------------------------------------------------------------------------------
+    # --- all subscriptions ---------------------------------------------------------------------------------------
 
     def load(self, subscriptions: Mapping[str, Subscription]) -> None:
-        """Create all links again, after a restart."""
+        """Restore all links after a restart."""
         for subscription in subscriptions.values():
             self.add(subscription)
         for subscription in subscriptions.values():
@@ -161,8 +164,8 @@ class Linking:
                     subscription.links.remove(link)
 
     def _load_matching(self, subscription: Subscription) -> None:
-        """Logs that existed before the subscription and have no position were not linked because its creation was
-        interrupted. They are linked at their current end, which is then stored."""
+        """Link the matching logs. A log that is older than the subscription and has no link was left out because the
+        creation was interrupted. It is linked at its current end, and the link is stored."""
         places: list[Acknowledged] = []
         for log in self._matching(subscription):
             known = subscription.links.find(log.name)
@@ -174,10 +177,10 @@ class Linking:
             for start in range(0, len(places), PLACES_PER_EVENT):
                 self._write_links(subscription, places[start : start + PLACES_PER_EVENT])
         except EngineError as error:
-            logger.error("cannot store the positions of the links of %r: %s", subscription.id, error)
+            logger.error("subscription %r: cannot store its positions: %s", subscription.id, error)
 
     def add(self, subscription: Subscription) -> None:
-        """Add a subscription; existing logs are not linked yet."""
+        """Register a subscription without linking existing logs."""
         if subscription.glob is not None:
             first = subscription.glob.prefix.partition("/")
             self._patterns.setdefault(first[0] if first[1] else "", {})[subscription.id] = subscription
@@ -202,7 +205,7 @@ class Linking:
                 self._release_wake_stream(name)
 
     def _forget_some(self, links: list[Link]) -> None:
-        """Drop these links in small steps."""
+        """Remove these links in several turns."""
         for link in links[-NAMES_PER_TURN:]:
             self._forget(link)
         del links[-NAMES_PER_TURN:]
@@ -210,7 +213,7 @@ class Linking:
             self._hub.loop.call_soon(self._forget_some, links)
 
     def _release_wake_stream(self, name: str) -> None:
-        """The log is an ordinary log from now on."""
+        """A log that no longer receives wakes can be matched by patterns again."""
         log = self._engine.find(name)
         if log is not None and self._visible(log):
             for subscription in self._matched_by(name):
@@ -218,11 +221,11 @@ class Linking:
                     self._write([LinkedEvent(subscription.id, [Acknowledged(name, log.epoch, log.head)], False)])
                 self._match(subscription, log, log.head)
 
-    # --- existing logs ---------------------------------------------------------------------------------------------
+    # --- existing logs -------------------------------------------------------------------------------------------
 
     def existing(self, subscription: Subscription) -> Iterator[None]:
-        """Link all existing logs that match the pattern of a new subscription, at their current end. Runs step by step,
-        so that other work gets its turn in between."""
+        """Link all existing logs that match the pattern of a new subscription, at their current end. It yields between
+        steps so that other tasks get their turn."""
         places: list[Acknowledged] = []
         for count, log in enumerate(self._matching(subscription), 1):
             if subscription.removed:
@@ -253,22 +256,23 @@ class Linking:
             after = names[-1]
 
     def _match(self, subscription: Subscription, log: Log, acked: int = 0) -> Link:
-        """Link a matching log. If it has no stored position, it is acknowledged up to ``acked``."""
+        """Link a matching log. A new link starts with ``acked`` as its acknowledged position."""
         link = subscription.links.find(log.name)
         if link is None:
             link = subscription.links.make(log.name)
             link.epoch, link.acked = log.epoch, acked
         if link.log is not None and link.log.epoch != log.epoch:
-            self._detach(link)  # that log is gone, but its notification has not arrived
+            self._detach(link)  # that log was dropped, which was not reported yet
         link.matched = True
         if link.log is None:
             self._attach(link, log)
         return link
 
-    # --- named logs ------------------------------------------------------------------------------------------------
+    # --- named logs ----------------------------------------------------------------------------------------------
 
     def places(self, subscription: Subscription | None, names: Iterable[str]) -> list[Acknowledged]:
-        """The positions of logs that are being named: the acknowledged position if there is one, otherwise the end."""
+        """The positions at which these logs are linked by name: the current position of a link, or the end of the
+        log."""
         found = []
         for name in names:
             link = None if subscription is None else subscription.links.find(name)
@@ -282,7 +286,7 @@ class Linking:
         return found
 
     def name(self, subscription: Subscription, names: Iterable[str]) -> None:
-        """Add these names to the subscription. The caller stores them."""
+        """Subscribe to these logs by name. The caller stores the event."""
         for name in names:
             link = subscription.links.make(name)
             link.explicit = True
@@ -290,7 +294,8 @@ class Linking:
                 self._find_log(link)
 
     def unname(self, subscription: Subscription, name: str) -> Commit[Any] | None:
-        """Remove a name; None if it was not named. It stays linked if the pattern matches it."""
+        """Remove a subscription by name. Returns None if the log was not named. A log that the pattern matches stays
+        linked."""
         link = subscription.links.find(name)
         if link is None or not link.explicit:
             return None
@@ -300,7 +305,7 @@ class Linking:
         self._drop_unless_wanted(subscription, link)
         return commit
 
-    # --- changes of logs -------------------------------------------------------------------------------------------
+    # --- created and dropped logs --------------------------------------------------------------------------------
 
     def _made(self, log: Log) -> None:
         if not self._visible(log):
@@ -330,7 +335,7 @@ class Linking:
             self._pending(link.subscription, link.name)
 
     def _find_log(self, link: Link) -> None:
-        """Attach the log of this name, or wait for one."""
+        """Attach the log of this name, or wait until it is created."""
         if link.subscription.removed:
             return
         log = self._engine.find(link.name)

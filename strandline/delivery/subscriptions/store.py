@@ -1,4 +1,4 @@
-"""The store of subscriptions: a log of events, and the secret for signatures and tokens.
+"""The store of subscriptions: a log of events, and the secret from which signatures and tokens are derived.
 
 From time to time the store writes the whole state again and deletes the older events. Repeating an event has no effect,
 so a crash in between does no harm.
@@ -28,10 +28,10 @@ _CONFIG = Config(durability="fsync")
 _SEED = SECRET + "_seed"
 _PAGE = 1000
 
-#: The whole state is written again if there are more events than this, and more than this number per link.
+#: The log is compacted when it has more events than this, and more than this many per link.
 COMPACT_EVENTS = 4096
 COMPACT_RATIO = 4
-#: Events per append, to limit the size of a batch.
+#: Events per append, which keeps batches small.
 _EVENTS_PER_APPEND = 100
 
 
@@ -44,7 +44,7 @@ class SubscriptionStore:
         self._events = 0 if self._log is None else self._log.state().count
         #: Done when the seed is durable.
         self.opened: Commit[Any] = Commit.of(None)
-        #: Done when everything that was written so far is durable.
+        #: Done when all events so far are durable.
         self.last: Commit[Any] = Commit.of(None)
 
     @property
@@ -61,7 +61,7 @@ class SubscriptionStore:
         return self._log
 
     def load(self) -> dict[str, Subscription]:
-        """The subscriptions after all events."""
+        """Rebuild the subscriptions from the events."""
         found: dict[str, Subscription] = {}
         for event in self._read():
             if isinstance(event, MadeEvent):
@@ -83,12 +83,12 @@ class SubscriptionStore:
                 try:
                     yield decode(data)
                 except msgspec.MsgspecError as error:
-                    log.error("skipped event %d of %s, which is not valid: %s", seq, NAME, error)
+                    log.error("skipped the unreadable event %d of %s: %s", seq, NAME, error)
             after, caught_up = page.next_after, page.caught_up
 
     def write(self, events: Sequence[Event], others: Sequence[Append] = ()) -> Commit[Any]:
-        """Store events in one step with appends to other logs: after a crash, all of them exist or none. Raises an
-        EngineError if that fails, and then nothing was written."""
+        """Append events, in one transaction with the appends to other logs. Raises EngineError if that fails; then
+        nothing was written."""
         log, batch = self._open(), Batch([encode(event) for event in events])
         if others:
             commit: Commit[Any] = self._engine.append_all([Append(log, batch), *others])
@@ -99,13 +99,13 @@ class SubscriptionStore:
         return commit
 
     def compact(self, subscriptions: Mapping[str, Subscription]) -> None:
-        """Write the whole state again if there are many more events than needed."""
+        """Write the current state again and delete the older events, if the log is much longer than the state."""
         if self._events <= COMPACT_EVENTS:
             return
         size = sum(1 + len(subscription.links) for subscription in subscriptions.values())
         if self._events <= COMPACT_RATIO * size:
             return
-        # The caller's change is done. The next one reports a full disk.
+        # The operation that led to this is complete. If the disk is full, a later operation reports it.
         with suppress(EngineError):
             log = self._open()
             first, self._events = log.next_seq, 0

@@ -1,4 +1,4 @@
-"""One timer for all alarms: ten thousand idle streams cost a heap entry each."""
+"""One timer for all live streams. Each idle stream costs one heap entry instead of a timer."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from typing import Protocol
 
 log = logging.getLogger(__name__)
 
-#: Alarms that are due within this number of seconds ring together.
+#: Alarms that are due within this many seconds ring together.
 TOGETHER_SECONDS = 0.002
-#: An alarm that fails rings again after this time.
+#: How long to wait before an alarm that raised rings again.
 RETRY_SECONDS = 10.0
 
 
 class Alarm(Protocol):
-    """Rings at a time. ``rings_at`` is the time; only :class:`Alarms` sets it."""
+    """An object that is called at a set time. ``rings_at`` is that time; only :class:`Alarms` sets it."""
 
     rings_at: float | None
 
     def ring(self, now: float) -> float | None:
-        """The time has come. Returns the next time; None: no further one."""
+        """Called at the set time. Returns the next time to ring, or None to stop."""
 
 
 class Alarms:
-    """Times are those of the event loop's clock. Every alarm has at most one time; setting another replaces it."""
+    """Times are times of the loop's clock. Each alarm has at most one time; setting another replaces it."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -55,7 +55,7 @@ class Alarms:
             try:
                 after = alarm.ring(now)
             except Exception:
-                log.exception("the alarm %r failed", alarm)
+                log.exception("alarm %r failed", alarm)
                 after = now + RETRY_SECONDS
             if after is not None and alarm.rings_at is None:
                 alarm.rings_at = after

@@ -1,7 +1,7 @@
 """The feed of a log: its live readers, and the pages they get, rendered once for all readers at the same position.
 
-Readers pull. A reader is notified that there may be new records (``deliver``) and requests the page at its position
-when it can take one. A slow reader costs only its cursor, and gets larger pages the further it lags.
+Readers pull. The feed calls a reader's ``deliver`` when there may be new records, and the reader requests the page at
+its position when it can take one. A slow reader costs only its cursor, and gets larger pages the further it lags.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from strandline.engine.errors import DamagedFile, EngineError, UnknownLog
 
 log = logging.getLogger(__name__)
 
-#: How many readers are notified between two checks of the time.
+#: The time slice is checked after this many readers.
 LOOK_EVERY = 8
 
 
 class Subject(Protocol):
-    """A log as its protocol sees it."""
+    """The log of a feed and its delivery priority."""
 
     log: Log
     consumed_at: int | None
@@ -43,16 +43,16 @@ class FeedView(ABC):
     __slots__ = ("__weakref__", "strong")
 
     def __init__(self, strong: bool) -> None:
-        #: Whether only durable records are delivered.
+        #: Deliver only durable records.
         self.strong = strong
 
     @abstractmethod
     def arguments(self, subject: Any) -> dict[str, Any]:
-        """The filters and limits of a page, as arguments of ``Log.read``."""
+        """The filters and limits of a page, as keyword arguments of ``Log.read``."""
 
     @abstractmethod
     def render(self, subject: Any, after: int, page: Page) -> Any:
-        """The content for a page that has records or a tombstone."""
+        """Render a page that has records or a tombstone."""
 
 
 class FeedPage:
@@ -74,23 +74,24 @@ class FeedReader(ABC):
 
     @abstractmethod
     def deliver(self, place: FeedPosition) -> None:
-        """There may be new records: take the page if there is room for it, and move the position."""
+        """Called when there may be new records. Take the page at the position if there is room for it, and advance the
+        position."""
 
     @abstractmethod
     def gone(self, place: FeedPosition) -> None:
-        """The log was dropped; the position is already detached."""
+        """Called when the log was dropped. The position is already detached."""
 
     @abstractmethod
     def paced(self, place: FeedPosition) -> None:
-        """The server is too busy for this log; deliveries resume by themselves."""
+        """Called when the server is too busy for this log. Deliveries resume without a call by the reader."""
 
     @abstractmethod
     def failed(self, place: FeedPosition, error: Exception) -> None:
-        """The log cannot be read."""
+        """Called when the log cannot be read."""
 
 
 class FeedPosition:
-    """The position of a reader in a log. ``epoch`` is that of the log in which the cursor was taken."""
+    """The position of a reader in a log. ``epoch`` is the epoch of the log to which the cursor belongs."""
 
     __slots__ = ("cursor", "epoch", "feed", "queued", "reader", "subject", "view")
 
@@ -100,13 +101,13 @@ class FeedPosition:
         self.cursor = cursor
         self.epoch = subject.log.epoch
         self.view = view
-        #: None while the position is not attached.
+        #: None while the position is not attached to a feed.
         self.feed: Feed | None = None
         self.queued = False
 
     @property
     def behind(self) -> bool:
-        """Whether there may be records that were not delivered yet."""
+        """Whether the log may hold records that were not delivered yet."""
         return self.cursor != self.subject.log.head or self.epoch != self.subject.log.epoch
 
     def move(self, piece: FeedPage) -> None:
@@ -118,25 +119,25 @@ _Key = tuple[int, int, FeedView]
 
 
 def _tell(tell: Callable[..., None], place: FeedPosition, *arguments: Any) -> None:
-    """Call a method of a reader. If it fails, the other readers are still notified."""
+    """Notify one reader. An exception is logged, so the other readers are still notified."""
     try:
         tell(place, *arguments)
     except Exception:
-        log.exception("a reader of %r failed", place.subject.log)
+        log.exception("%r: a live reader failed", place.subject.log)
 
 
 class FeedKeeper(Protocol):
-    """The owner of feeds, as a feed sees it."""
+    """The owner of the feeds, as seen by a feed."""
 
     def held(self, feed: Feed) -> bool:
-        """Whether the log must wait because the server is too busy."""
+        """Whether deliveries of the log are paused because the server is busy."""
 
     def forget(self, feed: Feed) -> None:
-        """The log has no readers any more."""
+        """Remove a feed that has no readers left."""
 
 
 class Feed(Waiter):
-    """Created by a :class:`FeedKeeper`; a task of the scheduler while readers must be notified."""
+    """The live readers of one log. The scheduler runs the feed while readers are waiting for a call."""
 
     __slots__ = (
         "_durable", "_hub", "_keeper", "_loading", "_pieces", "_stamp", "_syncing", "_tasks", "_todo", "paused",
@@ -148,15 +149,15 @@ class Feed(Waiter):
         self._keeper = keeper
         self.subject = subject
         self.places: dict[FeedPosition, None] = {}
-        #: Whether it waits for the server to be less busy.
+        #: Deliveries are paused until the server is less busy.
         self.paused = False
         self._todo: list[FeedPosition] = []
-        #: Rendered pages, kept during deliveries while the log does not change.
+        #: Rendered pages. Kept until the current deliveries end or the log changes.
         self._pieces: dict[_Key, FeedPage] = {}
         self._stamp: tuple[int, ...] = ()
         self._loading: dict[_Key, dict[FeedPosition, None]] | None = None
         self._tasks: set[asyncio.Task[None]] | None = None
-        #: The last seq that is known to be durable.
+        #: The highest sequence number known to be durable.
         self._durable = 0
         self._syncing = False
 
@@ -177,7 +178,7 @@ class Feed(Waiter):
         self.run()
 
     def queue(self, place: FeedPosition) -> None:
-        """Notify the reader of the position soon."""
+        """Schedule a call of the position's reader."""
         if not place.queued:
             place.queued = True
             self._todo.append(place)
@@ -188,7 +189,7 @@ class Feed(Waiter):
             self.queue(place)
 
     def run(self) -> None:
-        """Notify waiting readers, or as many as a slice of time allows; the rest follow in the next turn."""
+        """Call the queued readers until the time slice ends. The next turn calls the rest."""
         todo, self._todo = self._todo, []
         until = perf_counter() + SLICE_SECONDS
         for at, place in enumerate(todo, 1):
@@ -205,11 +206,11 @@ class Feed(Waiter):
 
     @staticmethod
     def _deliver(place: FeedPosition) -> None:
-        """Deliver to one reader. A failure does not affect the others."""
+        """Call one reader. If it raises, the other readers are still served."""
         try:
             place.reader.deliver(place)
         except Exception as error:
-            log.exception("a delivery of %r failed", place.subject.log)
+            log.exception("%r: a delivery to a live reader failed", place.subject.log)
             _tell(place.reader.failed, place, error)
 
     def _end(self) -> None:
@@ -223,7 +224,7 @@ class Feed(Waiter):
     # --- pages -----------------------------------------------------------------------------------------------------
 
     def piece(self, place: FeedPosition) -> FeedPage | None:
-        """The next page at the position; None: not available now, and the reader is notified later."""
+        """The page at the position, or None if it is not available yet. The reader is called again once it is."""
         if self._keeper.held(self):
             return None
         self._check_stamp()
@@ -231,8 +232,7 @@ class Feed(Waiter):
         return self._read(place) if piece is None else piece
 
     def _check_stamp(self) -> None:
-        """Drop the pages after a delete or an eviction, which takes effect at once for readers that did not get
-        them."""
+        """Discard the rendered pages if the log has changed, so that no reader gets a deleted or evicted record."""
         log = self.subject.log
         stamp = (log.head, log.revision, self._durable)
         if stamp != self._stamp:
@@ -249,7 +249,7 @@ class Feed(Waiter):
         try:
             page = self.subject.log.read_resident(place.cursor, **self._arguments(place))
         except UnknownLog:
-            return None  # the log was dropped, and the notification is on its way
+            return None  # the wake-up that announces the drop is already scheduled
         except EngineError as error:
             self._hub.loop.call_soon(place.reader.failed, place, error)
             return None
@@ -278,7 +278,7 @@ class Feed(Waiter):
     # --- pages that are not in memory ------------------------------------------------------------------------------
 
     def _load(self, key: _Key, place: FeedPosition) -> None:
-        """Read the page on another thread, once for all readers at the position."""
+        """Read the page on another thread, once for all readers at this position."""
         if self._loading is None:
             self._loading = {}
             self._tasks = set()
@@ -299,8 +299,8 @@ class Feed(Waiter):
         assert self._loading is not None
         waiting = [place for place in self._loading.pop(key) if place.feed is self]
         if failure is not None:
-            if not isinstance(failure, DamagedFile):  # which is logged where it is found
-                log.error("cannot read %r after seq %d", self.subject.log, key[0], exc_info=failure)
+            if not isinstance(failure, DamagedFile):  # damage is logged once, where it is found
+                log.error("%r: cannot read the records after seq %d", self.subject.log, key[0], exc_info=failure)
             for place in waiting:
                 _tell(place.reader.failed, place, failure)
         if page is None:
@@ -309,7 +309,7 @@ class Feed(Waiter):
         try:
             self._make(key, page)
         except Exception as error:
-            log.exception("cannot render %r after seq %d", self.subject.log, key[0])
+            log.exception("%r: cannot render the records after seq %d", self.subject.log, key[0])
             for place in waiting:
                 _tell(place.reader.failed, place, error)
             return
@@ -318,10 +318,10 @@ class Feed(Waiter):
         if not self._todo:
             self._pieces.clear()
 
-    # --- durability ------------------------------------------------------------------------------------------------
+    # --- durable records -------------------------------------------------------------------------------------------
 
     def _sync(self) -> None:
-        """Find out which records are durable, and sync the rest; waiting readers are notified then."""
+        """Request a sync of the records that are not durable yet. Strong readers are called when it is done."""
         log = self.subject.log
         if self._syncing or self._durable >= log.head:
             return
@@ -331,7 +331,7 @@ class Feed(Waiter):
         try:
             commit = log.sync()
         except EngineError:
-            return  # the log is closing, dropped, or cannot write: nothing more becomes durable
+            return  # the log is closing, dropped or not writable: no more records become durable
         if commit.done:
             self._durable = commit.wait()
         else:
@@ -349,7 +349,7 @@ class Feed(Waiter):
                 self.queue(place)
 
     def _cut(self, page: Page, after: int) -> bool:
-        """Remove records that are not durable yet from a page; False if none is left."""
+        """Remove the records that are not durable yet from a page. Returns False if no record is left."""
         durable = self._durable
         if page.next_after <= durable:
             return True
@@ -363,12 +363,12 @@ class Feed(Waiter):
         return durable > after or page.tombstone is not None
 
 
-#: How often the pressure is checked for logs of negative priority.
+#: How often to check whether the server is still too busy for logs of negative priority.
 RETRY_SECONDS = 0.1
 
 
 class Pacing(Protocol):
-    """Says whether the server is too busy for logs of negative priority."""
+    """Reports whether the server is too busy for logs of negative priority."""
 
     shedding: bool
 
@@ -387,7 +387,8 @@ class Feeds:
         return len(self._feeds)
 
     def attach(self, place: FeedPosition) -> None:
-        """Notify the reader of the position of new records from now on; it requests existing records itself.
+        """Start calling the position's reader when the log changes. The reader itself requests the records that exist
+        already.
 
         Raises UnknownLog if the log was dropped.
         """
@@ -402,7 +403,7 @@ class Feeds:
         place.feed = feed
 
     def detach(self, place: FeedPosition) -> None:
-        """Stop notifying the reader of the position, if it is attached."""
+        """Stop calling the position's reader. Does nothing if the position is not attached."""
         feed, place.feed = place.feed, None
         place.queued = False
         if feed is not None:
@@ -411,17 +412,17 @@ class Feeds:
                 self.forget(feed)
 
     def forget(self, feed: Feed) -> None:
-        """Called when the log has no readers any more."""
+        """Remove a feed that has no readers left."""
         log = feed.subject.log
         self.hub.unwatch(log, feed)
         self.hub.scheduler.withdraw(feed)
         self._paused.discard(feed)
         self._feeds.pop(log.epoch, None)
 
-    # --- pressure --------------------------------------------------------------------------------------------------
+    # --- pauses under load -----------------------------------------------------------------------------------------
 
     def held(self, feed: Feed) -> bool:
-        """Logs of negative priority wait while the server sheds load."""
+        """Whether the feed is paused: logs of negative priority wait while the server sheds load."""
         if feed.paused:
             return True
         if not self._pressure.shedding or feed.subject.priority(self.hub.now()) >= 0:

@@ -1,4 +1,4 @@
-"""Backups of a data directory, and restoring one, also as it was at a moment."""
+"""Back up a data directory, and restore it from a backup or to a point in time."""
 
 from strandline.engine.backup.creation import BackupReport, backup
 from strandline.engine.backup.pool import Backup, Interval, NoBackup, NotRestorable

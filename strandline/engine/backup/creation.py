@@ -1,9 +1,9 @@
-"""Backups of a data directory, taken while a server runs on it or when none does, without its lock.
+"""Back up a data directory, with or without a running server. The backup does not take the directory's lock.
 
-Consistent, because of the order: the manifest first, then the segments and checkpoints that it names, which never
-change, then the journal from its boundary on, of which every beginning that ends with a whole frame is a state that
-was true at some moment. Should a file be gone when its turn comes, the housekeeping has replaced the manifest in the
-meantime: begin again from the new one; what was copied stays.
+The order of the copies makes a backup consistent. The manifest comes first, then the segments and checkpoints that it
+names, which never change. The journal comes last, starting at the manifest's boundary: any prefix of the journal that
+ends with a whole frame is a state that existed at some moment. If a file disappears before it is copied, housekeeping
+has replaced the manifest. The backup then starts again from the new manifest and keeps the files that it has copied.
 """
 
 from __future__ import annotations
@@ -50,37 +50,38 @@ from strandline.engine.segments.footer import ENDING, decode_footer, edges_sum, 
 from strandline.engine.segments.store import object_name, segment_path
 from strandline.engine.state.checkpoints import MANIFEST, Manifest, SegmentEntry, checkpoint_path, read_manifest
 
-#: A frame gets its time a moment before it is written. What has not been written after this long never will be.
+#: A frame gets its timestamp just before it is written. After this time, no frame with an older timestamp appears.
 SETTLED_MS = 1_000
 
-#: A backup reads back this many bytes of the files that the pool has already, those first that were not read for
-#: longest. At a few hundred megabytes a second that takes some seconds, and 30 backups read a pool of 30 GiB once.
+#: Each backup reads back this many bytes of the files that are already in the pool, starting with the files that were
+#: not read for the longest time. This takes a few seconds at a few hundred MB/s, and 30 backups read a pool of 30 GiB
+#: once.
 VERIFY_BYTES = 1 << 30
 
-#: The bytes of a file from a start to before an end.
+#: Reads the bytes of a file from a start (inclusive) to an end (exclusive).
 Read = Callable[[int, int], bytes]
 
 
 class BackupReport(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     history: str
-    #: The time of the last change that is in the backup.
+    #: The time of the last change in the backup.
     last_ts: int
-    #: Files of the backup and their bytes, and how many of them had to be copied.
+    #: The number and size of the files in the backup, and how many of them were copied.
     files: int
     bytes: int
     copied_files: int
     copied_bytes: int
-    #: Files that were in the pool already and were read back, and their bytes.
+    #: The number and size of the files that were already in the pool and were read back.
     verified_files: int
     verified_bytes: int
-    #: Those of them that were damaged or missing and were copied again.
+    #: The files read back that were damaged or missing and were copied again.
     replaced: list[str]
-    #: How often the housekeeping of a running server made it begin again.
+    #: How often the backup started again because housekeeping of a running server replaced the manifest.
     retries: int
-    #: What cannot be read in the journal, in words. It is in the backup as it is in the directory.
+    #: Descriptions of the unreadable parts of the journal. The backup contains these parts unchanged.
     damage: list[str]
-    #: Names of old backups that were removed, and the number of files that went with them.
+    #: Names of the old backups that were removed, and the number of files removed with them.
     pruned: list[str]
     pruned_files: int
 
@@ -98,13 +99,14 @@ def backup(
 ) -> BackupReport:
     """Back up a data directory into a pool: a directory, or ``s3://bucket/prefix`` with ``options`` for the client.
 
-    ``cold`` is the cold tier of the data directory, needed when it holds segments that no backup has yet. ``keep``
-    removes all but so many of the newest backups afterwards. One backup at a time may be taken into a pool.
+    ``cold`` is the cold tier of the data directory. It is required if the cold tier holds segments that are not in any
+    backup yet. ``keep`` is the number of newest backups to keep; older ones are removed afterwards. Only one backup at
+    a time may run on a pool.
 
-    Files that the pool has already are not copied again. ``verify_bytes`` of them are read back, those first that were
-    not read for longest, and replaced if they are damaged. ``verify_backups`` reads all of them.
+    Files that are already in the pool are not copied again. ``verify_bytes`` of them are read back, starting with those
+    that were not read for the longest time, and damaged files are replaced. ``verify_backups`` reads all files.
 
-    Raises NoDataDirectory, DamagedFile, BadRequest, BadConfig and OSError; the backups that were there stay valid.
+    Raises NoDataDirectory, DamagedFile, BadRequest, BadConfig and OSError. Existing backups stay valid when it raises.
     """
     if keep is not None and keep < 1:
         raise BadRequest(f"keep must be 1 or more, not {keep}")
@@ -126,11 +128,11 @@ def backup(
 def _check_apart(source: str, target: str) -> None:
     directory = directory_of(target)
     if directory is not None and directory.resolve().is_relative_to(os.path.realpath(source)):
-        raise BadRequest(f"{target} is in the data directory itself")
+        raise BadRequest(f"{target} is inside the data directory; choose a target outside of it")
 
 
 class _Taking:
-    """One backup being taken."""
+    """A backup in progress."""
 
     def __init__(
         self,
@@ -148,23 +150,23 @@ class _Taking:
         self._progress = progress
         self._backups = pool.backups()
         self._sizes = {folder: pool.sizes(folder) for folder in FILES}
-        #: Segments that are in a backup already, by what identifies them.
+        #: Segments that are already in a backup, by their identity.
         self._segments = {
             (entry.id, entry.edges): copy
             for known in self._backups
             for entry, copy in zip(known.manifest.segments, known.segments, strict=True)
         }
         self._copied_files = self._copied_bytes = 0
-        #: For those who watch: bytes gone through, and of how many.
+        #: Progress: the bytes processed, and the total.
         self._done = self._total = 0
         self._damage: dict[int, list[str]] = {}
         self._superseded: set[str] = set()
-        #: When each file of the pool was last found whole.
+        #: When each file of the pool was last verified.
         self._verified: dict[str, int] = {}
         for known in self._backups:
             self._verified |= known.verified
         self._verify_bytes = verify_bytes
-        #: The files to read back, if they are used again; None: still to be chosen.
+        #: The reused files to read back. None until they are chosen.
         self._due: set[str] | None = None
         self._verified_files = self._verified_bytes = 0
         self._replaced: list[str] = []
@@ -211,8 +213,8 @@ class _Taking:
         self._damage.clear()
         if self._due is None:
             self._due = self._due_for_verification(manifest, history)
-        # What the server keeps for a while comes first: it may be gone after a long copy, and nobody would miss it
-        # before it is too late.
+        # Copy the retained journal files first. The server may remove them during a long copy, and the loss would only
+        # be noticed when a restore needs them.
         kept = list(self._kept_journal(manifest, history)) if history is not None else []
         checkpoints = [self._copy_checkpoint(name) for name in manifest.checkpoints]
         segments = [self._copy_segment(entry) for entry in manifest.segments]
@@ -233,10 +235,10 @@ class _Taking:
             },
         )
 
-    # --- what the pool has already -------------------------------------------------------------------------
+    # --- files already in the pool -------------------------------------------------------------------------
 
     def _due_for_verification(self, manifest: Manifest, history: BackupHistory | None) -> set[str]:
-        """Which of the files that will be used again are read back this time: those not read for longest."""
+        """Choose which reused files to read back in this backup: those that were not read for the longest time."""
         segments = [self._segments.get((entry.id, entry.edges)) for entry in manifest.segments]
         copies: dict[str, FileCopy] = {copy.name: copy for copy in segments if copy is not None}
         if history is not None:
@@ -245,7 +247,7 @@ class _Taking:
         due: set[str] = set()
         budget = self._verify_bytes
         for copy in sorted(copies.values(), key=lambda copy: (self._verified.get(copy.name, 0), copy.name)):
-            # One file at least, however large: else it would be in the way of all that come after it.
+            # Choose at least one file, however large. Otherwise a file above the budget would block all files after it.
             if due and copy.size > budget:
                 break
             budget -= copy.size
@@ -253,7 +255,8 @@ class _Taking:
         return due
 
     def _has(self, folder: Folder, copy: FileCopy) -> bool:
-        """Whether the pool has a good copy. One whose turn it is is read back, once; a damaged one is copied again."""
+        """Return whether the pool has a good copy. A file due for verification is read back once; a damaged one is
+        copied again."""
         if self._sizes[folder].get(copy.name) != copy.size:
             if copy.name in self._verified or copy.name in self._sizes[folder]:
                 self._give_up(folder, copy)
@@ -277,7 +280,7 @@ class _Taking:
             self._replaced.append(name)
 
     def _to_copy(self, manifest: Manifest) -> int:
-        """About how many bytes, for those who watch."""
+        """Estimate the number of bytes to copy, for progress reports."""
         segments = [entry.size for entry in manifest.segments if (entry.id, entry.edges) not in self._segments]
         indexes = [index for index in journal_indexes(self._disk) if index >= manifest.boundary]
         return sum(segments) + sum(self._size_of_journal(index) or 0 for index in indexes)
@@ -311,7 +314,7 @@ class _Taking:
     def _copy_cold(self, entry: SegmentEntry) -> FileCopy:
         cold, name = self._cold, object_name(entry.id)
         if cold is None:
-            raise BadConfig("cold", None, f"segment {entry.id} is in the cold tier; say where that is") from None
+            raise BadConfig("cold", None, f"segment {entry.id} is in the cold tier; specify its location") from None
         with NamedTemporaryFile() as file:
 
             def pieces() -> Iterator[bytes]:
@@ -325,7 +328,7 @@ class _Taking:
         return copy
 
     def _verify(self, pieces: Iterator[bytes], entry: SegmentEntry) -> FileCopy:
-        """Go through a segment before it is copied; damage is not worth keeping."""
+        """Verify a segment before it is copied, so that a damaged segment is never stored."""
         name = f"{entry.id:08d}-{entry.edges:016x}.arrow"
         hasher = xxhash.xxh3_128()
         for piece in pieces:
@@ -358,13 +361,13 @@ class _Taking:
     # --- the journal ---------------------------------------------------------------------------------------
 
     def _kept_journal(self, manifest: Manifest, history: BackupHistory) -> Iterator[JournalCopy]:
-        """Files that the manifest needs no more and that lead on from an older backup."""
+        """Copy journal files that the manifest no longer needs but that continue an older backup."""
         for index in journal_indexes(self._disk):
             if history.oldest_boundary <= index < manifest.boundary:
                 try:
                     yield self._copy_journal(index, history, complete=True)
                 except MissingFile:
-                    continue  # its time was over
+                    continue  # its retention ended
 
     def _journal(self, manifest: Manifest, history: BackupHistory | None) -> Iterator[JournalCopy]:
         boundary = manifest.boundary
@@ -373,17 +376,18 @@ class _Taking:
             for index in journal_indexes(self._disk)
             if index >= boundary and (size := self._size_of_journal(index)) is not None
         }
-        # The next file is made before it is needed. The switch to it has happened once it holds something, and
-        # from then on nothing is added to those before it: look first, then read.
+        # The next journal file is created before it is needed. Once it holds data, nothing is added to the files before
+        # it. So look at the sizes first, then read.
         last = max((index for index, size in sizes.items() if size > FILE_HEADER.size), default=0)
         self._check_journal(manifest)
         for index in range(boundary, last + 1):
             yield self._copy_journal(index, history, complete=index < last)
 
     def _check_journal(self, manifest: Manifest) -> None:
-        """A directory that could not be opened is not backed up: nobody would notice before it is restored."""
+        """Refuse to back up a directory that a server could not open. The problem would otherwise show up only in a
+        restore."""
         try:
-            # The mark first: the server may be at work, and its journal files grow.
+            # Read the mark first: a running server keeps adding to its journal files.
             mark = read_mark(self._disk)
             lost = lost_journals(self._disk, manifest, mark)
         except FileNotFoundError as error:
@@ -420,7 +424,7 @@ class _Taking:
             except FileNotFoundError:
                 raise MissingFile(path) from None
             return
-        # The file may be growing: what is to be stored is copied first.
+        # The file may be growing, so copy the part to store first.
         with NamedTemporaryFile() as file:
             for piece in self._pieces(path, copy.size):
                 file.write(piece)
@@ -434,7 +438,7 @@ class _Taking:
             raise MissingFile(path) from None
 
     def _digest(self, path: str, size: int) -> str:
-        """The checksum of the beginning of a file."""
+        """Return the checksum of the first ``size`` bytes of a file."""
         hasher = xxhash.xxh3_128()
         for piece in self._pieces(path, size):
             hasher.update(piece)
@@ -455,7 +459,7 @@ class _Taking:
             return False
 
     def _look_at(self, index: int, complete: bool) -> JournalCopy:
-        """Cut a file off behind its last whole frame if it may be growing, and see what is in it."""
+        """Inspect a journal file. If it may be growing, cut the copy after its last whole frame."""
         path = journal_path(index)
         size = self._size_of_journal(index)
         if size is None:
@@ -469,13 +473,13 @@ class _Taking:
             damage.append(str(error))
         else:
             end = FILE_HEADER.size
-            # What was torn off at the end, or is still being written, is no damage.
+            # A partial frame at the end is not damage: it was torn off, or is still being written.
             waiting: list[str] = []
             reader = FrameReader(lambda start, length: _read(self._disk, path, start, start + length), size, seed)
             for item in whole_writes(reader.frames()):
                 if not isinstance(item, Frame):
                     offset, length, why = item if isinstance(item, FrameDamage) else item.place_and_reason()
-                    waiting.append(f"{path}: {length} bytes at {offset} cannot be read: {why}")
+                    waiting.append(f"{path}: {length} bytes at offset {offset} are unreadable: {why}")
                     continue
                 damage += waiting
                 waiting = []
@@ -510,7 +514,7 @@ def _read(disk: Disk, path: str, start: int = 0, end: int | None = None) -> byte
 
 
 def _segment_pieces(path: str, read: Read, entry: SegmentEntry) -> Iterator[bytes]:
-    """A segment from its first to its last byte, every one of them verified before it is handed out."""
+    """Yield the bytes of a segment in order. Every piece is verified before it is yielded."""
     tail_from = tail_start(path, entry.size, read(max(0, entry.size - ENDING.size), entry.size))
     tail = read(tail_from, entry.size)
     blocks = decode_footer(path, tail).blocks
@@ -531,5 +535,5 @@ def _segment_pieces(path: str, read: Read, entry: SegmentEntry) -> Iterator[byte
         yield piece
         at, number = blocks[until - 1].end, until
     if at != tail_from:
-        raise DamagedFile(path, "its blocks are not where its footer says")
+        raise DamagedFile(path, "its blocks are not at the positions in its footer")
     yield tail

@@ -1,18 +1,18 @@
-"""Where backups are kept: a pool of immutable files, and one small description per backup.
+"""Backup pools: immutable files, and one small description per backup.
 
-A pool is a directory or a place in an object store::
+A pool is a directory or a prefix in an object store::
 
-    segments/00000012-<edges>.arrow              as in the data directory; copied once, whatever the number of backups
+    segments/00000012-<edges>.arrow              as in the data directory; copied once, however many backups use it
     checkpoints/00000003-<checksum>.full
     journal/00000034-<seed>-<checksum>.journal   a journal file up to its last whole frame
-    backups/20260722T101530.123Z.json            what belongs to a backup; written last, so it is there or it is not
+    backups/20260722T101530.123Z.json            the files of a backup; written last, so a backup is complete or absent
 
-Names carry what is in the file, so nothing in a pool is ever overwritten: an older backup cannot be harmed by a newer
-one, nor by that of another data directory in the same pool. A journal file that has grown is copied anew, and the
-shorter copy goes once a description names the longer one: the beginning of that is the same, byte for byte.
+File names identify the contents, so nothing in a pool is overwritten. A new backup cannot damage an older one, nor a
+backup of another data directory in the same pool. A journal file that has grown is copied again. The shorter copy is
+removed once a description names the longer one, which starts with the same bytes.
 
-Backups of one data directory (one manifest id) form a history. As far as their journal files follow each other without
-a gap, every moment between the backups can be restored, not only those at which one was taken.
+The backups of one data directory (one manifest id) form a history. Where their journal files follow each other without
+a gap, every moment between the backups can be restored.
 """
 
 from __future__ import annotations
@@ -44,20 +44,21 @@ log = logging.getLogger(__name__)
 
 
 class NoBackup(EngineError):
-    """There is no backup (or none of the wanted history) in this place."""
+    """The pool has no backup, or none of the requested history."""
 
     def __init__(self, target: str, history: str | None = None) -> None:
-        super().__init__(f"there is no backup {f'of history {history} ' if history else ''}in {target}")
+        super().__init__(f"no backup {f'of history {history} ' if history else ''}found in {target}")
         self.target = target
         self.history = history
 
 
 class NotRestorable(EngineError):
-    """The backups do not tell what was there at that time."""
+    """The backups do not cover the requested time."""
 
     def __init__(self, at: int, intervals: list[Interval]) -> None:
         known = ", ".join(f"{format_time(one.start)} to {format_time(one.end)}" for one in intervals)
-        super().__init__(f"{format_time(at)} cannot be restored; what can be: {known or 'the newest backup, as it is'}")
+        covered = known or "only the newest backup as a whole"
+        super().__init__(f"{format_time(at)} cannot be restored; the backups cover: {covered}")
         self.at = at
         self.intervals = intervals
 
@@ -67,7 +68,7 @@ def format_time(ms: int) -> str:
 
 
 class FileCopy(msgspec.Struct, frozen=True):
-    """A file in the pool; the checksum is the XXH3-128 of all of it."""
+    """A file in the pool. ``checksum`` is the XXH3-128 of the whole file."""
 
     name: str
     size: int
@@ -78,31 +79,31 @@ class JournalCopy(FileCopy, frozen=True, kw_only=True):
     """A journal file in the pool, up to its last whole frame."""
 
     index: int
-    #: That of the file's header, 0 when it cannot be read: tells whether another copy is one of the same file.
+    #: The seed in the file's header, or 0 if the header is unreadable. Copies with the same seed are of the same file.
     seed: int
-    #: The times of the first and the last frame, 0 when there is none.
+    #: The times of the first and the last frame, or 0 if there is no frame.
     first_ts: int
     last_ts: int
-    #: Nothing will ever be added to the file.
+    #: Whether the file is complete: nothing will be added to it.
     complete: bool
 
 
 class Backup(msgspec.Struct, frozen=True, kw_only=True):
-    """One backup, as its description says."""
+    """The description of one backup."""
 
     version: int = VERSION
-    #: When it was taken, in milliseconds. No two of a pool have the same.
+    #: When the backup was taken, in milliseconds. Unique within a pool.
     time: int
     manifest: Manifest
     #: In the order of the manifest.
     segments: list[FileCopy]
     checkpoints: list[FileCopy]
-    #: Those before the manifest's boundary are of use to older backups only.
+    #: Includes files before the manifest's boundary, which only older backups need.
     journal: list[JournalCopy]
-    #: Everything that happened up to this time is in the backup. That is hardly ever true of the last frame's own
-    #: millisecond: another frame may have followed within it.
+    #: The backup contains every change up to this time. This is usually earlier than the last frame, because another
+    #: frame may have followed within the same millisecond.
     until: int
-    #: When each file was last read back and found whole, in milliseconds: when it was copied, or verified since.
+    #: When each file was last known to be good, in milliseconds: when it was copied, or last read back.
     verified: dict[str, int] = msgspec.field(default_factory=dict)
 
     @property
@@ -115,12 +116,12 @@ class Backup(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def own_journal(self) -> list[JournalCopy]:
-        """What this backup needs of the journal to be restored as it was taken."""
+        """Return the journal files needed to restore this backup as it was taken."""
         return [copy for copy in self.journal if copy.index >= self.manifest.boundary]
 
     @property
     def files(self) -> list[FileCopy]:
-        """Everything that is needed to restore it as it was taken."""
+        """Return all files needed to restore this backup as it was taken."""
         return [*self.segments, *self.checkpoints, *self.own_journal]
 
     @property
@@ -137,7 +138,7 @@ class Interval(msgspec.Struct, frozen=True):
 
 
 class JournalChain(NamedTuple):
-    """The journal files that follow a backup's boundary without a gap, and the time up to which they are complete."""
+    """The journal files that continue a backup's boundary without a gap, and the time up to which they are complete."""
 
     files: list[JournalCopy]
     end: int
@@ -195,7 +196,7 @@ class BackupHistory:
         return joined
 
     def base(self, at: int) -> Backup | None:
-        """The backup from which the least has to be replayed to get to this time."""
+        """Return the backup from which the fewest changes must be replayed to reach this time."""
         for backup in reversed(self.backups):
             interval = self.interval(backup)
             if interval.start <= at <= interval.end:
@@ -204,7 +205,7 @@ class BackupHistory:
 
 
 def histories(backups: list[Backup]) -> list[BackupHistory]:
-    """That of the newest backup first."""
+    """Return the histories, the one with the newest backup first."""
     found: dict[str, list[Backup]] = {}
     for backup in reversed(backups):
         found.setdefault(backup.history, []).append(backup)
@@ -213,14 +214,14 @@ def histories(backups: list[Backup]) -> list[BackupHistory]:
 
 class Pool:
     def __init__(self, target: str, options: Mapping[str, str | bool] | None = None, *, create: bool = False) -> None:
-        """``options`` are those of :class:`ObjectStoreCold`. Without ``create`` there must be something already."""
+        """``options`` are those of :class:`ObjectStoreCold`. Without ``create`` the pool must exist."""
         directory = directory_of(target)
         if directory is not None and not create and not directory.is_dir():
             raise NoBackup(target)
         self.target = target.rstrip("/")
-        #: The descriptions that could not be read, as of the last look.
+        #: The descriptions that were unreadable when the pool was last listed.
         self.damaged: list[DamagedFile] = []
-        #: None in an object store.
+        #: None for an object store.
         self._directory = directory
         if directory is not None:
             for folder in (*FILES, "backups"):
@@ -236,7 +237,7 @@ class Pool:
         return f"{self._folders[folder].describe()}/{name}"
 
     def sizes(self, folder: Folder) -> dict[str, int]:
-        """The files of a folder. Symbolic links are not among them: they may lead out of the pool."""
+        """Return the files of a folder with their sizes. Symbolic links are skipped: they may lead out of the pool."""
         sizes = self._folders[folder].sizes()
         if self._directory is None:
             return sizes
@@ -249,7 +250,8 @@ class Pool:
         self._folders[folder].delete(name)
 
     def read(self, folder: Folder, copy: FileCopy) -> Iterator[bytes]:
-        """The bytes of a copy in pieces; raises DamagedFile behind the last if they are not what was put there."""
+        """Yield the bytes of a copy in pieces. Raises DamagedFile after the last piece if the checksum does not
+        match."""
         if self._directory is not None:
             _refuse_link(self._directory / folder / copy.name)
         store, hasher = self._folders[folder], xxhash.xxh3_128()
@@ -258,10 +260,10 @@ class Pool:
             hasher.update(piece)
             yield piece
         if hasher.hexdigest() != copy.checksum:
-            raise DamagedFile(self.place(folder, copy.name), "its checksum is not that of the backup")
+            raise DamagedFile(self.place(folder, copy.name), "its checksum does not match the backup's description")
 
     def is_whole(self, folder: Folder, copy: FileCopy) -> bool:
-        """Whether a file is there with the bytes that were put there."""
+        """Return whether the file exists and is undamaged."""
         try:
             for _ in self.read(folder, copy):
                 pass
@@ -272,7 +274,7 @@ class Pool:
     # --- descriptions --------------------------------------------------------------------------------------
 
     def backups(self) -> list[Backup]:
-        """All backups, oldest first. A description that cannot be read makes no backup, and is reported."""
+        """Return all backups, oldest first. An unreadable description is skipped and reported in ``damaged``."""
         found = []
         self.damaged = []
         for name, size in self.sizes("backups").items():
@@ -286,12 +288,12 @@ class Pool:
         return sorted(found, key=lambda backup: backup.time)
 
     def describe(self, backup: Backup) -> None:
-        """Make a backup one: everything it names is in the pool."""
+        """Write the description that completes a backup. Every file it names must be in the pool."""
         self._check_complete(backup)
         self.put("backups", f"{backup.name}.json", _encode(backup))
 
     def _check_complete(self, backup: Backup) -> None:
-        """Somebody may have cleaned up in the meantime."""
+        """Check that no other process has removed files in the meantime."""
         lists: tuple[Sequence[FileCopy], ...] = (backup.segments, backup.checkpoints, backup.journal)
         for folder, copies in zip(FILES, lists, strict=True):
             sizes = self.sizes(folder)
@@ -300,7 +302,8 @@ class Pool:
                     raise MissingFile(self.place(folder, copy.name))
 
     def prune(self, keep: int) -> tuple[list[Backup], int]:
-        """Remove all backups but the newest, then the files that none of those needs; which, and how many files."""
+        """Remove all but the newest ``keep`` backups, and the files that only they need. Return the backups and the
+        number of files."""
         backups = self.backups()
         gone, kept = backups[:-keep], backups[-keep:]
         for backup in gone:
@@ -329,7 +332,7 @@ class Pool:
 
 def _refuse_link(path: Path) -> None:
     if path.is_symlink():
-        raise DamagedFile(str(path), "it is a symbolic link; a pool of backups has files and folders of its own only")
+        raise DamagedFile(str(path), "it is a symbolic link; a backup pool may only contain regular files and folders")
 
 
 def journal_name(index: int, seed: int, checksum: str) -> str:
@@ -337,7 +340,7 @@ def journal_name(index: int, seed: int, checksum: str) -> str:
 
 
 def locate(copy: JournalCopy, sizes: Mapping[str, int]) -> JournalCopy:
-    """The copy under the name where its bytes are now: a longer one may have taken its place."""
+    """Return the copy under its current name: a longer copy may have replaced it."""
     if copy.name in sizes:
         return copy
     same_file = copy.name.rpartition("-")[0]
@@ -348,7 +351,7 @@ def locate(copy: JournalCopy, sizes: Mapping[str, int]) -> JournalCopy:
 
 
 class _Description(msgspec.Struct):
-    """The checksum is the XXH3-128 of the bytes of ``backup``."""
+    """``checksum`` is the XXH3-128 of the bytes of ``backup``."""
 
     checksum: str
     backup: msgspec.Raw
@@ -377,7 +380,7 @@ def _decode(place: str, raw: bytes) -> Backup:
 
 
 def _checked(backup: Backup, place: str) -> Backup:
-    """The backup, if it names only files that the program could have written, and as many as its manifest."""
+    """Return the backup if it names only files that Strandline can have written, and as many as its manifest."""
     manifest = checked(backup.manifest, place)
     kinds: tuple[tuple[Kind, Sequence[FileCopy]], ...] = (
         ("pool segment", backup.segments),
@@ -388,7 +391,7 @@ def _checked(backup: Backup, place: str) -> Backup:
         for copy in copies:
             check_name(kind, copy.name, place)
             if copy.size < 0:
-                raise DamagedFile(place, f"it says that {copy.name} has {copy.size} bytes")
+                raise DamagedFile(place, f"it gives {copy.name} a size of {copy.size} bytes")
     for journal in backup.journal:
         check_number("journal file", journal.index, place)
     for what, named, copied in (
@@ -396,7 +399,7 @@ def _checked(backup: Backup, place: str) -> Backup:
         ("checkpoints", len(manifest.checkpoints), len(backup.checkpoints)),
     ):
         if named != copied:
-            raise DamagedFile(place, f"its manifest names {named} {what}, and it has copies of {copied}")
+            raise DamagedFile(place, f"its manifest names {named} {what}, but it lists {copied} copies")
     if not 0 <= backup.time <= MAX_TIME:
         raise DamagedFile(place, f"it has the time {backup.time}; expected milliseconds from 0 to {MAX_TIME}")
     return backup

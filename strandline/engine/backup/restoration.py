@@ -1,7 +1,7 @@
-"""Restoring a data directory from a pool of backups, as of a backup or of any moment that is covered; verifying a pool.
+"""Restore a data directory from a backup pool, to a backup or to any covered moment; and verify a pool.
 
-The manifest is written last. Files without a manifest are not a data directory to any engine, so a restore that was
-interrupted cannot be mistaken for a complete one.
+The manifest is written last. An engine does not accept a directory without a manifest, so an interrupted restore cannot
+be mistaken for a complete one.
 """
 
 from __future__ import annotations
@@ -51,29 +51,29 @@ from strandline.engine.state.checkpoints import (
 )
 
 FOLDERS = (DIRECTORY, HOT_DIRECTORY, CHECKPOINTS)
-#: What an otherwise empty directory may hold.
+#: Files that an otherwise empty directory may contain.
 IGNORED = ("LOCK", "lost+found")
 
-#: Is told what is being copied, how many bytes are done, and of how many.
+#: Called with the name of the current copy, the bytes done and the total bytes.
 Progress = Callable[[str, int, int], None]
 
 
 class DirectoryNotEmpty(EngineError):
-    """There is something where a backup was to be restored."""
+    """The directory to restore into is not empty."""
 
     def __init__(self, path: str) -> None:
-        super().__init__(f"{path} is not empty; a backup is restored into an empty or absent directory only")
+        super().__init__(f"{path} is not empty; restore into an empty or new directory")
         self.path = path
 
 
 class RestoreReport(msgspec.Struct, frozen=True, kw_only=True):
     path: str
-    #: The backup that it started from, and of which history that is.
+    #: The backup that the restore started from, and its history.
     backup: str
     history: str
-    #: The time that was asked for; None: the end of the backup.
+    #: The requested time. None for the end of the backup.
     at: int | None
-    #: That of the last change that was restored.
+    #: The time of the last restored change.
     last_ts: int
     segments: int
     journal_files: int
@@ -81,7 +81,7 @@ class RestoreReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BackupList(msgspec.Struct, frozen=True, kw_only=True):
-    """Backups oldest first; the intervals that can be restored, those of the newest history first."""
+    """Backups, oldest first, and the intervals that can be restored, those of the newest history first."""
 
     backups: list[Backup]
     intervals: list[Interval]
@@ -93,7 +93,7 @@ class _Plan(NamedTuple):
 
 
 def list_backups(target: str, *, options: Mapping[str, str | bool] | None = None) -> BackupList:
-    """What is in a pool; raises NoBackup when there is nothing."""
+    """List the backups of a pool. Raises NoBackup if there are none."""
     backups = Pool(target, options).backups()
     if not backups:
         raise NoBackup(target)
@@ -110,11 +110,11 @@ def restore(
     options: Mapping[str, str | bool] | None = None,
     progress: Progress | None = None,
 ) -> RestoreReport:
-    """Restore the newest backup, or the state at the time ``at`` (changes of that very millisecond included).
+    """Restore the newest backup, or the state at the time ``at`` (including all changes of that millisecond).
 
-    ``history`` chooses among several data directories in one pool; else the one with the newest backup comes first.
-    Raises NoBackup, NotRestorable, DirectoryNotEmpty, DirectoryInUse, DamagedFile, OSError. When it raises, the
-    directory is as empty as it was before.
+    ``history`` selects one data directory if the pool has backups of several; the default is the one with the newest
+    backup. Raises NoBackup, NotRestorable, DirectoryNotEmpty, DirectoryInUse, DamagedFile and OSError. The directory
+    stays empty when it raises.
     """
     pool = Pool(target, options)
     plan = _plan(pool, at, history)
@@ -127,7 +127,7 @@ def restore(
     _check_empty(disk)
     disk.lock()
     try:
-        # Once more: before the lock, somebody may have begun another directory here.
+        # Check again under the lock: another process may have created a data directory here.
         _check_empty(disk)
         try:
             return _Restoring(pool, disk, plan, at, progress).run()
@@ -195,7 +195,8 @@ class _Restoring:
         for folder in (*FOLDERS, ""):
             disk.sync_directory(folder)
         segments = [SegmentEntry(one.id, one.size, one.edges, one.rows, "hot") for one in manifest.segments]
-        # From here on it goes its own way, so it is another directory, with backups and a cold tier of its own.
+        # The restored directory diverges from the original, so it gets its own id, and with it its own backups and cold
+        # tier.
         write_manifest(
             disk, msgspec.structs.replace(manifest, id=Manifest().id, segments=segments, journals=self._journals)
         )
@@ -228,7 +229,7 @@ class _Restoring:
             file.close()
 
     def _write_journal(self) -> int:
-        """The journal up to the wanted time; returns the number of files."""
+        """Write the journal up to the requested time and return the number of files."""
         for number, copy in enumerate(self._journal, 1):
             path = journal_path(copy.index)
             self._write(path, self._pieces("journal", copy))
@@ -242,12 +243,12 @@ class _Restoring:
         return 0
 
     def _goes_on(self, number: int) -> bool:
-        """Whether any file after the first ``number`` begins before the wanted time."""
+        """Return whether any file after the first ``number`` files starts before the requested time."""
         assert self._at is not None
         return any(0 < copy.first_ts <= self._at for copy in self._journal[number:])
 
     def _end(self, path: str, cut: _Cut) -> None:
-        """Let a journal file end where it is to stop."""
+        """End a journal file at the cut."""
         before, ending = self._disk.size(path), self._close(cut)
         file = self._disk.append_file(path)
         try:
@@ -259,15 +260,15 @@ class _Restoring:
         self._written += cut.end + len(ending) - before
 
     def _close(self, cut: _Cut) -> bytes:
-        """The frame of an orderly stop. Nothing was lost here: what came later is not wanted, so recovery must not
-        take the seqs that were reserved at the time for lost ones."""
+        """Return the frame that marks a clean shutdown. Later changes are left out on purpose, so recovery must not
+        treat the seqs that were reserved at that time as lost."""
         if cut.closed or cut.seed is None:
             return b""
         return b"".join(encode(FrameType.CLOSE, 0, 0, self._last_ts).seal(cut.seed, cut.end))
 
 
 class _Cut(NamedTuple):
-    """Where in a journal file to stop. ``seed`` is None when nothing in the file can be read."""
+    """Where to end a journal file. ``seed`` is None if the file is unreadable."""
 
     end: int
     last_ts: int
@@ -286,7 +287,8 @@ def _cut(disk: Disk, path: str, place: str, at: int | None) -> _Cut:
     for item in whole_writes(FrameReader(partial(disk.read, path), size, seed).frames()):
         if not isinstance(item, Frame):
             continue
-        # A frame that was written with a wrong clock does not end the file: those after it are from before the moment.
+        # A frame written with a wrong clock does not end the file: the frames after it are earlier than the requested
+        # time.
         is_before_end = at is not None and item.ts > at
         if not is_before_end:
             end, last_ts, closed = item.offset + item.length, later(last_ts, item.ts), item.type is FrameType.CLOSE
@@ -294,7 +296,7 @@ def _cut(disk: Disk, path: str, place: str, at: int | None) -> _Cut:
 
 
 class DamagedCopy(msgspec.Struct, frozen=True, kw_only=True):
-    """A file of a pool that is not what was put there, and the backups that need it."""
+    """A damaged file of a pool, and the backups that need it."""
 
     file: str
     why: str
@@ -303,7 +305,7 @@ class DamagedCopy(msgspec.Struct, frozen=True, kw_only=True):
 
 class VerifyReport(msgspec.Struct, frozen=True, kw_only=True):
     backups: int
-    #: Distinct files, and their bytes.
+    #: The number of distinct files, and their bytes.
     files: int
     bytes: int
     damaged: list[DamagedCopy]
@@ -316,7 +318,7 @@ class VerifyReport(msgspec.Struct, frozen=True, kw_only=True):
 def verify_backups(
     target: str, *, options: Mapping[str, str | bool] | None = None, progress: Progress | None = None
 ) -> VerifyReport:
-    """Read every file of every backup in a pool. Changes nothing; raises NoBackup and OSError."""
+    """Read every file of every backup in a pool. Changes nothing. Raises NoBackup and OSError."""
     pool = Pool(target, options)
     backups = pool.backups()
     if not backups and not pool.damaged:

@@ -1,1 +1,1 @@
-"""What goes on in the background: the journal becomes segments, segments are merged and moved."""
+"""Background work on stored data: seal the journal into segments, merge segments, and move them to the cold tier."""

@@ -1,8 +1,8 @@
-"""Compaction: of a log that asks for it, only the last record of every key is kept.
+"""Compaction: a compacted log keeps only the last record of each key.
 
-A record goes once a later one of its key has been there for long enough; order and seqs stay as they are. It is a
-deletion like any other, so readers get no tombstone, but no erasure: who keeps copies keeps them. What is behind the
-moment up to which a log has been compacted costs no second look.
+A record is deleted once a later record of its key is old enough. Order and seqs do not change. Readers get no tombstone
+for the deletion. It does not count as an erasure, so copies of the record elsewhere are kept. The part of a log that
+has been compacted is not read again.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-#: So many records are deleted at once: the engine's lock is held for it, and appends wait meanwhile.
+#: The number of records deleted at once. Appends wait during each deletion, because it holds the engine's lock.
 SLICE_RECORDS = 128
-#: What is remembered of all logs that are compacted, but for the last of them, which is remembered whatever it takes.
+#: Memory for the state of all compacted logs. The state of the last log is kept even if it alone exceeds this.
 MAX_BYTES = 64 << 20
-#: A log of which nothing is remembered is gone through from its beginning once it has grown by this part of it.
+#: A log without remembered state is read from the start once it has grown by one part in this many.
 GROWN_BY = 4
 
 
 class _State(NamedTuple):
-    """How far a log has been compacted, what is last there, and as of which of its changes that is so. What forks share
-    ends with the seq ``shared``."""
+    """How far a log has been compacted, the last record of each key, and the counts of changes when this was true.
+    Forks share the records up to the seq ``shared``."""
 
     by_key: LastByKey
     withdrawals: int
@@ -48,26 +48,26 @@ class _State(NamedTuple):
 
 
 class _Overtaken(Exception):
-    """Somebody has deleted or hidden records of the log meanwhile, or forked it: what was superseded may be the last of
-    its key for some reader. Or the engine is being closed."""
+    """Records of the log were deleted or hidden by another caller, or the log was forked, or the engine is closing. A
+    superseded record may now be the last of its key for some reader."""
 
 
 class Compacting:
-    """Not for several threads at once. The engine's lock is not held."""
+    """Compacts logs. Not thread-safe. Call it without holding the engine's lock."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._states: OrderedDict[int, _State] = OrderedDict()
-        #: By epoch, up to where a log was compacted when that was last done.
+        #: By epoch, the seq up to which a log was last compacted.
         self._done: dict[int, int] = {}
         self._told: set[int] = set()
-        #: How many records it has deleted since the start.
+        #: The number of records deleted since the start.
         self.deleted = 0
 
     def run(self) -> bool:
-        """Delete what has been superseded for long enough; tells whether there was anything.
+        """Delete superseded records that are old enough. Return whether there were any.
 
-        An unexpected error of one log is raised once the others have been compacted.
+        An unexpected error in one log is raised after the other logs have been compacted.
         """
         engine, before = self._engine, self.deleted
         with engine.lock:
@@ -82,7 +82,7 @@ class Compacting:
                     self._try(Log(engine, book))
                 except Exception as error:
                     self._forget(book.epoch)
-                    error.add_note(f"while compacting the log {book.name!r}")
+                    error.add_note(f"while compacting log {book.name!r}")
                     unexpected = error
         if unexpected is not None:
             raise unexpected
@@ -94,7 +94,7 @@ class Compacting:
         except (_Overtaken, UnknownLog):
             self._forget(compacted.epoch)
         except (DamagedFile, OSError, EngineError) as error:
-            # A full disk, or a segment that cannot be read: it is tried again, and said once.
+            # The disk is full, or a segment is unreadable. Compaction is retried, and the warning is logged once.
             self._forget(compacted.epoch)
             if compacted.epoch not in self._told:
                 self._told.add(compacted.epoch)
@@ -118,7 +118,7 @@ class Compacting:
             )
 
     def _begin(self, book: Logbook) -> _State:
-        """Nothing is known. What has been asked for up to here is made; what is asked for from here on is counted."""
+        """Start with an empty state. Changes requested before this are flushed; later ones are counted."""
         engine = self._engine
         with engine.lock:
             book.check_there()
@@ -137,7 +137,8 @@ class Compacting:
         return state
 
     def _delete(self, compacted: Log, seqs: Ints, withdrawals: int) -> int:
-        """Slice by slice, as long as nobody else deletes or hides anything; returns the count of that."""
+        """Delete the records slice by slice while no other caller deletes or hides records. Return the new count of
+        withdrawals."""
         engine, book = self._engine, compacted.book
         for at in range(0, len(seqs), SLICE_RECORDS):
             chosen = seqs[at : at + SLICE_RECORDS]
@@ -151,7 +152,7 @@ class Compacting:
         return withdrawals
 
     def _bring_in(self, book: Logbook, seqs: Ints) -> None:
-        """What must be weighed is to be at hand when the lock is held."""
+        """Load the blocks that a deletion needs before the lock is taken."""
         store = self._engine.store
         for run in book.runs:
             inside = seqs[np.searchsorted(seqs, run.first) : np.searchsorted(seqs, run.last, side="right")]
@@ -160,7 +161,7 @@ class Compacting:
                     store.load(run.segment, index)
 
     def _horizon(self, book: Logbook) -> int:
-        """The last seq that has been there for long enough."""
+        """Return the last seq that is old enough."""
         engine = self._engine
         segments = Resident(engine.store)
         while True:
@@ -191,8 +192,8 @@ def _blocks_of(run: Run, seqs: Ints, engine: Engine) -> list[int]:
 
 
 def _shared_through(engine: Engine, book: Logbook) -> int:
-    """Up to which seq forks share the log's records: what is superseded behind a fork point is the last within it. The
-    engine's lock is held."""
+    """Return the seq up to which forks share the log's records. A record superseded after a fork point is still the
+    last of its key in the fork. The engine's lock is held."""
     if not book.forks:
         return 0
     points = (other.base for other in engine.by_epoch.values() if other.base is not None and other.base.book is book)

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from strandline.engine.journal.replay import Recovered
 
 
-#: Every restart begins a journal file; so many small ones are sealed even if they hold little.
+#: Every restart begins a journal file. This number of small files is sealed even if they hold little.
 MAX_JOURNAL_FILES = 16
 
 T = TypeVar("T")
@@ -48,7 +48,7 @@ log = logging.getLogger(__name__)
 
 
 class Runner(Protocol):
-    """Carries out a sealing or merging job: the worker process, or this very thread."""
+    """Runs a sealing or merging job in the worker process or in the calling thread."""
 
     def run(self, job: SealJob | MergeJob) -> SegmentInfo | None: ...
 
@@ -59,31 +59,32 @@ class Maintenance:
     def __init__(self, engine: Engine, recovered: Recovered, worker: Runner | None) -> None:
         self._engine = engine
         self._manifest: Manifest = recovered.manifest
-        #: The journal files from the boundary on to which nothing more is added.
+        #: The closed journal files from the boundary on.
         self._closed_journals = recovered.journals
         self._runner: Runner = worker or InThisThread(engine.disk)
-        #: A journal file of this size is full: a round begins, or if one is under way, only the next file.
+        #: The size at which a journal file is full. A full file starts a round, or only the next file if a round is in
+        #: progress.
         self.file_bytes = min(engine.options.journal_bytes, max(engine.backlog.budget // ROUND_SHARE, 1))
         self._checkpoint_sizes = {
             name: engine.disk.size(checkpoint_path(name)) for name in recovered.manifest.checkpoints
         }
-        #: What went wrong in the last round, None when it went well. Nothing is lost by it; it is tried again.
+        #: The error of the last round, or None if it succeeded. A failed round loses nothing and is retried.
         self.failure: Exception | None = None
-        #: A round failed and is to be tried again.
+        #: Whether a round failed and must be retried.
         self._unfinished = False
         self._files = len(journal_indexes(engine.disk))
         self._kept_journals: list[tuple[int, int]] = [(engine.now(), index) for index in recovered.kept_journals]
         self._damaged_journals = set(recovered.damaged_journals)
         self._unreadable_journals = set(recovered.unreadable_journals)
-        #: How many logs have a run in each segment, by what is written down.
+        #: The number of logs with a run in each segment, as of the last checkpoint.
         self._uses = recovered.uses
         self._merging = Merging(engine.store, engine.by_epoch, engine.options.segment_bytes)
-        #: One round at a time, whoever asks for it.
+        #: Only one round runs at a time.
         self._turn = Lock()
-        #: Guards the manifest and the list of journal files, which change during a round as well. It is taken before
-        #: the locks of the engine.
+        #: Guards the manifest and the list of journal files, which also change during a round. Take it before the
+        #: engine's locks.
         self._files_lock = RLock()
-        #: Rounds that went well, and the bytes of the journal that the last of them sealed.
+        #: The number of successful rounds, and the journal bytes that the last one sealed.
         self.rounds = 0
         self.round_bytes = 0
 
@@ -100,7 +101,7 @@ class Maintenance:
 
     @property
     def file_is_full(self) -> bool:
-        """Whether a journal file is full that no round has taken yet."""
+        """Return whether there is a full journal file that no round has taken yet."""
         return self._engine.journal.size >= self.file_bytes
 
     @property
@@ -108,30 +109,31 @@ class Maintenance:
         return self._manifest
 
     def close(self) -> None:
-        """Give up the job that is under way, and start no other. A round that does not finish changes nothing."""
+        """Cancel the current job and start no other. An unfinished round changes nothing."""
         self._runner.close()
 
     def run(self, everything: bool = False) -> bool:
-        """One round, if one is due. A round that fails leaves everything as it was.
+        """Run one round if one is due. A failed round changes nothing.
 
-        Errors are logged, and raised only if ``everything`` was to be sealed.
+        Errors are logged. They are raised only if ``everything`` is set.
         """
         try:
             return self.attempt(everything)
         except (EngineError, OSError) as error:
-            log.error("housekeeping failed and will be tried again: %s", error)
+            log.error("housekeeping failed and will be retried: %s", error)
             if everything:
                 raise
             return True
 
     def attempt(self, everything: bool = False) -> bool:
-        """As ``run``, but an error is always raised, and never logged."""
+        """Like ``run``, but errors are always raised and never logged."""
         with self._turn:
             try:
                 merges = self._wanted_merges()
                 if not self._engine.writable or not (everything or self.due or merges):
                     return self._relocate()
-                # The journal goes on in a new file even if the round fails: its size no longer says that one is due.
+                # The journal continues in a new file even if the round fails, so its size no longer shows that a round
+                # is due.
                 self._unfinished = True
                 self._round(merges)
                 self._unfinished = False
@@ -146,15 +148,15 @@ class Maintenance:
         try:
             return self._merging.wanted(self._manifest.segments)
         except OSError as error:
-            # A segment that is open takes a descriptor for as long as it is. Merging can wait for one, sealing cannot.
+            # An open segment holds a file descriptor. Merging can wait for one, sealing cannot.
             if error.errno != errno.EMFILE:
                 raise
             return []
 
-    # --- which journal files there are ---------------------------------------------------------------------
+    # --- the list of journal files -------------------------------------------------------------------------
 
     def name_journals(self, *further: JournalEntry) -> None:
-        """Write down in the manifest which journal files there are: those so far, the one in use, and ``further``."""
+        """Write the list of journal files to the manifest: the closed ones, the current one, and ``further``."""
         with self._files_lock:
             journal = self._engine.journal
             journals = [*self._closed_journals, JournalEntry(journal.index), *further]
@@ -164,7 +166,8 @@ class Maintenance:
                 self._manifest = manifest
 
     def note_stop(self) -> None:
-        """Everything is flushed: write down where the journal ends, so that it is noticed if it is cut off later."""
+        """Write the final size of the journal to the manifest after everything is flushed, so that a later truncation
+        is noticed."""
         journal = self._engine.journal
         try:
             with self._turn, self._files_lock:
@@ -174,13 +177,13 @@ class Maintenance:
             log.warning("the final size of the journal could not be written to the manifest: %s", error)
 
     def rotate_full(self) -> None:
-        """Go on in a new journal file if the present one is full while a round is under way."""
-        # Without a round under way the next one does it: its boundary is a new file.
+        """Continue in a new journal file if the current one is full while a round is in progress."""
+        # Otherwise the next round rotates, because its boundary is a new file.
         if self._turn.locked() and self.file_is_full and self._engine.writable:
             self._rotate(self._engine.switch_journal)
 
     def _rotate(self, switch: Callable[[], T]) -> T:
-        """Go on in a new journal file, which the manifest names before anything is written to it."""
+        """Continue in a new journal file. The manifest names the file before anything is written to it."""
         engine = self._engine
         with self._files_lock:
             left = engine.journal.index
@@ -212,7 +215,7 @@ class Maintenance:
         snapshot = self._rotate(lambda: engine.begin_snapshot(begin))
         done = False
         try:
-            # Sealing takes its time; until it is done, the file that was left is needed whole.
+            # Sealing takes time. Until it is done, the previous file is needed in full.
             self.name_journals()
             self._capture_all(snapshot)
             sealed = self._seal(snapshot)
@@ -247,7 +250,7 @@ class Maintenance:
         return self._run(lambda id: SealJob(id, segment_path(id), journals, keep))
 
     def _merge(self, merge: SegmentMerge, snapshot: RoundSnapshot) -> bool:
-        """Tells whether it could be done."""
+        """Merge segments and return whether it succeeded."""
         kept = (captured.keep_in(merge) for captured in snapshot.captured.values())
         keep = [what for what in kept if what is not None]
         sources = [(segment_path(entry.id), entry.id, entry.size, entry.edges) for entry in merge.sources]
@@ -267,7 +270,7 @@ class Maintenance:
     def _write(
         self, snapshot: RoundSnapshot, sealed: SegmentInfo | None, merges: list[SegmentMerge], full: bool
     ) -> Manifest:
-        """Checkpoint and manifest. When the manifest is in place, the round has happened."""
+        """Write the checkpoint and the manifest. The round takes effect when the manifest is in place."""
         snapshot.take_in(sealed, merges)
         with self._files_lock:
             return self._write_files(snapshot, sealed, merges, full)
@@ -277,7 +280,7 @@ class Maintenance:
     ) -> Manifest:
         engine, old = self._engine, self._manifest
         closed = [entry for entry in self._closed_journals if entry.index >= snapshot.boundary]
-        # A number is used once, even if this comes to nothing: an unsynced manifest may name the file already.
+        # A number is used only once, even if this fails: an unsynced manifest may already name the file.
         number = old.next_checkpoint
         old.next_checkpoint += 1
         name = f"{number:08d}.{'full' if full else 'changes'}"
@@ -311,7 +314,8 @@ class Maintenance:
         return manifest
 
     def _uses_after(self, snapshot: RoundSnapshot) -> Counter[int]:
-        """How many logs, by what is written down, have a run in each segment. One with none can go."""
+        """Return the number of logs with a run in each segment after this round. A segment without any can be
+        removed."""
         uses = self._uses.copy()
         for captured in snapshot.captured.values():
             uses.subtract(captured.book.filed_in)
@@ -334,7 +338,7 @@ class Maintenance:
         if sealed is not None:
             yield entry_of(sealed)
 
-    # --- tidying up ----------------------------------------------------------------------------------------
+    # --- cleaning up ---------------------------------------------------------------------------------------
 
     def _clean_up(self, manifest: Manifest) -> None:
         engine = self._engine
@@ -365,14 +369,15 @@ class Maintenance:
         self._files = len([index for index in indexes if index >= boundary])
 
     def _wants_full_checkpoint(self) -> bool:
-        """Changes are written until together they outgrow the complete one under them."""
+        """Return whether the next checkpoint must be full: the checkpoints of changes together outgrew the last full
+        one."""
         sizes = list(self._checkpoint_sizes.values())
         return not sizes or sum(sizes[1:]) > max(sizes[0], 1 << 16)
 
     # --- the cold tier -------------------------------------------------------------------------------------
 
     def _relocate(self) -> bool:
-        """Copy the oldest segments to the cold tier, note it in the manifest, then remove them here."""
+        """Copy the oldest segments to the cold tier, record it in the manifest, then remove the local files."""
         engine, options = self._engine, self._engine.options
         if not engine.store.has_cold_tier or not engine.writable:
             return False
@@ -403,7 +408,7 @@ class Maintenance:
 
 
 class InThisThread:
-    """Does the worker's work without a process: for tests, and where processes cannot be had."""
+    """Runs the worker's jobs in the calling thread, for tests and for systems without worker processes."""
 
     def __init__(self, disk: Disk) -> None:
         self._disk = disk

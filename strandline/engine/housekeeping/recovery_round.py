@@ -1,7 +1,7 @@
-"""A round of sealing while the journal is replayed, so that a start needs no more memory than serving does.
+"""Seal while the journal is replayed, so that a start needs no more memory than serving does.
 
-A journal can be larger than the budget for unsealed records: the budget was lowered, or the memory is less than it was.
-Then everything that has been replayed so far is sealed, between two journal files, and the replay goes on from there.
+A journal can be larger than the budget for unsealed records, for example after the budget or the memory was reduced. In
+that case everything replayed so far is sealed between two journal files, and the replay continues from there.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ log = logging.getLogger(__name__)
 
 
 class RecoveryRounds:
-    """Seals what was replayed whenever that reaches ``limit`` bytes."""
+    """Seals the replayed records whenever they reach ``limit`` bytes."""
 
     def __init__(self, disk: Disk, store: SegmentStore, runner: Runner, limit: int) -> None:
         self._disk = disk
@@ -45,17 +45,17 @@ class RecoveryRounds:
         self._failed = False
 
     def before_file(self, recovered: Recovered, index: int) -> None:
-        """The journal file ``index`` is about to be replayed, and everything before it has been."""
+        """Seal if a round is due. Called after all files before the journal file ``index`` were replayed."""
         is_due = recovered.replayed_bytes >= self._limit or recovered.copied_bytes >= MAX_COPIED * self._limit
         if is_due and not self._failed:
             try:
                 self._round(recovered, index)
             except (EngineError, OSError) as error:
-                # The start may still succeed without it: it takes more memory.
+                # The start can still succeed without sealing, but needs more memory.
                 self._failed = True
                 log.warning(
                     "the journal is larger than the limit for unsealed records, and sealing it at the start failed: "
-                    "%s. The start goes on with all of it in memory",
+                    "%s. The start continues with the whole journal in memory",
                     error,
                 )
 
@@ -124,7 +124,7 @@ class RecoveryRounds:
                 self._store.forget(id)
                 self._store.drop(id)
         sealed = [index for index in journal_indexes(self._disk) if index < manifest.boundary]
-        # Damaged files are put aside by the next round of housekeeping, and the others are removed by it.
+        # The next round of housekeeping moves damaged files aside and removes the others.
         recovered.kept_journals = [index for index in sealed if index not in recovered.damaged_journals]
         recovered.manifest = manifest
         recovered.changed = set()

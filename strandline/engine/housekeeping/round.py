@@ -1,9 +1,9 @@
 """One round of housekeeping in memory: which segments it merges, its snapshot of the logs, and installing its result.
 
 The snapshot holds every changed log as it was at the boundary, while the logs themselves keep changing. A log is copied
-right before its first change after the boundary, or when the housekeeper reaches it. The runs that the round writes are
-recorded in the snapshot and go into the checkpoint. Installing replaces tails by runs, and runs by merged runs; changes
-that were made after the boundary are kept.
+right before its first change after the boundary, or when housekeeping reaches it. The runs that the round writes are
+recorded in the snapshot and go into the checkpoint. Installing replaces tails by runs, and runs by merged runs. Changes
+made after the boundary are kept.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ from strandline.engine.state.checkpoints import (
 from strandline.engine.state.logbook import Gap, Logbook
 from strandline.engine.state.parts import Overlay, Run, Segments
 
-#: So many neighbouring segments of like size are merged into one.
+#: This number of neighbouring segments of similar size is merged into one.
 MERGE_SEGMENTS = 4
 #: Merging takes about 300 bytes of memory per row in the worker.
 MAX_MERGE_ROWS = 4_000_000
-#: A segment of which less than this part is live is written anew without the rest.
+#: A segment with a smaller share of live rows than this is rewritten without the deleted rows.
 MIN_LIVE = 0.5
 
 log = logging.getLogger(__name__)
 
 
 class SegmentMerge:
-    """Neighbouring segments that become one. A single segment is rewritten without its deleted rows."""
+    """Neighbouring segments to merge into one. A single segment is rewritten without its deleted rows."""
 
     def __init__(self, sources: list[SegmentEntry]) -> None:
         self.sources = sources
@@ -59,15 +59,16 @@ class SegmentMerge:
 
 
 class Merging:
-    """Chooses merges. Neighbours only, so that a log's runs never interleave; nothing in the cold tier."""
+    """Chooses merges. Only neighbours are merged, so that a log's runs never interleave. Segments in the cold tier are
+    not merged."""
 
     def __init__(self, store: SegmentStore, books: Mapping[int, Logbook], segment_bytes: int) -> None:
         self._store = store
         self._books = books
         self._segment_bytes = segment_bytes
-        #: Segments in which something was deleted since they were last looked at.
+        #: Segments with deletions since they were last examined.
         self.worn: set[int] = set()
-        #: Segments that were found damaged; a restart looks at them again.
+        #: Segments that were found damaged. A restart examines them again.
         self._unreadable: set[int] = set()
 
     def wanted(self, segments: list[SegmentEntry]) -> list[SegmentMerge]:
@@ -98,10 +99,10 @@ class Merging:
                         yield book
 
     def failed(self, merge: SegmentMerge, error: DamagedFile) -> None:
-        """Damaged segments stay as they are: what is wrong with one must not hold up everything else."""
+        """Leave damaged segments as they are, so that they do not block other merges."""
         self._unreadable.update(entry.id for entry in merge.sources if segment_path(entry.id) == error.path)
         self._unreadable.update(merge.ids if not merge.ids & self._unreadable else ())
-        log.error("segments %s are not merged: %s", sorted(merge.ids), error)
+        log.error("cannot merge segments %s: %s", sorted(merge.ids), error)
 
     def is_readable(self, entry: SegmentEntry) -> bool:
         if entry.id not in self._unreadable:
@@ -113,7 +114,7 @@ class Merging:
         return entry.id not in self._unreadable
 
     def _is_worn_out(self, entry: SegmentEntry) -> bool:
-        """Whether so much of a segment was deleted that it is worth writing anew."""
+        """Return whether rewriting a segment is worthwhile because of its deleted rows."""
         if entry.id not in self.worn or entry.tier == "cold":
             return False
         if not self.is_readable(entry):
@@ -131,11 +132,11 @@ class Merging:
 
 
 def _level(entry: SegmentEntry) -> int:
-    """Segments up to 1 MiB are on level 0, up to 4 MiB on level 1, and so on."""
+    """Return the size class of a segment: level 0 up to 1 MiB, level 1 up to 4 MiB, and so on."""
     return ((entry.size >> 20).bit_length() + 1) // 2
 
 
-#: Logs that are dealt with in one go while the engine's lock is held: well under a millisecond.
+#: The number of logs processed each time the engine's lock is taken. This takes well under a millisecond.
 SLICE = 64
 
 
@@ -143,7 +144,7 @@ class Captured:
     """One log as it was at the boundary."""
 
     def __init__(self, book: Logbook, overlays_of: set[int] | None) -> None:
-        """``overlays_of``: the segments whose overlays are needed even if they did not change; None: all."""
+        """``overlays_of``: the segments whose overlays are needed even if they did not change; None: all segments."""
         self.book = book
         self.epoch = book.epoch
         self.dropped = book.dropped
@@ -151,7 +152,7 @@ class Captured:
         self.sealed_last = 0
         self.keep: Keep | None = None
         self.hidden: list[tuple[int, int]] = []
-        #: What is in its tail: rows to be sealed, and how many of them are not hidden.
+        #: The rows in the tail that are to be sealed, and the number and size of those that are not hidden.
         self.rows = self.live = self.live_size = 0
         self.changed = {run.segment for run in book.runs if run.dirty}
         self.overlays = {
@@ -167,7 +168,7 @@ class Captured:
             self._capture_tail(book)
 
     def _leave_out_volatile(self, book: Logbook) -> None:
-        """Records that are in memory only will be gone at the next start; say so in advance."""
+        """Mark records that are only in memory as lost in advance: they will not exist after the next start."""
         state, first = self.state, book.volatile_from
         if book.tail is not None:
             visible = book.tail.visible(first, book.assigned, _NoSegments())
@@ -204,14 +205,14 @@ class Captured:
         return self.overlays.get(segment) or OverlayState.of(segment, None)
 
     def add_run(self, sealed: SegmentInfo, info: RunInfo) -> None:
-        """Its tail was sealed."""
+        """Add the run of the sealed tail."""
         self.state.runs.append(run_state(sealed.id, info, self.live, self.live_size))
         if self.hidden:
             self.overlays[sealed.id] = OverlayState(sealed.id, [], self.hidden, [])
             self.changed.add(sealed.id)
 
     def replace_runs(self, merge: SegmentMerge) -> None:
-        """Its runs in the merged segments are one now, or none."""
+        """Replace the runs in the merged segments by the merged run, or remove them if no run is left."""
         state = self.state
         involved = [run for run in state.runs if run.segment in merge.ids]
         if not involved:
@@ -229,7 +230,7 @@ class Captured:
             self.changed.add(merge.info.id)
 
     def keep_in(self, merge: SegmentMerge) -> Keep | None:
-        """What of it survives a merge; None when it has no run there."""
+        """Return the rows that survive a merge, or None if the log has no run in the merged segments."""
         involved = [run for run in self.state.runs if run.segment in merge.ids]
         if self.dropped or not involved:
             return None
@@ -240,7 +241,7 @@ class Captured:
         return Keep(self.epoch, self.state.name, first, dead, amended)
 
     def frames(self, full: bool) -> Iterator[Encoded]:
-        """What a checkpoint says of it; a full one says nothing of logs that are gone."""
+        """Yield the frames of this log for a checkpoint. A full checkpoint omits dropped logs."""
         if self.dropped:
             if not full:
                 yield drop_frame(self.epoch)
@@ -255,7 +256,7 @@ class Captured:
 
 
 class _NoSegments:
-    """A tail needs none."""
+    """A segment lookup for tails, which need no segments."""
 
     def segment(self, id: int) -> Segment:
         raise AssertionError
@@ -284,21 +285,22 @@ class RoundSnapshot:
             self.captured[book.epoch] = Captured(book, self._overlays_of)
 
     def capture_some(self) -> bool:
-        """Take down a few of those that nobody has touched since; tells whether there are more."""
+        """Capture a few of the logs that have not changed since the boundary. Return whether there are more."""
         for _ in range(min(SLICE, len(self._waiting))):
             book = self._waiting.pop()
             self.captured[book.epoch] = Captured(book, self._overlays_of)
         return bool(self._waiting)
 
     def take_in(self, sealed: SegmentInfo | None, merges: list[SegmentMerge]) -> None:
-        """Note what became of tails and runs. Raises DamagedFile when not everything that was to be sealed is."""
+        """Record the new runs of tails and merges. Raises DamagedFile if not everything was sealed."""
         runs = {info.epoch: info for info in sealed.runs} if sealed is not None else {}
         for captured in self.captured.values():
             info = runs.get(captured.epoch)
             sealed_rows = 0 if info is None else info.rows
             if not captured.dropped and sealed_rows != captured.rows:
                 what = (
-                    f"{captured.rows} records of log {captured.state.name!r} were to be sealed, {sealed_rows} are there"
+                    f"{captured.rows} records of log {captured.state.name!r} should be sealed, "
+                    f"but the segment has {sealed_rows}"
                 )
                 raise DamagedFile("journal", what)
             if info is not None and sealed is not None:
@@ -312,7 +314,7 @@ class RoundSnapshot:
             yield from captured.frames(full)
 
     def give_up(self) -> set[Logbook]:
-        """Nothing of this was written down: all of it is still to be done."""
+        """Cancel the snapshot. Return the logs that still have to be captured: nothing of this snapshot was written."""
         for captured in self.captured.values():
             for run in captured.book.runs:
                 run.dirty = run.dirty or run.segment in captured.changed
@@ -333,7 +335,7 @@ def install(
     segments: Segments,
     lock: AbstractContextManager[object],
 ) -> None:
-    """A few logs at a time, so that nobody waits long for the lock."""
+    """Install the result of a round, a few logs at a time, so that no thread waits long for the lock."""
     infos = {info.epoch: info for info in sealed.runs} if sealed is not None else {}
     everyone = list(snapshot.captured.values())
     for start in range(0, len(everyone), SLICE):
@@ -348,7 +350,7 @@ def install(
 
 
 def _install_run(captured: Captured, sealed: SegmentInfo | None, info: RunInfo | None, segments: Segments) -> None:
-    """Replace the sealed part of a tail by the run in the segment. Changes made since the boundary stay."""
+    """Replace the sealed part of a tail by its run in the segment. Changes made since the boundary are kept."""
     book = captured.book
     tail = book.tail
     if tail is None:
@@ -392,7 +394,7 @@ def _install_merge(captured: Captured, merge: SegmentMerge) -> None:
         [piece for overlay in captures for piece in overlay.hidden],
     )
     if info.first < involved[0].first:
-        # The runs in front were evicted while the merge went on.
+        # The earlier runs were evicted during the merge.
         run.change().dead.add(info.first, involved[0].first - 1)
     book.runs = (*rest[:at], run, *rest[at:])
 
@@ -404,7 +406,7 @@ def _take_over(
     amended: list[tuple[int, bytes]],
     hidden: list[tuple[int, int]],
 ) -> None:
-    """Give a run what became of its records, less what was already left out or replaced when it was written."""
+    """Apply changes to the records of a run, except those already applied when the run was written."""
     merged = Overlay()
     for overlay in overlays:
         for first, last in overlay.dead.overlap(run.first, run.last):

@@ -1,7 +1,8 @@
-"""Runs of append frames, replayed in bulk.
+"""Replay runs of append frames in bulk.
 
-A journal can have millions of frames of one record each. Their headers are read as one array, and the records of one
-log become a few blocks, not a block per frame. Only plain frames are in a run: appends that are a write of their own.
+A journal can have millions of frames with one record each. Their headers are read as one array, and the records of one
+log become a few blocks instead of one block per frame. A run contains only plain frames: appends that are a whole
+write.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ from strandline.engine.journal.frame import (
 from strandline.engine.record import Remembered
 from strandline.engine.state.block import Block, Numbers
 
-#: HEADER, for many frames at once.
+#: The fields of HEADER, for many frames at once.
 HEADERS = np.dtype(
     [
         ("mark", "<u4"),
@@ -57,9 +58,9 @@ HEADERS = np.dtype(
 assert HEADERS.itemsize == HEADER.size
 _U2, _U4, _I8 = np.dtype("<u2"), np.dtype("<u4"), np.dtype("<i8")
 
-#: Shorter runs are replayed frame by frame: the arrays cost more than they save.
+#: Shorter runs are replayed frame by frame, because the arrays would cost more than they save.
 MIN_FRAMES = 16
-#: Most records of a block. When a cap evicts the oldest records, their memory is freed block by block.
+#: Maximum records per block. When retention evicts the oldest records, their memory is freed block by block.
 BLOCK_ROWS = 1024
 
 Ints = NDArray[np.int64]
@@ -81,7 +82,7 @@ class FrameColumn(NamedTuple):
 
 
 class LogRun:
-    """The frames of one log in a run, by their numbers in it. Their seqs are consecutive."""
+    """The frames of one log in a run, by their numbers in the run. Their seqs are consecutive."""
 
     __slots__ = ("_end", "_run", "_start", "epoch")
 
@@ -100,7 +101,7 @@ class LogRun:
 
     @property
     def reserved(self) -> int:
-        """As the last frame has it."""
+        """The reservation in the last frame."""
         return int(self._run.headers["reserved"][self._end - 1])
 
     @property
@@ -109,7 +110,7 @@ class LogRun:
         return int(self._run.written[self._end - 1])
 
     def last_ts(self, before: int) -> int:
-        """The time of the last record that is not from the future; ``before`` if there is none."""
+        """Return the time of the last record that is not in the future, or ``before`` if there is none."""
         times, written = self._run.times[self._start : self._end], self._run.written[self._start : self._end]
         present = np.flatnonzero(times - written <= FUTURE_MS)
         return int(times[present[-1]]) if len(present) else before
@@ -118,12 +119,12 @@ class LogRun:
         return map(self._run.frame, range(self._start, self._end))
 
     def places(self) -> tuple[Ints, Ints]:
-        """The first seqs of the frames, and their offsets in the file."""
+        """Return the first seqs of the frames, and their offsets in the file."""
         here = slice(self._start, self._end)
         return self._run.firsts[here], self._run.offsets[here]
 
     def blocks(self) -> Iterator[Block]:
-        """The records."""
+        """Yield the records as blocks."""
         run, at = self._run, self._start
         while at < self._end:
             end = min(at + BLOCK_ROWS, self._end)
@@ -138,7 +139,7 @@ class LogRun:
             at = end
 
     def noted(self) -> tuple[list[Extras], list[Remembered], list[int]]:
-        """Of the appends that carried more than their records: what that was, what they did, and when."""
+        """Return, for the appends with extras: the extras, the results of the appends, and when they were written."""
         run = self._run
         if run.extras is None:
             return [], [], []
@@ -152,7 +153,8 @@ class LogRun:
 
 
 class AppendRun:
-    """Plain append frames, one right after the other, of any logs; numbered by log, and as written within one."""
+    """Consecutive plain append frames of any logs. They are numbered by log, and in the order of writing within a
+    log."""
 
     def __init__(self, stretch: VerifiedFrames, places: Ints, headers: NDArray[Any]) -> None:
         self.raw = stretch.raw
@@ -170,14 +172,14 @@ class AppendRun:
         self.written: Ints = np.ascontiguousarray(self.headers["ts"])
         #: Whether every frame has one record.
         self.is_single = bool((self.counts == 1).all())
-        #: When the last frame was written, or the latest one if that is no more than a day later.
+        #: When the last frame was written, or the latest time in the run if it is at most a day later.
         self.last_ts = later(int(self.written.max()), int(headers["ts"][-1]))
 
     def __len__(self) -> int:
         return len(self._places)
 
     def frames(self) -> Iterator[Frame]:
-        """The frames as they were written."""
+        """Yield the frames as they were written."""
         for place in self._as_written.tolist():
             yield frame_in(self.raw, place, self.base + place)
 
@@ -186,7 +188,7 @@ class AppendRun:
         return frame_in(self.raw, place, self.base + place)
 
     def logs(self) -> list[LogRun] | None:
-        """The frames of each log; None when those of a log do not have consecutive seqs."""
+        """Return the frames of each log, or None if the seqs of a log are not consecutive."""
         epochs, firsts, counts = self.headers["epoch"], self.firsts, self.counts
         is_other = epochs[1:] != epochs[:-1]
         follows = firsts[1:] == firsts[:-1] + counts[:-1]
@@ -198,9 +200,9 @@ class AppendRun:
         return [LogRun(self, epoch, *each) for epoch, each in zip(first_epochs, pairwise(bounds), strict=True)]
 
     def _take_apart(self) -> None:
-        """Find out where everything lies in the frames, from left to right; see :mod:`strandline.engine.journal.frame`.
+        """Locate all parts of the frames, from left to right; see :mod:`strandline.engine.journal.frame`.
 
-        Of frames with several records only the time and the extras are looked for.
+        In frames with several records, only the time and the extras are located.
         """
         raw, flags = self.raw, self.headers["flags"]
         words = at_every_byte(raw, _U4)
@@ -224,13 +226,13 @@ class AppendRun:
             at[noted] += 4 + words[at[noted]].astype(np.int64)
             self.extras = FrameColumn(starts, at.copy())
         self._data = FrameColumn(at + lows, at + highs)
-        #: The sizes of the payloads, added up.
+        #: The cumulative sizes of the payloads.
         self._sizes: Ints = np.concatenate(([0], np.cumsum(highs - lows)))
-        #: How often the time has changed.
+        #: The cumulative number of changes of the time.
         self._changes: Ints = np.concatenate(([0], np.cumsum(self.times[1:] != self.times[:-1])))
 
     def _take_column(self, at: Ints, flag: int, dtype: np.dtype[Any], none: int) -> FrameColumn | None:
-        """Find an optional column, and move ``at`` past it."""
+        """Locate an optional column, and move ``at`` past it."""
         present = np.flatnonzero(self.headers["flags"] & flag)
         if not len(present):
             return None
@@ -246,7 +248,7 @@ class AppendRun:
         return FrameColumn(starts, at.copy())
 
     def block(self, start: int, end: int) -> Block:
-        """The records of frames that have one each."""
+        """Return the records of frames with one record each."""
         raw = self.raw
         bounds = zip(self._data.starts[start:end].tolist(), self._data.ends[start:end].tolist(), strict=True)
         offsets = array("I", (self._sizes[start : end + 1] - self._sizes[start]).astype(_U4).tobytes())
@@ -270,7 +272,7 @@ def _texts(values: list[bytes | None] | None) -> list[str | None] | None:
 
 
 def with_runs(reader: FrameReader) -> Iterator[Frame | FrameDamage | AppendRun]:
-    """The frames of a file, plain appends in runs where there are enough of them."""
+    """Yield the frames of a file. Plain appends are combined into runs where there are enough of them."""
     for item in reader.stretches():
         if isinstance(item, FrameDamage):
             yield item
@@ -294,5 +296,5 @@ def _runs_in(stretch: VerifiedFrames) -> Iterator[Frame | AppendRun]:
 
 
 def at_every_byte(raw: bytes, dtype: np.dtype[Any]) -> NDArray[Any]:
-    """A view whose i-th element is read from the bytes at i: indexing it reads numbers from anywhere."""
+    """Return a view whose i-th element is read from the bytes at i, so that indexing reads numbers at any offset."""
     return np.ndarray((len(raw) - dtype.itemsize + 1,), dtype, raw, strides=(1,))

@@ -1,8 +1,8 @@
-"""The backlog: what is in the journal and not sealed yet, and how much that may be.
+"""The backlog: the part of the journal that is not sealed yet, and its budget.
 
-Unsealed records are in memory, and a start replays them. So the budget bounds the memory of a server, the memory that
-sealing takes, and the time that a start takes. Appends that would exceed the budget are refused before anything is
-written. What frees space, or is the bookkeeping of queues and routers, may use a reserve on top of the budget.
+Unsealed records are in memory, and a start replays them. The budget therefore bounds the memory of a server, the memory
+for sealing, and the duration of a start. Appends that would exceed the budget are refused before anything is written.
+Changes that free space, and the bookkeeping of queues and routers, may use a reserve on top of the budget.
 """
 
 from __future__ import annotations
@@ -15,30 +15,32 @@ from strandline.engine.process import memory_limit
 from strandline.engine.record import is_internal
 from strandline.engine.state.logbook import Logbook
 
-#: The budget is this part of the memory: at the bound, the records take 1.3 times the budget in the server, and the
-#: sealing worker takes as much again, so both together stay well below half of the memory.
+#: The budget is the memory divided by this number. At the limit, the records take 1.3 times the budget in the server,
+#: and the sealing worker takes the same again, so both together stay well below half of the memory.
 MEMORY_SHARE = 8
-#: Less would make segments so small that merging them costs more than sealing.
+#: A smaller budget would make segments so small that merging them costs more than sealing.
 MIN_DEFAULT_BYTES = 64 << 20
-#: More would only make a start slower: a burst that is larger than this outruns sealing anyway.
+#: A larger budget would only make a start slower: a larger burst outruns sealing anyway.
 MAX_DEFAULT_BYTES = 512 << 20
-#: The part of the budget that is added for deletes, acks and bookkeeping. They take some hundred bytes each.
+#: The reserve for deletes, acknowledgements and bookkeeping is the budget divided by this number. Each takes a few
+#: hundred bytes.
 RESERVE_SHARE = 8
-#: A round begins at this part of the budget at the latest: the rest of it fills up while the round runs.
+#: A round begins at the latest when the backlog reaches the budget divided by this number. The rest of the budget fills
+#: up during the round.
 ROUND_SHARE = 4
-#: Forwarded records are in the journal once and in the tails of many logs: at most this many times the budget.
+#: Forwarded records are in the journal once and in the tails of many logs. The tails may hold at most this many times
+#: the budget.
 MAX_COPIED = 4
 
 
 def default_budget() -> int:
-    """The budget where the settings name none."""
+    """Return the budget if the settings do not specify one."""
     return min(max(memory_limit() // MEMORY_SHARE, MIN_DEFAULT_BYTES), MAX_DEFAULT_BYTES)
 
 
 class Backlog:
-    """Positions count the bytes that were written to the journal since it was opened, so what was replayed at the start
-    lies before 0. The engine's lock is held around every change; anyone may read the numbers.
-    """
+    """Measures the backlog in positions: bytes written to the journal since it was opened. Replayed records have
+    positions below 0. Changes require the engine's lock; any thread may read the numbers."""
 
     def __init__(self, journal: Journal, budget: int, replayed: int, copied: int, wake: Callable[[], object]) -> None:
         self._journal = journal
@@ -50,35 +52,35 @@ class Backlog:
         self._copies_sealed = -copied
         #: Appends may be written up to this position.
         self.limit = self._sealed + budget
-        #: Something was refused that may fit once everything is sealed.
+        #: Whether an append was refused that may fit once everything is sealed.
         self.round_wanted = False
-        #: The number of changes that were refused.
+        #: The number of refused changes.
         self.refused = 0
 
     @property
     def size(self) -> int:
-        """The bytes that are not sealed yet, those included that are being sealed."""
+        """The unsealed bytes, including those being sealed."""
         return self._journal.written - self._sealed
 
     @property
     def copied(self) -> int:
-        """The bytes of unsealed records that the journal refers to instead of holding them once more."""
+        """The bytes of unsealed records that the journal refers to instead of containing them again."""
         return self._journal.copied - self._copies_sealed
 
     @property
     def share(self) -> float:
-        """How full the budget is: 1.0 is all of it, and the reserve comes on top."""
+        """How full the budget is: 1.0 is full, and the reserve is on top of it."""
         return max(self.size / self.budget, self.copied / (MAX_COPIED * self.budget))
 
     def check(self, book: Logbook, count: int, size: int, *, frees: bool = False) -> None:
         """Raise unless this many records and bytes can be appended to the log.
 
-        ``frees``: they belong to a step that removes records.
+        ``frees``: the append is part of a step that removes records.
         """
         position = self._journal.written + size
         if position <= self.limit:
             return
-        # Its own bookkeeping must go on: acks end up in such a log.
+        # The server's own bookkeeping must continue: acknowledgements are written to these logs.
         if (frees or is_internal(book.name)) and position <= self.limit + self.reserve:
             return
         if size > self.budget:
@@ -86,7 +88,7 @@ class Backlog:
         self._refuse()
 
     def check_change(self) -> None:
-        """Raise unless something small can be written that is no append."""
+        """Raise unless a small change other than an append can be written."""
         if self._journal.written > self.limit + self.reserve:
             self._refuse()
 
@@ -102,10 +104,10 @@ class Backlog:
         raise SealingBehind(self.size, self.budget)
 
     def mark(self) -> tuple[int, int]:
-        """The end of the journal, for ``sealed``."""
+        """Return the end of the journal, for ``sealed``."""
         return self._journal.written, self._journal.copied
 
     def sealed(self, mark: tuple[int, int]) -> None:
-        """Everything before the mark is sealed, and no longer in memory."""
+        """Record that everything before the mark is sealed and no longer in memory."""
         self._sealed, self._copies_sealed = mark
         self.limit = self._sealed + self.budget

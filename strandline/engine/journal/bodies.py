@@ -1,6 +1,6 @@
-"""What frames say, but for the records of an append: the bodies, in msgpack.
+"""The msgpack bodies of frames, except the records of an append.
 
-The structs are arrays in the file. A field that is added at the end, with a default, leaves older files readable.
+The structs are arrays in the file. To keep older files readable, new fields go to the end and have a default.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ def unpack(raw: bytes, type: type[T]) -> T:
 
 
 class Extras(msgspec.Struct, array_like=True, omit_defaults=True, gc=False):
-    """What travels with an append besides its records, so that it can never disagree with them."""
+    """Data that is written in the same frame as the records of an append, so that the two cannot disagree."""
 
     idempotency_key: str | None = None
     producer: Producer | None = None
-    #: Notes of the log that change with it, packed; nil: the note is removed.
+    #: Changed notes of the log, packed; nil removes a note.
     notes: dict[str, Raw] | None = None
 
 
 class ForkPoint(msgspec.Struct, array_like=True, frozen=True):
-    """The log of this epoch up to the seq ``through`` is the beginning of another one, whose own records are not of an
-    earlier time than ``ts``."""
+    """A fork starts with the records of the log ``epoch`` up to the seq ``through``. The fork's own records are not
+    earlier than ``ts``."""
 
     epoch: int
     through: int
@@ -50,12 +50,12 @@ class ForkPoint(msgspec.Struct, array_like=True, frozen=True):
 class Configure(msgspec.Struct, array_like=True):
     name: str
     config: Config
-    #: What the log was forked from.
+    #: The fork point, if the log is a fork.
     base: ForkPoint | None = None
 
 
 class Select(msgspec.Struct, array_like=True, frozen=True):
-    """Which records an operation means: those that fulfil every condition that is given, up to ``bound``."""
+    """Which records an operation affects: those up to ``bound`` that fulfil all given conditions."""
 
     bound: int
     before: int | None = None
@@ -75,48 +75,48 @@ class GapBody(msgspec.Struct, array_like=True):
 
 
 class CursorMove(msgspec.Struct, array_like=True):
-    """Where a cursor is now; None: it is dropped."""
+    """The new position of a cursor; None: the cursor was dropped."""
 
     name: str
     seq: int | None
 
 
-#: What a target takes over besides the data.
+#: The parts of a record that a target keeps in addition to the data.
 KEEP_KEYS = 1
 KEEP_NODES = 2
 
 
 class ForwardTarget(msgspec.Struct, array_like=True):
-    """One destination of forwarded records, and the position of the cursor in the source after it.
+    """One destination of forwarded records, and the position of the source's cursor afterwards.
 
-    An epoch of 0 means that only the cursor counts: the destination is not journaled, or its records are in appends of
-    the same write.
+    With an epoch of 0, only the cursor counts: the destination is not journaled, or its records are in appends of the
+    same write.
     """
 
     epoch: int
     #: The seq of the first copy. The ``lost`` seqs before it are a gap.
     first: int
     lost: int
-    #: Which of the frame's selections, -1: none.
+    #: The index of the selection in the frame; -1: none.
     selection: int
     flags: int
     reserved: int
     cursor: str
     through: int
-    #: In place of the source's, one per record.
+    #: Replacements for the meta data of the source's records, one per record.
     metas: list[bytes | None] | None = None
-    #: The time of the copies, where it is not the frame's; else 0.
+    #: The time of the copies if it differs from the frame's time; otherwise 0.
     ts: int = 0
 
 
 class Forward(msgspec.Struct, array_like=True):
-    """``selections`` are inclusive ranges of the source's seqs; every seq in them has a record."""
+    """``selections`` are inclusive ranges of the source's seqs. Every seq in them has a record."""
 
     selections: list[list[tuple[int, int]]]
     targets: list[ForwardTarget]
 
     def count(self, target: ForwardTarget) -> int:
-        """How many records went to a target."""
+        """Return how many records went to a target."""
         if target.selection < 0:
             return 0
         return sum(last - first + 1 for first, last in self.selections[target.selection])

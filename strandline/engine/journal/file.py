@@ -1,13 +1,13 @@
-"""The journal: numbered files of frames, written in order, made durable by a shared flush.
+"""The journal: numbered files of frames, written in order and made durable by a shared flush.
 
-The appending thread hands a frame to the system at once: that takes a microsecond, errors are raised where the append
-was made, and acknowledged records survive a killed process. Only the flush is shared: one ``fdatasync`` covers every
-writer that waits for the disk.
+The appending thread hands each frame to the operating system immediately. This takes a microsecond, errors are raised
+in the append that caused them, and acknowledged records survive a killed process. Only the flush is shared: one
+``fdatasync`` covers every waiting writer.
 
-The file ``FLUSHED`` holds the flush mark: how far the journal is known to be on the disk. It is overwritten after every
-flush, without a sync of its own. The journal was durable up to the mark before the mark was written, so a mark never
-claims too much, whatever part of it survives a power cut. After a killed process it is exact. A mark that is missing,
-torn or unreadable is ignored.
+The file ``FLUSHED`` holds the flush mark: the position up to which the journal is known to be on the disk. It is
+overwritten after every flush and never synced. The journal was durable up to the mark before the mark was written, so a
+mark never claims too much, whatever part of it survives a power cut. After a killed process it is exact. A missing,
+torn or unreadable mark is ignored.
 """
 
 from __future__ import annotations
@@ -54,25 +54,25 @@ _digest = xxhash.xxh3_64_intdigest
 
 
 class FlushMark(NamedTuple):
-    """Up to where the journal was durable when the mark was written."""
+    """The position up to which the journal was durable when the mark was written."""
 
-    #: Which data directory it is about, as :func:`directory_digest`.
+    #: The data directory of the mark, as :func:`directory_digest`.
     directory: int
     #: The number of the journal file, and how many of its bytes were durable.
     number: int
     size: int
-    #: The final size of the file before it; 0 if the manifest had that before the file was begun.
+    #: The final size of the previous file, or 0 if it was in the manifest before this file was begun.
     left_size: int
 
     def sizes(self, directory: str) -> dict[int, int]:
-        """What journal files must have at least, by number; nothing if the mark is of another directory."""
+        """Return the minimum sizes of journal files by number. Empty if the mark belongs to another directory."""
         if self.directory != directory_digest(directory):
             return {}
         return {self.number: self.size} | ({self.number - 1: self.left_size} if self.left_size else {})
 
 
 def directory_digest(directory: str) -> int:
-    """The id of a data directory in 8 bytes."""
+    """Return the id of a data directory as 8 bytes."""
     return _digest(directory.encode())
 
 
@@ -82,7 +82,7 @@ def encode_mark(mark: FlushMark) -> bytes:
 
 
 def decode_mark(raw: bytes) -> FlushMark | None:
-    """The mark in the content of the file; None if it is not whole, or of a version that this release does not know."""
+    """Decode the contents of the file. Returns None if the mark is incomplete or of an unknown version."""
     if len(raw) < MARK_BYTES or _CHECKSUM.unpack_from(raw, _FIELDS.size)[0] != _digest(raw[: _FIELDS.size]):
         return None
     magic, version, directory, index, size, left_size = _FIELDS.unpack_from(raw)
@@ -90,10 +90,10 @@ def decode_mark(raw: bytes) -> FlushMark | None:
 
 
 def read_mark(disk: Disk) -> FlushMark | None:
-    """The mark of a data directory, or None.
+    """Return the mark of a data directory, or None.
 
-    While a server writes, read the mark before you look at the size of any journal file: files grow, and so the mark is
-    not ahead of them.
+    While a server writes, read the mark before the size of any journal file. Files only grow, so the mark is then never
+    ahead of them.
     """
     try:
         return decode_mark(disk.read(FLUSHED, 0, MARK_BYTES))
@@ -105,7 +105,7 @@ def read_mark(disk: Disk) -> FlushMark | None:
 
 
 class FlushMarkFile:
-    """The file while a server writes it. A failure is logged once and has no other effect: the old mark stays true."""
+    """The mark file of a running server. A failure is logged once and has no other effect: the old mark stays true."""
 
     def __init__(self, disk: Disk, directory: str) -> None:
         self._disk = disk
@@ -136,7 +136,7 @@ class FlushMarkFile:
 
 
 DIRECTORY = "journal"
-#: Of the 1,024 that Linux takes in one call.
+#: Linux accepts up to 1,024 pieces in one call.
 MAX_PIECES = 512
 
 
@@ -145,14 +145,14 @@ def journal_path(index: int) -> str:
 
 
 def journal_index(name: str) -> int | None:
-    """The number of a journal file by its name; None for any other file."""
+    """Return the number in the name of a journal file, or None for any other file."""
     return number_in("journal", name)
 
 
 class Journal:
-    """The file that is written now, and those before it that are not sealed yet.
+    """The current journal file, and the files before it that are not sealed yet.
 
-    Not thread-safe: the engine's lock is held around everything but ``sync``.
+    Not thread-safe: hold the engine's lock around everything except ``sync``.
     """
 
     def __init__(self, disk: Disk, index: int, mark: FlushMarkFile | None = None) -> None:
@@ -162,17 +162,18 @@ class Journal:
         self._file = _File(disk, index)
         self._disk.sync_directory(DIRECTORY)
         self.index = index
-        #: Bytes handed to the system since the journal was opened, and how many of them are known to be durable.
+        #: Bytes handed to the operating system since the journal was opened, and how many of them are known to be
+        #: durable.
         self.written = 0
         self.flushed = 0
-        #: Why nothing can be written any more. Never cleared.
+        #: Why the journal accepts no more writes. Never cleared.
         self.failure: JournalFailed | None = None
         self._failing = Lock()
         self.frames = 0
-        #: Bytes of records that the journal refers to instead of having them once more, since it was opened.
+        #: Bytes of records that the journal refers to instead of containing them again, since it was opened.
         self.copied = 0
         self.rotations = 0
-        #: The final size of the file before this one.
+        #: The final size of the previous file.
         self.left_size = 0
 
     @property
@@ -180,7 +181,7 @@ class Journal:
         return self._file.size
 
     def write(self, frame: Encoded) -> None:
-        """Hand one frame to the system. When it raises, the journal is as it was before."""
+        """Write one frame. If this raises, the journal is unchanged."""
         if self.failure is not None:
             raise self.failure.again()
         file = self._file
@@ -194,7 +195,7 @@ class Journal:
         self.frames += 1
 
     def write_all(self, frames: list[Encoded]) -> None:
-        """Hand several frames to the system as one write: all of them count, or none. As ``write`` otherwise."""
+        """Write several frames as one write: after a crash, all of them count or none. Otherwise like ``write``."""
         if self.failure is not None:
             raise self.failure.again()
         file = self._file
@@ -203,7 +204,7 @@ class Journal:
             parts += frame.seal(file.seed, size)
             size += frame.length
         try:
-            # The system takes a limited number of pieces at once.
+            # The operating system accepts a limited number of pieces per call.
             file.handle.write(parts if len(parts) <= MAX_PIECES else [b"".join(parts)])
         except OSError as error:
             self._undo(error)
@@ -213,7 +214,7 @@ class Journal:
         self.frames += len(frames)
 
     def _undo(self, error: OSError) -> None:
-        """Cut a half-written frame off again. A full disk may get better; anything else ends the journal."""
+        """Truncate a partly written frame. The journal survives a full disk; any other error ends it."""
         file = self._file
         try:
             file.handle.truncate(file.size)
@@ -225,7 +226,7 @@ class Journal:
             raise self.failure.again()
 
     def fail(self, error: Exception) -> JournalFailed:
-        """Take nothing more, for as long as the journal is open; returns the reason."""
+        """Refuse all further writes until the journal is opened again. Return the reason."""
         with self._failing:
             if self.failure is None:
                 self.failure = JournalFailed(self._file.path, error)
@@ -239,9 +240,9 @@ class Journal:
             return self.failure
 
     def check_in_place(self) -> None:
-        """Fail if the file that is written is no longer in the data directory.
+        """Fail if the current file is no longer in the data directory.
 
-        No flush and no rotation may be under way: a file that has been sealed is removed.
+        Do not call this during a flush or a rotation: sealed files are removed.
         """
         if self.failure is not None:
             raise self.failure.again()
@@ -251,9 +252,10 @@ class Journal:
             raise self.fail(error).again() from error
 
     def sync(self) -> None:
-        """Make everything written so far durable. A failure is final: the kernel may have dropped the pages.
+        """Make everything written so far durable. A failure is final, because the kernel may have dropped the pages.
 
-        Bytes in a file that nobody will find again are not durable, so this also looks whether the file is still there.
+        Bytes in a file that was removed or replaced are not durable, so this also checks that the file is still in
+        place.
         """
         if self.failure is not None:
             raise self.failure.again()
@@ -265,24 +267,24 @@ class Journal:
             raise self.fail(error).again() from error
 
     def mark_flushed(self, position: int) -> None:
-        """Note that everything up to ``position`` is durable, so that the next start notices if it is cut off."""
+        """Record that everything up to ``position`` is durable, so that the next start notices a truncation."""
         if self._mark is not None:
             self._mark.write(self.index, position - self._file.begin, self.left_size)
 
     def prepare(self) -> None:
-        """Make the next file beforehand, so that ``rotate`` does not have to wait for the directory."""
+        """Create the next file in advance, so that ``rotate`` does not wait for the directory."""
         if self._next is None:
             file = _File(self._disk, self._file.index + 1)
             try:
-                # Only a file that is sure to be found again may be written to.
+                # Write only to a file whose directory entry is durable.
                 self._disk.sync_directory(DIRECTORY)
             except BaseException:
-                file.handle.close()  # it is opened again by the next attempt
+                file.handle.close()  # the next attempt opens it again
                 raise
             self._next = file
 
     def rotate(self) -> int:
-        """Go on in the next file; returns its index. The file so far has been synced by the caller."""
+        """Continue in the next file and return its index. The caller has synced the previous file."""
         assert self._next is not None
         self._file.handle.close()
         self.left_size = self._file.size
@@ -309,7 +311,7 @@ class _File:
         self.seed = int.from_bytes(os.urandom(8), "little")
         self.handle: AppendFile = disk.append_file(self.path)
         try:
-            # A file that an earlier attempt left half made is begun again: nothing in it was ever acknowledged.
+            # A file that an earlier attempt left incomplete is started again: nothing in it was acknowledged.
             self.handle.truncate(0)
             self.handle.write([file_header(FileKind.JOURNAL, index, self.seed, boot_mark(disk))])
             self.handle.sync()
@@ -317,18 +319,18 @@ class _File:
             self.handle.close()
             raise
         self.size = FILE_HEADER.size
-        #: Where the file begins among the bytes of ``Journal.written``.
+        #: The start of the file as a position in ``Journal.written``.
         self.begin = -FILE_HEADER.size
 
 
 def boot_mark(disk: Disk) -> bytes:
-    """The disk's boot id in the 8 bytes that a file header has for it."""
+    """Return the disk's boot id as the 8 bytes of a file header."""
     return xxhash.xxh3_64_digest(disk.boot_id().encode())
 
 
 @dataclass(frozen=True, slots=True)
 class JournalFile:
-    """A journal file as found on the disk. It is read in pieces: a file can be larger than the memory there is."""
+    """A journal file on the disk. It is read in pieces, because it can be larger than the available memory."""
 
     index: int
     path: str
@@ -351,6 +353,6 @@ def read_journal(disk: Disk, index: int) -> JournalFile:
     header = disk.read(path, 0, FILE_HEADER.size)
     found, seed = read_file_header(path, header, FileKind.JOURNAL)
     if found != index:
-        raise DamagedFile(path, f"its header says that it is file {found}")
+        raise DamagedFile(path, f"its header has the file number {found}")
     reader = FrameReader(partial(disk.read, path), size, seed)
     return JournalFile(index, path, size, seed, read_boot(header), reader)

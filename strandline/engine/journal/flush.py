@@ -1,4 +1,4 @@
-"""The shared flush: many changes wait for the disk, and one flush serves them all."""
+"""The shared flush: many changes wait for the disk, and one flush makes all of them durable."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from strandline.engine.stats import FlushTimes
 
 T = TypeVar("T")
 
-#: Commits wait while the thread pauses after an error that has nothing to do with the disk: so the pause is short, and
-#: after so many failures in a row (about 1.5 seconds) the commits fail and the engine is read-only.
+#: Commits wait while the thread pauses after an error that is not caused by the disk, so the pauses are short. After
+#: this many consecutive failures (about 1.5 seconds), the commits fail and the engine becomes read-only.
 MAX_DELAY_SECONDS = 1.0
 MAX_FAILURES = 5
 
 
 class _Pending(NamedTuple):
-    """A change that is journaled up to ``position`` and waits for the flush."""
+    """A change that is in the journal up to ``position`` and waits for the flush."""
 
     position: int
     #: The logs whose later changes must not overtake this one.
@@ -37,9 +37,10 @@ class _Pending(NamedTuple):
 
 
 class Flushing:
-    """``lock`` is the engine's. Flushes take ``turns``, and whoever needs both locks takes that one first.
+    """Flushes the journal. ``lock`` is the engine's. Flushes take ``turns``; a thread that needs both locks takes
+    ``turns`` first.
 
-    ``touch`` is told of every book that is about to change because what it waited for is durable.
+    ``touch`` is called with every log that is about to change because a flush made its pending change durable.
     """
 
     def __init__(
@@ -55,25 +56,25 @@ class Flushing:
         self.flushes = 0
         self.times = FlushTimes()
         self._thread: BackgroundThread | None = None
-        #: How often the thread has failed in a row.
+        #: The number of consecutive failures of the thread.
         self._failures = 0
         self._wake = threading.Event()
         self._now = threading.Event()
 
     @property
     def pending(self) -> int:
-        """How many changes wait."""
+        """The number of waiting changes."""
         return len(self._pending)
 
     @property
     def pending_peak(self) -> int:
-        """How many have waited at once, at most."""
+        """The highest number of changes that waited at once."""
         return max(self._pending_peak, len(self._pending))
 
     def later(self, books: tuple[Logbook, ...], value: T | None, make: Callable[[], T] | None) -> Commit[T]:
-        """A commit that is done after the next flush; ``make`` is then called and gives the value.
+        """Return a commit that is done after the next flush. ``make`` then runs and returns the value.
 
-        Whatever happens to the ``books`` in the meantime waits for it.
+        Later changes to the ``books`` wait for this one.
         """
         commit: Commit[T] = Commit(self)
         for book in books:
@@ -83,24 +84,24 @@ class Flushing:
         return commit
 
     def flush_in_time(self) -> None:
-        """There is something to flush; it may wait for the usual interval."""
+        """Request a flush within the usual interval."""
         if self._thread is not None and not self._wake.is_set():
             self._wake.set()
 
     def flush_soon(self) -> None:
-        """Have the thread flush, now; without one it is done here."""
+        """Make the thread flush now. Without a thread, flush in the caller."""
         if self._thread is not None:
             self._now.set()
             self._wake.set()
         else:
-            with suppress(JournalFailed):  # the commits tell
+            with suppress(JournalFailed):  # the commits raise it
                 self.flush()
 
     def flush(self, wanted: Commit[Any] | None = None) -> None:
         """See :meth:`Engine.flush`."""
         with self.turns:
-            # Many wait here for one flush. Those it covered must be on their way, not flush what came since: the
-            # next flush is to have company as well.
+            # Many threads wait here for one flush. A thread whose commit was covered returns instead of flushing later
+            # changes, so that the next flush is shared as well.
             if wanted is not None and wanted.done:
                 return
             with self._lock:
@@ -111,7 +112,7 @@ class Flushing:
             self._sync(position, reserving)
 
     def flush_within(self) -> None:
-        """Flush, however little there is, while both ``turns`` and the engine's lock are held."""
+        """Flush, however little there is. The caller holds both ``turns`` and the engine's lock."""
         self._sync(self._journal.written, self._reservations.begin_flush())
 
     def _sync(self, position: int, reserving: dict[Logbook, int]) -> None:
@@ -131,7 +132,7 @@ class Flushing:
         with self._lock:
             self._journal.flushed = position
             self.flushes += 1
-            # It only shrinks here, so this is when there are the most.
+            # The list only shrinks here, so this is where it is longest.
             self._pending_peak = max(self._pending_peak, len(self._pending))
             self._reservations.flushed(reserving)
             while self._pending and self._pending[0].position <= position:
@@ -148,7 +149,7 @@ class Flushing:
                 except (EngineError, OSError) as error:
                     done.append((pending.commit, None, error))
                 except Exception as error:
-                    # The journal has a change that memory lacks. Only a restart can bring them together again.
+                    # The journal has a change that memory lacks. Only a restart brings them together again.
                     failed = self._journal.fail(error)
                     done.append((pending.commit, None, failed.again()))
                     break
@@ -159,7 +160,7 @@ class Flushing:
             raise failed.again()
 
     def check_in_place(self) -> None:
-        """Fail if the journal is no longer in the data directory, also while nothing is written."""
+        """Fail if the journal is no longer in the data directory, even if nothing is being written."""
         with self.turns:
             try:
                 self._journal.check_in_place()
@@ -168,12 +169,12 @@ class Flushing:
                 raise
 
     def give_up(self, error: BaseException) -> None:
-        """Flushing does not work: take no further changes, and fail those that wait."""
+        """Stop accepting changes because flushing does not work, and fail the waiting ones."""
         cause = error if isinstance(error, Exception) else RuntimeError(f"the flusher ended: {error!r}")
         self.fail_pending(self._journal.fail(cause))
 
     def fail_pending(self, error: EngineError) -> None:
-        """Resolve every commit that waits with the error: nobody will flush for it."""
+        """Resolve every waiting commit with the error, because no flush will follow."""
         with self._lock:
             failed = list(self._pending)
             self._pending.clear()
@@ -186,7 +187,7 @@ class Flushing:
     # --- the thread ----------------------------------------------------------------------------------------
 
     def start(self, interval: float, afterwards: Callable[[], None], health: Health) -> BackgroundThread:
-        """Flush on a thread of its own what is ``interval`` seconds old, and call ``afterwards`` each time."""
+        """Start a thread that flushes changes within ``interval`` seconds and calls ``afterwards`` each time."""
 
         def wait() -> None:
             self._wake.wait()
@@ -211,7 +212,7 @@ class Flushing:
         try:
             self.flush()
         except JournalFailed:
-            pass  # the commits say so, and so does every further change
+            pass  # raised by the commits and by every further change
         except Exception as error:
             self._failures += 1
             if self._failures >= MAX_FAILURES:

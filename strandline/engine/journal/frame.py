@@ -1,6 +1,6 @@
-"""The journal frame, byte by byte: the one binary format that is written by hand.
+"""The journal frame, byte by byte: the only binary format that is encoded by hand.
 
-All numbers are little-endian. A file starts with a 48-byte header, frames follow back to back::
+All numbers are little-endian. A file starts with a 48-byte header, and frames follow back to back::
 
     file header   magic 8s | version u32 | kind u32 | index u64 | seed u64 | boot 8s | checksum u64   (48 bytes)
     frame header  mark u32 | length u32 | checksum u64 | type u8 | flags u8 | place u16 | count u32
@@ -8,13 +8,13 @@ All numbers are little-endian. A file starts with a 48-byte header, frames follo
     append body   offsets u32 x (count + 1) | [keys] | [nodes] | [metas] | [time u64] | [extras] | payloads
     keys, nodes   lengths u16 x count (0xFFFF: none) | text
     metas         lengths u32 x count (0xFFFFFFFF: none) | bytes
-    time          that of the records, where it is not the frame's
+    time          the time of the records, if it differs from the frame's
     extras        length u32 | msgpack
     other bodies  msgpack, see ``bodies``
 
-``length`` is that of the whole frame, ``ts`` is when it was written. The checksum is XXH3 over everything behind it,
-seeded with the file's random seed plus the frame's offset: bytes of another file, from another place, or that merely
-look like a frame inside a payload never pass for one.
+``length`` is the length of the whole frame, ``ts`` the time of writing. The checksum is XXH3 over everything after it,
+seeded with the file's random seed plus the frame's offset. Bytes from another file or another offset, or a payload that
+looks like a frame, therefore never pass as a frame.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from strandline.engine.errors import DamagedFile, UnsupportedFormat
 from strandline.engine.journal.bodies import Extras, pack, unpack
 from strandline.engine.state.block import Block
 
-if sys.byteorder != "little":  # pragma: no cover - columns are written as they lie in memory
+if sys.byteorder != "little":  # pragma: no cover - columns are written in memory order
     raise ImportError("strandline needs a little-endian machine")
 
 MAGIC = b"STRANDLN"
@@ -44,14 +44,14 @@ MARK_BYTES = struct.pack("<I", MARK)
 
 FILE_HEADER = struct.Struct("<8sIIQQ8sQ")
 HEADER = struct.Struct("<IIQBBHIQQQQ")
-#: What the checksum covers starts here.
+#: The checksum covers the frame from here on.
 COVERED_FROM = 16
 _COVERED = struct.Struct("<BBHIQQQQ")
 _FRONT = struct.Struct("<IIQ")
 _FRONT_AND_TYPE = struct.Struct("<IIQB")
 _digest = xxhash.xxh3_64_intdigest
 
-#: Payloads below this are copied into the frame: cheaper than to handle another piece.
+#: Smaller payloads are copied into the frame, which is cheaper than another piece.
 SMALL_DATA = 4096
 
 NO_STRING = 0xFFFF
@@ -61,7 +61,7 @@ HAS_KEYS = 1
 HAS_NODES = 2
 HAS_METAS = 4
 HAS_EXTRAS = 8
-#: The next frame belongs to the same write: all of them count, or none. ``place`` numbers them from 0.
+#: The next frame belongs to the same write: all frames of a write count, or none. ``place`` numbers them from 0.
 MORE = 16
 MAX_GROUP = 1 << 16
 HAS_TIME = 32
@@ -80,31 +80,31 @@ class FrameType(IntEnum):
     AMEND = 5
     HIDE = 6
     RESTORE = 7
-    #: TTL moved a log's floor. Caps need no frame: replaying the appends evicts the same records. Only an ephemeral
-    #: log that still has records from before it was one writes down both.
+    #: Max age moved a log's floor. Max records and max bytes need no frame: replaying the appends evicts the same
+    #: records. Only an ephemeral log that still has older, durable records writes frames for both.
     FLOOR = 8
-    #: The highest seq that may have been handed out (see ``reserved``), when there is no append to carry it.
+    #: The highest seq that may have been assigned (see ``reserved``), if no append carries it.
     RESERVE = 9
-    #: Seqs that are assigned and hold nothing: a reader who passes them gets a tombstone.
+    #: Assigned seqs without a record. Readers get a tombstone for them.
     GAP = 10
-    #: Written last by an orderly stop.
+    #: The last frame of a clean shutdown.
     CLOSE = 11
-    #: The state of one log: in a checkpoint file, and in the journal when an ephemeral log ceases to be one.
+    #: The state of one log: in a checkpoint, and in the journal when an ephemeral log becomes durable.
     STATE = 12
-    #: What became of the sealed records of one log in one segment, in a checkpoint file.
+    #: Changes to the sealed records of one log in one segment, in a checkpoint.
     OVERLAY = 13
-    #: The manifest that the checkpoint file was written for, so that a lost one can be made again.
+    #: The manifest that the checkpoint was written for, so that a lost manifest can be rebuilt.
     MANIFEST = 14
     #: A cursor was moved or dropped.
     CURSOR = 15
-    #: Records of one log went on into others, and cursors moved. Refers to appends in the same file.
+    #: Records of one log were copied to others, and cursors moved. Refers to appends in the same file.
     FORWARD = 16
-    #: Notes of a log were changed without an append. The body is the extras of one.
+    #: Notes of a log were changed without an append. The body is the extras of an append.
     NOTE = 17
 
 
 class Frame(msgspec.Struct, frozen=True, gc=False):
-    """A frame as read from a file; ``body`` is everything behind the header."""
+    """A frame as read from a file. ``body`` is everything after the header."""
 
     type: FrameType
     flags: int
@@ -116,12 +116,12 @@ class Frame(msgspec.Struct, frozen=True, gc=False):
     body: bytes
     offset: int
     length: int
-    #: The number of the frame within its write; only groups have others than 0.
+    #: The number of the frame within its write. Only a write of several frames has numbers above 0.
     place: int = 0
 
 
 class FrameDamage(NamedTuple):
-    """A range of bytes in a file that holds no valid frame."""
+    """A range of bytes in a file that is not a valid frame."""
 
     offset: int
     length: int
@@ -129,21 +129,21 @@ class FrameDamage(NamedTuple):
 
 
 def file_header(kind: FileKind, index: int, seed: int, boot: bytes = b"") -> bytes:
-    """``boot`` tells in which run of the machine the file was written: see ``Disk.boot_id``."""
+    """Return a file header. ``boot`` identifies the boot of the machine: see ``Disk.boot_id``."""
     header = FILE_HEADER.pack(MAGIC, VERSION, kind, index, seed, boot, 0)[:-8]
     return header + xxhash.xxh3_64_intdigest(header).to_bytes(8, "little")
 
 
 def read_file_header(path: str, raw: bytes, kind: FileKind) -> tuple[int, int]:
-    """The index and seed of a file, or an exception that says what is wrong with it."""
+    """Return the index and seed of a file, or raise an exception that says what is wrong with its header."""
     if len(raw) < FILE_HEADER.size:
         raise DamagedFile(path, f"its header has {len(raw)} of {FILE_HEADER.size} bytes")
     magic, version, found, index, seed, _, checksum = FILE_HEADER.unpack_from(raw)
     if magic != MAGIC:
-        raise DamagedFile(path, "it does not start with the magic of a Strandline file")
+        raise DamagedFile(path, "it does not start with the magic number of a Strandline file")
     if version != VERSION:
         raise UnsupportedFormat(path, version, VERSION)
-    # Without the right seed every frame would look damaged, and a whole file like a torn end.
+    # With a wrong seed every frame would look damaged, and a whole file like a torn end.
     if xxhash.xxh3_64_intdigest(raw[: FILE_HEADER.size - 8]) != checksum:
         raise DamagedFile(path, "the checksum of its header does not match")
     if found != kind:
@@ -157,7 +157,7 @@ def read_boot(raw: bytes) -> bytes:
 
 
 class Encoded(NamedTuple):
-    """A frame without its place: ``seal`` adds mark, length and checksum once the offset is known."""
+    """A frame without its offset: ``seal`` adds mark, length and checksum once the offset is known."""
 
     parts: list[bytes]
     length: int
@@ -181,7 +181,7 @@ def encode(
 
 
 def group(frames: list[Encoded]) -> list[Encoded]:
-    """Mark frames as one write: after a crash all of them are there, or none."""
+    """Mark frames as one write: after a crash, all of them exist or none."""
     if len(frames) == 1:
         return frames
     last = len(frames) - 1
@@ -197,7 +197,7 @@ def _in_group(frame: Encoded, place: int, more: bool) -> Encoded:
 
 
 def encode_append(epoch: int, block: Block, ts: int, reserved: int, extras: Extras | None) -> Encoded:
-    """``ts`` is the time of writing; the records of the block share theirs."""
+    """Encode an append. ``ts`` is the time of writing; the records of the block share their own time."""
     flags = 0
     columns = [block.offsets.tobytes()]
     if block.keys is not None:
@@ -226,7 +226,7 @@ def encode_append(epoch: int, block: Block, ts: int, reserved: int, extras: Extr
 
 
 def decode_append(frame: Frame) -> tuple[Block, Extras | None]:
-    """The records of an append frame. Its checksum has been verified, so its structure is as it was written."""
+    """Return the records of an append frame. Its checksum was verified, so its structure is valid."""
     body, count, at = frame.body, frame.count, 4 * (frame.count + 1)
     offsets = array("I")
     offsets.frombytes(body[:at])
@@ -249,8 +249,7 @@ def decode_append(frame: Frame) -> tuple[Block, Extras | None]:
 
 
 class VerifiedFrames(NamedTuple):
-    """Verified frames, one right after the other. ``raw`` was read from the file at ``base``; the frames begin at
-    ``places`` in it."""
+    """Consecutive verified frames. ``raw`` was read from the file at ``base``; the frames start at ``places`` in it."""
 
     raw: bytes
     base: int
@@ -262,10 +261,10 @@ class VerifiedFrames(NamedTuple):
 
 
 class FrameReader:
-    """Reads the frames of a file piece by piece, so that memory is needed for a piece and not for the file.
+    """Reads the frames of a file piece by piece, so that memory holds one piece instead of the file.
 
-    ``read`` returns the bytes from an offset on; fewer than asked for means that the file ends there. ``size`` is
-    where to stop.
+    ``read`` returns the bytes from an offset; fewer bytes than requested mean the end of the file. ``size`` is where to
+    stop.
     """
 
     def __init__(self, read: Callable[[int, int], bytes], size: int, seed: int) -> None:
@@ -276,7 +275,7 @@ class FrameReader:
         self._base = 0
 
     def read(self, offset: int, size: int) -> bytes:
-        """Bytes of the file; from memory, if they are in the current piece."""
+        """Return bytes of the file, from memory if they are in the current piece."""
         start = offset - self._base
         if start >= 0 and start + size <= len(self._raw):
             return self._raw[start : start + size]
@@ -290,7 +289,7 @@ class FrameReader:
                 yield item
 
     def stretches(self, offset: int = FILE_HEADER.size) -> Iterator[VerifiedFrames | FrameDamage]:
-        """Every valid frame from ``offset`` on, and every stretch between them that is not one.
+        """Yield every valid frame from ``offset`` on, and every damaged range between them.
 
         After a damaged frame the search continues at the next mark, so later frames are not lost.
         """
@@ -306,7 +305,7 @@ class FrameReader:
                 start, offset = offset, self._next_frame(offset + 1)
                 yield FrameDamage(start, offset - start, why)
             elif offset > self._base:
-                # The piece ends within this frame: the next piece begins with it.
+                # The piece ends within this frame, so the next piece starts with it.
                 self._load(offset)
             else:
                 length, why = self._check(offset)
@@ -318,18 +317,18 @@ class FrameReader:
                     offset += length
 
     def _load(self, offset: int) -> None:
-        self._raw = b""  # never two pieces at once
+        self._raw = b""  # hold one piece at a time
         wanted = min(PIECE_BYTES, self._size - offset)
         self._raw, self._base = self._source(offset, wanted), offset
         if len(self._raw) < wanted:
             self._size = offset + len(self._raw)
 
     def _verify(self, offset: int) -> tuple[list[int], int, str]:
-        """The places of the valid frames in the current piece from ``offset`` on, where they end, and what is wrong
-        there; nothing if the piece ends within the next frame."""
+        """Return the places of the valid frames in the current piece from ``offset`` on, where they end, and what is
+        wrong there. The reason is empty if the piece ends within the next frame."""
         raw, base, size = self._raw, self._base, self._size
         view, end, unpack_front = memoryview(raw), len(raw), _FRONT_AND_TYPE.unpack_from
-        # The seed of a frame's checksum is the file's plus the frame's offset in the file.
+        # The seed of a frame's checksum is the file's seed plus the frame's offset in the file.
         seed, types, digest = self._seed + base, _TYPES, _digest
         at, header = offset - base, HEADER.size
         places: list[int] = []
@@ -337,7 +336,7 @@ class FrameReader:
             mark, length, checksum, kind = unpack_front(raw, at)
             until = at + length
             if mark != MARK:
-                return places, base + at, "there is no frame here"
+                return places, base + at, "no frame found here"
             if length < header or base + until > size:
                 return places, base + at, "the frame is cut off or its length is wrong"
             if until > end:
@@ -345,19 +344,20 @@ class FrameReader:
             if digest(view[at + COVERED_FROM : until], (seed + at) & 0xFFFFFFFFFFFFFFFF) != checksum:
                 return places, base + at, "the frame's checksum does not match"
             if kind not in types:
-                return places, base + at, f"frames of type {kind} are unknown to this release"
+                return places, base + at, f"frame type {kind} is not supported by this release"
             places.append(at)
             at = until
         cut_off = at < end and base + end >= size
         return places, base + at, "the frame's header is cut off" if cut_off else ""
 
     def _check(self, offset: int) -> tuple[int, str]:
-        """The length of the frame at an offset, and what is wrong with it. It may be larger than a piece."""
+        """Return the length of the frame at an offset, and what is wrong with it. The frame may be larger than a
+        piece."""
         if self._size - offset < HEADER.size:
             return 0, "the frame's header is cut off"
         mark, length, checksum, kind = _FRONT_AND_TYPE.unpack_from(self.read(offset, HEADER.size))
         if mark != MARK:
-            return 0, "there is no frame here"
+            return 0, "no frame found here"
         if length < HEADER.size or offset + length > self._size:
             return 0, "the frame is cut off or its length is wrong"
         hasher = xxhash.xxh3_64(seed=(self._seed + offset) & 0xFFFFFFFFFFFFFFFF)
@@ -366,11 +366,11 @@ class FrameReader:
         if hasher.intdigest() != checksum:
             return 0, "the frame's checksum does not match"
         if kind not in _TYPES:
-            return 0, f"frames of type {kind} are unknown to this release"
+            return 0, f"frame type {kind} is not supported by this release"
         return length, ""
 
     def _next_frame(self, offset: int) -> int:
-        """Where the next valid frame begins, from an offset on; the end of the file if there is none."""
+        """Return where the next valid frame starts at or after an offset, or the end of the file if there is none."""
         while self._size - offset >= HEADER.size:
             if not self._base <= offset < self._base + len(self._raw) - len(MARK_BYTES):
                 self._load(offset)
@@ -380,18 +380,18 @@ class FrameReader:
                 if not self._check(base + place)[1]:
                     return base + place
                 place = raw.find(MARK_BYTES, place + 1)
-            # A mark may lie across the end of the piece.
+            # A mark may span the end of the piece.
             offset = base + len(raw) - len(MARK_BYTES) + 1
         return self._size
 
 
 def scan(raw: bytes, seed: int, offset: int) -> Iterator[Frame | FrameDamage]:
-    """The frames of a file that is in memory: see :meth:`FrameReader.stretches`."""
+    """Yield the frames of a file that is in memory: see :meth:`FrameReader.stretches`."""
     return FrameReader(lambda start, size: raw[start : start + size], len(raw), seed).frames(offset)
 
 
 def frame_in(raw: bytes, place: int, offset: int) -> Frame:
-    """The frame at a place in ``raw``, which has been verified; ``offset`` is where it is in its file."""
+    """Return the verified frame at ``place`` in ``raw``. ``offset`` is its offset in the file."""
     _, length, _, kind, flags, number, count, epoch, first, ts, reserved = HEADER.unpack_from(raw, place)
     body = raw[place + HEADER.size : place + length]
     return Frame(_TYPES[kind], flags, count, epoch, first, ts, reserved, body, offset, length, number)
@@ -446,21 +446,20 @@ T = TypeVar("T")
 
 
 class IncompleteWrite(NamedTuple):
-    """A valid frame that does not count, because other frames of its write cannot be read."""
+    """A valid frame that does not count, because other frames of its write are unreadable."""
 
     frame: Frame
 
     def place_and_reason(self) -> tuple[int, int, str]:
-        """Offset, length and why, as of damage."""
-        return self.frame.offset, self.frame.length, "the rest of its write cannot be read"
+        """Return offset, length and reason, as for damage."""
+        return self.frame.offset, self.frame.length, "the rest of its write is unreadable"
 
 
 def whole_writes(items: Iterable[Frame | FrameDamage | T]) -> Iterator[Frame | FrameDamage | IncompleteWrite | T]:
-    """The frames that count, in order, with the frames and damage that do not count between them.
+    """Yield the frames that count, in order, and between them the frames and damage that do not count.
 
     A write to several logs is several consecutive frames; all but the last have the flag MORE. If one of them is torn
-    or damaged, none of them counts. An item of another type stands for frames that are complete writes: it passes
-    unchanged.
+    or damaged, none of them counts. An item of another type stands for complete writes and passes unchanged.
     """
     waiting: list[Frame] = []
     for item in items:

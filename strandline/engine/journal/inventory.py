@@ -1,9 +1,9 @@
 """Which journal files must exist, and which of them are lost.
 
 The manifest names every journal file from the boundary on before a record is written to it, and gives its final size
-once nothing more is added to it. The flush mark says how far the file in use was flushed. A file that is missing,
-shorter than that, or without a readable header took acknowledged records with it. Only after its flushed bytes may the
-newest file of a directory that was not stopped in order end anywhere.
+once the file is complete. The flush mark says how far the current file was flushed. A file that is missing, shorter
+than that, or without a readable header has lost acknowledged records. After an unclean shutdown, only the newest file
+may end early, at any point after its flushed bytes.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from strandline.engine.state.checkpoints import JournalEntry, Manifest
 
 
 class LostJournal(NamedTuple):
-    """A journal file that is not all there, or several in a row that are missing."""
+    """A journal file that is missing, truncated or unreadable, or several consecutive missing files."""
 
     number: int
     why: str
-    #: How many files in a row are lost.
+    #: The number of consecutive lost files.
     files: int = 1
-    #: Where the file ends, if its header is good and it was cut off; 0: nothing of it can be read.
+    #: Where the file ends, if its header is good and it was truncated; 0: the file is unreadable.
     cut_at: int = 0
 
     @property
@@ -33,7 +33,7 @@ class LostJournal(NamedTuple):
 
 
 def least_sizes(manifest: Manifest, mark: FlushMark | None) -> dict[int, int]:
-    """The files from the boundary on that must exist, and how long each must be at least; 0: not known."""
+    """Return the files from the boundary on that must exist, with their minimum sizes; 0: unknown."""
     sizes = {entry.index: entry.size for entry in manifest.journals}
     for index, size in ({} if mark is None else mark.sizes(manifest.id)).items():
         sizes[index] = max(sizes.get(index, 0), size)
@@ -41,12 +41,13 @@ def least_sizes(manifest: Manifest, mark: FlushMark | None) -> dict[int, int]:
 
 
 def lost_journals(disk: Disk, manifest: Manifest, mark: FlushMark | None, *, guess: bool = False) -> list[LostJournal]:
-    """The files that must exist and are missing, cut off or unreadable. Raises UnsupportedFormat.
+    """Return the files that must exist but are missing, truncated or unreadable. Raises UnsupportedFormat.
 
-    Where a server may be at work, the ``mark`` was read before this is called, and before sizes were taken down.
+    If a server may be running, read the ``mark`` before calling this and before looking at file sizes.
 
-    Older releases did not name the files. The one at the boundary was made before the checkpoint, so it ought to exist
-    unless an older release has just restored the directory from a backup. With ``guess`` it counts as lost.
+    Manifests of older releases do not name the journal files. The file at the boundary was created before the
+    checkpoint, so it should exist, unless an older release has just restored the directory from a backup. With
+    ``guess``, it counts as lost.
     """
     found = [index for index in journal_indexes(disk) if index >= manifest.boundary]
     sizes = least_sizes(manifest, mark)
@@ -67,7 +68,7 @@ def lost_journals(disk: Disk, manifest: Manifest, mark: FlushMark | None, *, gue
 
 
 def _missing(first: int, last: int) -> LostJournal:
-    why = "the file is missing" if first == last else f"it and the files up to number {last} are missing"
+    why = "the file is missing" if first == last else f"the files from here to number {last} are missing"
     return LostJournal(first, why, last - first + 1)
 
 
@@ -75,24 +76,23 @@ def _problem_with(disk: Disk, index: int, named_size: int | None) -> LostJournal
     path = journal_path(index)
     size = disk.size(path)
     if named_size is None and size <= FILE_HEADER.size:
-        return None  # a crash while the file was being made; no record was ever written to it
+        return None  # a crash while the file was created; no record was written to it
     try:
         found, _ = read_file_header(path, disk.read(path, 0, FILE_HEADER.size), FileKind.JOURNAL)
     except DamagedFile as error:
         return LostJournal(index, error.why)
     if found != index:
-        return LostJournal(index, f"its header says that it is file {found}")
+        return LostJournal(index, f"its header has the file number {found}")
     if named_size is not None and size < named_size:
-        why = f"it was cut off: {named_size - size} of {named_size} bytes are missing"
+        why = f"it was truncated: {named_size - size} of {named_size} bytes are missing"
         return LostJournal(index, why, cut_at=size)
     return None
 
 
 def final_sizes(disk: Disk, manifest: Manifest, mark: FlushMark | None, before: int) -> list[JournalEntry]:
-    """The files from the boundary to the one ``before`` this index, to which nothing more will be added.
+    """Return the complete files from the boundary to the one before ``before``.
 
-    A size that the manifest or the mark has stays: if the file is shorter by now, that must not be forgotten before it
-    is repaired.
+    A size in the manifest or the mark is kept: if the file is shorter now, this must stay known until it is repaired.
     """
     found = set(journal_indexes(disk))
     named = {entry.index: entry.size for entry in manifest.journals}

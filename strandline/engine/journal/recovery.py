@@ -1,7 +1,7 @@
-"""Recovery: from the files of a data directory back to the logbooks.
+"""Recovery: rebuild the logbooks from the files of a data directory.
 
-Checkpoints give every log as it was at the boundary, the journal from there on is replayed. What cannot be read is
-skipped, reported, and shows up to readers as a gap; nothing is made up.
+Checkpoints give every log as it was at the boundary, and the journal is replayed from there. Unreadable data is skipped
+and reported, and readers see it as a gap. Recovery never invents data.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ from strandline.engine.state.parts import Segments
 log = logging.getLogger(__name__)
 
 
-#: Told, from 0.0 to 1.0, how much of the journal has been replayed.
+#: Called with the share of the journal that has been replayed, from 0.0 to 1.0.
 Progress = Callable[[float], None]
-#: So many bytes of the journal lie between one report and the next.
+#: The bytes of the journal between two progress reports.
 REPORT_BYTES = 1 << 20
 
 
-#: Called before every journal file that is replayed, with what has been recovered so far and the number of the file.
+#: Called before every replayed journal file, with the state recovered so far and the number of the file.
 BeforeFile = Callable[[Recovered, int], None]
 
 
@@ -60,10 +60,10 @@ def recover(
     repairing: bool = False,
     before_file: BeforeFile | None = None,
 ) -> Recovered:
-    """Bring a data directory back to where it can be used; a new one is set up.
+    """Recover a data directory, or set up a new one.
 
-    Raises JournalIncomplete when journal files are lost, unless a repair asks: then every log that may have had records
-    in them leaps over the seqs that may have been handed out.
+    Raises JournalIncomplete if journal files are lost, unless ``repairing`` is set. In a repair, every log that may
+    have had records in lost files skips the seqs that may have been assigned there.
     """
     manifest = read_manifest(disk)
     if manifest is None:
@@ -83,20 +83,20 @@ def recover(
 
 
 def _begin(disk: Disk) -> Manifest:
-    """A new directory. The manifest comes last: without it there is nothing yet."""
+    """Set up a new directory. The manifest is written last: without it, the directory counts as new."""
     if disk.had_data and not any(map(disk.list, (DIRECTORY, HOT_DIRECTORY, CHECKPOINTS))):
         raise DamagedFile(
             "MANIFEST",
-            "it is missing, and so is everything else, but the file LOCK says that this directory had data. Put the"
-            " files back, or restore a backup. To begin with an empty directory, remove the file LOCK",
+            "all files are missing, but the file LOCK says that this directory had data. Put the"
+            " files back, or restore a backup. To start with an empty directory, remove the file LOCK",
         )
     for directory in (DIRECTORY, HOT_DIRECTORY, CHECKPOINTS):
         if disk.list(directory) and directory != DIRECTORY:
-            raise DamagedFile("MANIFEST", f"it is missing, and there are files in {directory}/")
+            raise DamagedFile("MANIFEST", f"it is missing, but {directory}/ has files")
         disk.make_directory(directory)
     for index in journal_indexes(disk):
         if disk.size(journal_path(index)) > FILE_HEADER.size:
-            raise DamagedFile("MANIFEST", f"it is missing, and there are records in {journal_path(index)}")
+            raise DamagedFile("MANIFEST", f"it is missing, but {journal_path(index)} has records")
     disk.sync_directory("")
     manifest = Manifest()
     write_manifest(disk, manifest)
@@ -113,9 +113,9 @@ def replay(
     progress: Progress | None = None,
     before_file: BeforeFile | None = None,
 ) -> Recovered:
-    """Make of the books at the boundary what the journal from there on tells. Writes nothing by itself.
+    """Replay the journal from the boundary into the books. Writes nothing itself.
 
-    The logs that may have had records in ``lost_files`` leap over their seqs, as in a repair.
+    Logs that may have had records in ``lost_files`` skip their seqs, as in a repair.
     """
     recovered = Recovered(
         manifest=manifest,
@@ -133,7 +133,7 @@ def replay(
     final = {entry.index for entry in manifest.journals if entry.size}
     least = least_sizes(manifest, mark)
     named = max((entry.index for entry in manifest.journals), default=0)
-    # Behind the file that was written to there may be the next one, made beforehand.
+    # The next file may exist already after the current one, because it is created in advance.
     sizes = {index: disk.size(journal_path(index)) for index in indexes}
     written = [index for index, size in sizes.items() if size > FILE_HEADER.size]
     report = _Report(progress, sum(sizes.values()))
@@ -150,13 +150,13 @@ def replay(
             if index in lost:
                 doubts.add(lost[index])
             elif index == indexes[-1]:
-                # A crash while the file was being made; nothing was ever written to it, and it is begun again. It will
-                # have records, so it must be sealed like any other.
+                # A crash while the file was created. Nothing was written to it, and it is started again. It will have
+                # records, so it must be sealed like any other.
                 recovered.next_journal = index
                 recovered.unreadable_journals.remove(index)
             continue
         if file.boot != boot and index != indexes[0]:
-            # The machine stopped between this file and the one before it. The start that followed has told so.
+            # The machine stopped between this file and the previous one. The following start has reported the loss.
             _settle_all(recovered, doubts.aside, crashed=not replay.clean, tell=False)
         boot = file.boot
         if before_file is not None:
@@ -167,12 +167,12 @@ def replay(
         report.passed += file.size
         recovered.replayed_bytes += file.size - FILE_HEADER.size
         if end < file.size:
-            recovered.torn = RecoveryLoss(file.path, end, file.size - end, "the end is torn", allowed=True)
+            recovered.torn = RecoveryLoss(file.path, end, file.size - end, "the last frame is incomplete", allowed=True)
         if index in lost:
             doubts.add(lost[index])
             replay.clean = False
         elif index == indexes[-1] and index > named and file.size == FILE_HEADER.size:
-            # Likewise: it may have been made a moment before a crash, and may not be durable.
+            # The last file may have been created just before a crash and may not be durable.
             recovered.next_journal = index
     recovered.next_journal = max(recovered.next_journal, named + 1)
     report.tell(0, done=True)
@@ -182,25 +182,27 @@ def replay(
     return recovered
 
 
-#: A lost journal file may have handed out this many seqs of a log at most. A record takes 4 bytes of the journal at the
-#: very least, so a file would need 1 GiB for more; they are sealed at 64 MiB unless the settings say otherwise.
+#: The maximum number of seqs that a log can have assigned in a lost journal file. A record takes at least 4 bytes of
+#: the journal, so more seqs need a file of 1 GiB; by default, files are sealed at 64 MiB.
 SEQ_LEAP = 1 << 28
-#: Records of an ephemeral log are not in the journal, so its size is no bound. This is 100,000 records a second for
-#: four months without a new journal file. Seqs stay below 2^53, the largest number that JSON readers are sure to keep.
+#: Records of an ephemeral log are not in the journal, so the size of the journal does not bound them. This allows
+#: 100,000 records a second for four months in one journal file. Seqs stay below 2^53, the largest integer that all JSON
+#: readers preserve.
 EPHEMERAL_LEAP = 1 << 40
 
 
 class _Doubts:
-    """The logs of which nobody knows how many seqs were handed out, because journal files are lost."""
+    """The logs whose last assigned seq is unknown because journal files are lost."""
 
     def __init__(self, recovered: Recovered) -> None:
         self._recovered = recovered
         self._files = 0
-        #: Logs that have changed, but nothing has told since the last lost file how far they had come.
+        #: Changed logs for which no frame since the last lost file says how many seqs were assigned.
         self.aside: set[Logbook] = set()
 
     def add(self, lost: LostJournal) -> None:
-        """Any log may have had records in this file. What comes behind it tells of some how far they had come."""
+        """Add a lost file. Any log may have had records in it. Later frames show for some logs how many seqs were
+        assigned."""
         recovered = self._recovered
         recovered.lost_journals.append(lost)
         recovered.losses.append(RecoveryLoss(lost.path, lost.cut_at, 0, lost.why))
@@ -214,7 +216,8 @@ class _Doubts:
         recovered.amended.clear()
 
     def settle(self) -> None:
-        """Leap over the seqs that may have been handed out; readers are told. So with the epochs of new logs."""
+        """Skip the seqs that may have been assigned, so that readers get a tombstone. Skip epochs of new logs
+        likewise."""
         recovered = self._recovered
         if self._files:
             told = recovered.changed - recovered.amended
@@ -227,19 +230,19 @@ class _Doubts:
 
 
 def leap(book: Logbook, files: int = 1) -> None:
-    """Give up the seqs that a log may have handed out in so many lost files."""
+    """Skip the seqs that a log may have assigned in this number of lost files."""
     step = EPHEMERAL_LEAP if book.config.durability == "ephemeral" else SEQ_LEAP
     book.skip(book.assigned + 1, book.assigned + files * step, "lost")
     book.reserved = book.reserved_durable = book.assigned
 
 
 class _Report:
-    """Tells how far a replay has come."""
+    """Reports the progress of a replay."""
 
     def __init__(self, progress: Progress | None, total: int) -> None:
         self._progress = progress
         self._total = total
-        #: Bytes of the files before the one that is being replayed.
+        #: The bytes of the files before the current one.
         self.passed = 0
         #: Where in the file the next report is due.
         self.due = 0
@@ -253,7 +256,7 @@ class _Report:
 
 
 def _open(disk: Disk, index: int, recovered: Recovered, lost: LostJournal | None) -> JournalFile | None:
-    """The file, or None if nothing of it can be read: it is lost, or nothing was ever written to it."""
+    """Return the file, or None if it is unreadable: it is lost, or nothing was written to it."""
     if lost is not None and not lost.cut_at:
         return None
     try:
@@ -265,9 +268,9 @@ def _open(disk: Disk, index: int, recovered: Recovered, lost: LostJournal | None
 
 
 def _replay_file(file: JournalFile, replay: Replay, torn_from: int, report: _Report) -> int:
-    """Replay a file; returns where it ends, without what a crash left half written.
+    """Replay a file and return where it ends, without a partly written frame at the end.
 
-    Bytes from ``torn_from`` on may be torn. Earlier ones were durable: if they cannot be read, they are damaged.
+    Bytes from ``torn_from`` on may be torn. Earlier bytes were durable: if they are unreadable, they are damaged.
     """
     end = FILE_HEADER.size
     report.tell(0)
@@ -296,21 +299,20 @@ def _replay_file(file: JournalFile, replay: Replay, torn_from: int, report: _Rep
 
 
 def _make_durable(disk: Disk, recovered: Recovered) -> None:
-    """What was replayed is shown to readers from now on, so no power cut may take it away again.
+    """Make the replayed records durable before readers see them, so that no power cut can remove them afterwards.
 
-    What a crash left half written at the end is no frame; it goes, so that nobody wonders about it later. A file whose
-    final size is in the manifest was durable before that was written.
+    Truncates a partly written frame at the end. A file whose final size is in the manifest is durable already.
     """
     written = [index for index in journal_indexes(disk) if disk.size(journal_path(index)) > FILE_HEADER.size]
     final = {entry.index for entry in recovered.manifest.journals if entry.size}
     if not written or written[-1] < recovered.manifest.boundary or written[-1] in final:
         return
-    # Those before it were synced when they were left. This one is written once more: should a sync of it have failed,
-    # the system takes its pages for clean, and no further sync would put them on the disk.
+    # The files before this one were synced when they were completed. Rewrite this one: after a failed sync, the system
+    # treats its pages as clean, and a further sync would not write them.
     path, torn = journal_path(written[-1]), recovered.torn
     size = torn.offset if torn is not None and torn.path == path else disk.size(path)
     try:
-        # To another place, if there is space: where the file is now, the disk may be bad.
+        # Write to another place if there is space: the disk may be bad where the file is now.
         disk.write_file(path, pieces_of(disk, path, 0, size))
     except OSError as error:
         if error.errno not in NO_SPACE:
@@ -319,7 +321,7 @@ def _make_durable(disk: Disk, recovered: Recovered) -> None:
 
 
 def _settle_all(recovered: Recovered, changed: set[Logbook], crashed: bool, tell: bool = True) -> None:
-    """Seqs that may have been handed out and left no trace are not handed out again; readers are told."""
+    """Skip seqs that may have been assigned but left no trace, so that they are not reused. Readers get a tombstone."""
     damaged = bool(recovered.damaged_journals)
     for book in recovered.books.values():
         ephemeral = book.config.durability == "ephemeral"
@@ -344,7 +346,7 @@ def _remove_leftovers(disk: Disk, store: SegmentStore, manifest: Manifest) -> No
         store.claim_cold_tier(manifest.id)
         store.remove_orphans()
     except OSError as error:
-        # Appends and what is here do not need the cold tier: a start must not wait for it.
+        # A start must not wait for the cold tier: appends and reads of local data do not need it.
         log.warning("the cold tier cannot be reached: %s", error)
     for name in disk.list(CHECKPOINTS):
         if name not in manifest.checkpoints:

@@ -53,17 +53,17 @@ from strandline.engine.state.logbook import Logbook
 from strandline.engine.state.parts import Piece, Segments
 from strandline.engine.state.retention import evict_below, evict_over_caps, evicts_alike, expire_below
 
-#: Records are mostly forwarded soon after they were appended: a few decoded frames are enough.
+#: Most records are forwarded soon after they were appended, so a few decoded frames are enough.
 MAX_DECODED = 64
 
 
 class JournalRecords:
-    """``reader`` reads the file. A number per append is kept, not the append."""
+    """Finds the appends of one journal file, which ``reader`` reads. Keeps one number per append, not the append."""
 
     def __init__(self, reader: FrameReader) -> None:
         self._reader = reader
-        #: By epoch, the first seqs of appends, ascending, and where they are: an offset in the file, or the number
-        #: of a block as -1, -2 ...
+        #: By epoch: the ascending first seqs of appends, and their places. A place is an offset in the file, or the
+        #: number of a block as -1, -2 ...
         self._places: dict[int, tuple[array[int], array[int]]] = {}
         self._blocks: list[Block] = []
         self._decoded: dict[int, Block] = {}
@@ -72,7 +72,7 @@ class JournalRecords:
         self._add(frame.epoch, frame.first, frame.offset)
 
     def add_all(self, epoch: int, firsts: NDArray[np.int64], offsets: NDArray[np.int64]) -> None:
-        """Many appends of one log, by their first seqs and their offsets."""
+        """Add many appends of one log, by their first seqs and their offsets."""
         places = self._places.get(epoch)
         if places is None:
             places = self._places[epoch] = array("q"), array("q")
@@ -80,7 +80,7 @@ class JournalRecords:
         places[1].frombytes(offsets.tobytes())
 
     def add_block(self, epoch: int, block: Block) -> None:
-        """A copy that was made by forwarding; it may be forwarded in its turn."""
+        """Add a copy made by forwarding. It may itself be forwarded."""
         self._blocks.append(block)
         self._add(epoch, block.first, -len(self._blocks))
 
@@ -92,8 +92,8 @@ class JournalRecords:
         places[1].append(place)
 
     def find(self, epoch: int, ranges: Sequence[tuple[int, int]]) -> list[tuple[int, Block]]:
-        """The records in the ranges as columns under the seqs from 1 on: one block, or several if some are missing,
-        each with its place in the ranges."""
+        """Return the records in the ranges as columns with seqs from 1 on. This is one block, or several if records are
+        missing, each with its position in the ranges."""
         stretches: list[tuple[int, list[Piece]]] = []
         place = end = 0
         for first, last in ranges:
@@ -112,7 +112,8 @@ class JournalRecords:
         return [(place, Block.gather(pieces)) for place, pieces in stretches]
 
     def _piece(self, epoch: int, seq: int, last: int) -> Piece | None:
-        """What an append has of the records from ``seq`` to ``last``; None when there is no such record."""
+        """Return the part of an append with the records from ``seq`` to ``last``, or None if there is no such
+        record."""
         places = self._places.get(epoch)
         at = -1 if places is None else bisect_right(places[0], seq) - 1
         if places is None or at < 0:
@@ -131,7 +132,7 @@ class JournalRecords:
         return block
 
     def _read(self, offset: int) -> Block:
-        """The records of an append frame, which has been verified before."""
+        """Return the records of an append frame that has been verified before."""
         length = HEADER.unpack_from(self._reader.read(offset, HEADER.size))[1]
         return decode_append(frame_in(self._reader.read(offset, length), 0, offset))[0]
 
@@ -140,18 +141,18 @@ log = logging.getLogger(__name__)
 
 
 class RecoveryLoss(msgspec.Struct, frozen=True):
-    """Something that recovery could not restore, in words, and where it was."""
+    """A description of data that recovery could not restore, and where it was."""
 
     path: str
     offset: int
     length: int
     what: str
-    #: No damage: a crash may take this from a log of this durability class.
+    #: Whether the loss is not damage: a crash may cause it in a log of this durability.
     allowed: bool = False
 
 
 class Recovered(msgspec.Struct, kw_only=True):
-    """What recovery found."""
+    """The result of recovery."""
 
     manifest: Manifest
     books: dict[int, Logbook]
@@ -159,40 +160,40 @@ class Recovered(msgspec.Struct, kw_only=True):
     next_journal: int
     next_epoch: int
     last_ts: int
-    #: How many logs have a run in each segment, by what is written down.
+    #: The number of logs with a run in each segment, as of the checkpoints.
     uses: Counter[int]
-    #: Whether the last stop was an orderly one.
+    #: Whether the last shutdown was clean.
     clean: bool = True
     replayed_bytes: int = 0
     replayed_frames: int = 0
-    #: Bytes of records that were forwarded, so that the journal has them only once.
+    #: Bytes of forwarded records, which the journal contains only once.
     copied_bytes: int = 0
-    #: What a crash left half written at the end of the journal.
+    #: The partly written frame that a crash left at the end of the journal.
     torn: RecoveryLoss | None = None
     kept_journals: list[int] = msgspec.field(default_factory=list)
     damaged_journals: list[int] = msgspec.field(default_factory=list)
-    #: Those of the damaged ones of which not even the header can be read.
+    #: The damaged files whose header is unreadable.
     unreadable_journals: list[int] = msgspec.field(default_factory=list)
     losses: list[RecoveryLoss] = msgspec.field(default_factory=list)
-    #: Files that must exist and are missing, cut off or unreadable.
+    #: Files that must exist but are missing, truncated or unreadable.
     lost_journals: list[LostJournal] = msgspec.field(default_factory=list)
-    #: The files that were replayed, with their final sizes.
+    #: The replayed files, with their final sizes.
     journals: list[JournalEntry] = msgspec.field(default_factory=list)
-    #: Logs with an amendment, whose frame does not say how many seqs the log had handed out.
+    #: Logs with an amendment, whose frame does not say how many seqs the log had assigned.
     amended: set[Logbook] = msgspec.field(default_factory=set)
 
 
 class Replay:
-    """Makes the changes that frames tell of, in order."""
+    """Applies the changes in frames, in order."""
 
     def __init__(self, books: dict[int, Logbook], segments: Segments, recovered: Recovered) -> None:
         self._books = books
         self._segments = segments
         self._recovered = recovered
         self._by_name = {book.name: book for book in books.values()}
-        #: Whether the last frame was the one that an orderly stop writes.
+        #: Whether the last frame was that of a clean shutdown.
         self.clean = True
-        #: What was appended in the file that is being replayed.
+        #: The appends of the file that is being replayed.
         self._records: JournalRecords
 
     def begin(self, file: JournalFile) -> None:
@@ -205,14 +206,14 @@ class Replay:
         for item in missing:
             offset, length, why = item if isinstance(item, FrameDamage) else item.place_and_reason()
             recovered.losses.append(RecoveryLoss(file.path, offset, length, why))
-            log.warning("%s: %d bytes at %d cannot be read: %s", file.path, length, offset, why)
+            log.warning("%s: %d bytes at offset %d are unreadable: %s", file.path, length, offset, why)
             if isinstance(item, IncompleteWrite) and item.frame.type is FrameType.FORWARD:
                 self._leave_room_for_copies(unpack(item.frame.body, Forward))
             else:
                 self._leave_room(file.reader, offset, length)
 
     def _leave_room(self, reader: FrameReader, at: int, length: int) -> None:
-        """Where the headers of lost appends can still be made out, their seqs are not handed out again."""
+        """Reserve the seqs of lost appends whose headers are still readable, so that they are not reused."""
         end = at + length
         while at + HEADER.size <= end:
             mark, length, _, kind, _, _, count, epoch, first, _, _ = HEADER.unpack(reader.read(at, HEADER.size))
@@ -251,7 +252,7 @@ class Replay:
         book = self._books.get(frame.epoch)
         if book is None:
             if frame.epoch >= recovered.next_epoch:
-                what = f"a frame of a log (epoch {frame.epoch}) whose creation cannot be read"
+                what = f"a frame of a log (epoch {frame.epoch}) whose creation is unreadable"
                 recovered.losses.append(RecoveryLoss(path, frame.offset, frame.length, what))
             return
         recovered.changed.add(book)
@@ -261,13 +262,13 @@ class Replay:
         try:
             self._change(book, frame, path)
         except DamagedFile as error:
-            what = f"{frame.type.name.lower()} of {book.name!r} could not be done again: {error}"
+            what = f"{frame.type.name.lower()} of {book.name!r} could not be replayed: {error}"
             recovered.losses.append(RecoveryLoss(path, frame.offset, frame.length, what))
         if kind is not FrameType.AMEND or frame.reserved:
             book.reserved = frame.reserved
 
     def run(self, run: AppendRun, path: str) -> None:
-        """Make the changes of many appends: the same as ``frame`` makes one by one."""
+        """Apply many appends. The result is the same as applying ``frame`` to each."""
         logs = run.logs()
         if logs is None or not all(map(self._follows, logs)):
             for frame in run.frames():
@@ -294,7 +295,7 @@ class Replay:
             book.reserved = log.reserved
 
     def _follows(self, log: LogRun) -> bool:
-        """Whether the appends are just the next ones of a log that is there."""
+        """Return whether the appends directly continue an existing log."""
         book = self._books.get(log.epoch)
         return book is not None and log.first == book.assigned + 1 and book.config.durability != "ephemeral"
 
@@ -308,7 +309,7 @@ class Replay:
                 book.begin_behind(ForkBase(configure.base))
                 source = self._books.get(configure.base.epoch)
                 if source is not None:
-                    # So far its seqs had been assigned.
+                    # Seqs up to here had been assigned.
                     self._reach(source, configure.base.through)
                 self.link(book)
             self._by_name[configure.name] = book
@@ -320,22 +321,24 @@ class Replay:
         self._recovered.changed.add(book)
 
     def link(self, book: Logbook) -> None:
-        """Let a fork know what it was forked from. If that is not there, what it shares with it is lost."""
+        """Link a fork to its source. If the source is missing, the shared records are lost."""
         base = book.base
         if base is not None and not link(book, self._books):
             self._recovered.changed.add(book)
             if base.through:
-                what = "were shared with a log that is not there any more"
+                what = "were shared with a log that no longer exists"
                 self._recovered.losses.append(RecoveryLoss(book.name, 1, base.through, what))
 
     def _drop_namesake(self, name: str) -> None:
-        """A log can be created only once the one of its name is gone, even if nothing tells of that any more."""
+        """Drop the older log of this name. Creating a log requires that the older one was dropped, even if that frame
+        is lost."""
         older = self._by_name.get(name)
         if older is not None and not older.dropped:
             self._drop(older)
 
     def _drop(self, book: Logbook) -> None:
-        """A log can be dropped only once its forks are gone, even if nothing tells of that any more."""
+        """Drop a log and its forks. Dropping a log requires that its forks were dropped, even if those frames are
+        lost."""
         if book.forks:
             for fork in [other for other in self._books.values() if other.base is not None and other.base.book is book]:
                 self._drop(fork)
@@ -347,7 +350,8 @@ class Replay:
 
     @staticmethod
     def _reach(book: Logbook, assigned: int) -> None:
-        """Up to here seqs had been assigned when the frame was written. Those that left no trace are lost."""
+        """Skip the seqs up to ``assigned`` that left no trace: they had been assigned when the frame was written, so
+        they are lost."""
         if assigned > book.assigned:
             book.skip(book.assigned + 1, assigned, "lost")
 
@@ -384,13 +388,13 @@ class Replay:
             book.note(unpack(frame.body, Extras), frame.ts)
         elif frame.type is FrameType.STATE:
             state = unpack(frame.body, BookState)
-            # Unless some of the records before it are missing: then what is not there stays lost.
+            # If some of the earlier records are missing, they stay lost, and the state does not apply.
             if (book.count, book.size) == (state.count, state.size):
                 state.put_into(book)
 
     def _append(self, book: Logbook, frame: Frame, path: str) -> None:
         if frame.first <= book.assigned and not book.take_back(frame.first):
-            what = f"records {frame.first} to {frame.first + frame.count - 1} of {book.name!r} are there already"
+            what = f"records {frame.first} to {frame.first + frame.count - 1} of {book.name!r} already exist"
             self._recovered.losses.append(RecoveryLoss(path, frame.offset, frame.length, what))
             return
         if frame.first > book.assigned + 1:
@@ -398,13 +402,13 @@ class Replay:
         block, extras = decode_append(frame)
         book.assign(block, block.timestamp(0), extras, frame.ts)
         if book.config.durability == "ephemeral":
-            # It is about to cease to be so. What it has fits; what became of it is still to come.
+            # The log is about to become durable. Its records fit its limits, and later frames change them.
             book.add(block)
         else:
             book.publish(block, self._segments)
 
     def _forward(self, frame: Frame, path: str) -> None:
-        """The copies are made of what is in this file, whatever became of the source since."""
+        """Copy records of this file, whatever happened to the source since."""
         forward = unpack(frame.body, Forward)
         selections = [self._records.find(frame.epoch, ranges) for ranges in forward.selections]
         source = self._books.get(frame.epoch)
@@ -430,12 +434,12 @@ class Replay:
         first, last = target.first - target.lost, target.first + count - 1
         if book is None:
             if target.epoch >= recovered.next_epoch:
-                what = f"copies for a log (epoch {target.epoch}) whose creation cannot be read"
+                what = f"copies for a log (epoch {target.epoch}) whose creation is unreadable"
                 recovered.losses.append(RecoveryLoss(path, frame.offset, frame.length, what))
             return
         recovered.changed.add(book)
         if first <= book.assigned:
-            what = f"records {first} to {last} of {book.name!r} are there already"
+            what = f"records {first} to {last} of {book.name!r} already exist"
             recovered.losses.append(RecoveryLoss(path, frame.offset, frame.length, what))
             return
         self._reach(book, first - 1)
@@ -447,14 +451,14 @@ class Replay:
             book.publish(block, self._segments)
             recovered.copied_bytes += block.size(0, len(block))
         if sum(map(len, blocks)) < count:
-            what = f"some of the records {target.first} to {last} of {book.name!r}: what they are copies of is lost"
+            what = f"some of the records {target.first} to {last} of {book.name!r}: the originals are lost"
             recovered.losses.append(RecoveryLoss(path, frame.offset, frame.length, what))
             self._reach(book, last)
         book.reserved = target.reserved
 
 
 def copied(template: Block, target: ForwardTarget, place: int, ts: int) -> Block:
-    """What a target got of a selection, from its record number ``place`` on."""
+    """Return a target's part of a selection, starting at its record number ``place``."""
     first = target.first + place
     return Block(
         first,

@@ -1,8 +1,8 @@
-"""Reservations: no crash may make a seq be handed out twice.
+"""Reservations prevent a crash from causing a seq to be assigned twice.
 
-On a ``fsync`` log the flush before the acknowledgement sees to that. The others are acknowledged before the flush, so
-the journal says ahead of time up to where their seqs may have been handed out. Only an append beyond what is durably
-reserved has to wait. After a power cut the seqs up to the reservation are a gap that readers are told of.
+A ``fsync`` log is flushed before each acknowledgement, so it needs no reservation. Other logs acknowledge before the
+flush, so the journal records in advance up to which seq they may have assigned. Only an append beyond the durable
+reservation has to wait. After a power cut, the seqs up to the reservation become a gap, and readers get a tombstone.
 """
 
 from __future__ import annotations
@@ -15,37 +15,39 @@ from strandline.engine.journal.frame import FrameType, encode
 from strandline.engine.record import Durability
 from strandline.engine.state.logbook import Logbook
 
-#: Seqs that a log may hand out before the next flush says so durably; doubled whenever they ran out.
+#: The number of seqs that a log may assign before the next flush extends the reservation. It doubles whenever it runs
+#: out.
 MIN_RESERVE = 256
 MAX_RESERVE = 1 << 20
 #: An ephemeral log writes nothing else, so it reserves in larger steps.
 EPHEMERAL_RESERVE = 1 << 16
-#: Quiet logs whose reservations are taken back in one go, while the engine's lock is held.
+#: The number of idle logs whose reservations are released each time the engine's lock is taken.
 SETTLE_AT_ONCE = 1000
 
 
 class Reservations:
-    """The engine's lock is held around everything in here."""
+    """The reservations of all logs. The caller holds the engine's lock."""
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
-        #: What the frames written since the last flush began say.
+        #: The reservations in frames written since the last flush began.
         self._written: dict[Logbook, int] = {}
-        #: Logs with a durable reservation, those that have been quiet for longest in front.
+        #: Logs with a durable reservation, the longest idle first.
         self._unsettled: dict[Logbook, None] = {}
 
     def wanted(self, book: Logbook, last: int, count: int) -> tuple[bool, int]:
-        """Whether an append of ``count`` records up to ``last`` must wait for the flush, and what it is to reserve."""
+        """Return whether an append of ``count`` records up to ``last`` must wait for the flush, and the reservation it
+        writes."""
         durability = book.config.durability
         if durability == "fsync":
             return True, last
         waits = last > book.reserved_durable or book.pending > 0
         if not waits and last + (book.reserve_step >> 1) <= book.reserved and book.reserve_step >= 4 * count:
-            # As below, for nearly every append.
+            # The same result as below, for nearly every append.
             return False, book.reserved
         step = max(book.reserve_step, _minimum(durability), 4 * count)
         if waits and not book.pending:
-            # They ran out before a flush came by; the first one that has to wait for it sees to that.
+            # The reservation ran out before a flush. The first append that has to wait doubles the step.
             step = min(2 * step, max(MAX_RESERVE, 4 * count))
         if last + step // 2 <= book.reserved:
             return waits, book.reserved
@@ -53,38 +55,39 @@ class Reservations:
         return waits, last + step
 
     def after(self, book: Logbook, durability: Durability) -> int:
-        """What a configuration with this class is to reserve."""
+        """Return the reservation to write with a configuration of this durability."""
         if durability == "fsync":
             return book.assigned
         return max(book.reserved, book.assigned + _minimum(durability))
 
     def written(self, book: Logbook, reserved: int) -> None:
-        """A frame that says so is in the journal."""
+        """Note that a frame with this reservation is in the journal."""
         book.reserved = reserved
         self._written[book] = reserved
 
     def write(self, book: Logbook, reserved: int, now: int) -> None:
-        """Say so in a frame of its own, unless it was said before."""
+        """Write the reservation in its own frame, unless it is already in the journal."""
         if reserved != book.reserved:
             self._journal.write(encode(FrameType.RESERVE, book.epoch, book.assigned, now, reserved=reserved))
             self.written(book, reserved)
 
     def begin_flush(self) -> dict[Logbook, int]:
-        """What will be durable when the flush that begins now is done."""
+        """Return the reservations that will be durable after the flush that begins now."""
         written, self._written = self._written, {}
         return written
 
     def flushed(self, written: dict[Logbook, int]) -> None:
         for book, reserved in written.items():
             book.reserved_durable = min(reserved, book.reserved)
-            # To the end: those in front have been quiet for longest.
+            # Move to the end: the longest idle logs are first.
             self._unsettled.pop(book, None)
             self._unsettled[book] = None
 
     def settle(self, now: int, quiet_since: int | None, touch: Callable[[Logbook], None]) -> bool:
-        """Take back the reservations of logs without an append since then (None: of all): a crash leaves no gap there.
+        """Release the reservations of logs without an append since ``quiet_since`` (None: of all logs), so that a crash
+        leaves no gap.
 
-        Tells whether anything was written.
+        Returns whether anything was written.
         """
         quiet = takewhile(lambda book: quiet_since is None or book.active_ts <= quiet_since, self._unsettled)
         books = list(quiet if quiet_since is None else islice(quiet, SETTLE_AT_ONCE))

@@ -1,4 +1,4 @@
-"""Appending: whether there is room, and what waits for the disk."""
+"""Appending: check the available space, and wait for the disk where needed."""
 
 from __future__ import annotations
 
@@ -17,16 +17,17 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-#: No cap: more than there can be.
+#: Stands for "no limit": larger than any possible value.
 MAX_CAP = 1 << 63
 
 
 class Usage:
-    """What is to be added to logs, before any of it is: later members of a step count on the earlier ones."""
+    """The records and bytes that a step will add to logs. Later appends of the step see the space used by earlier
+    ones."""
 
     def __init__(self) -> None:
         self._added: dict[Logbook, tuple[int, int, int]] = {}
-        #: The bytes that are to be added, of all logs together.
+        #: The bytes to be added to all logs together.
         self.size = 0
 
     def next_seq(self, book: Logbook) -> int:
@@ -44,7 +45,7 @@ class Usage:
 
 
 def room_of(book: Logbook) -> tuple[int, int]:
-    """How many records and bytes fit before the log is at its caps."""
+    """Return how many records and bytes fit before the log reaches its retention limits."""
     config = book.config
     return (
         (config.cap_records or MAX_CAP) - book.count - book.pending_count,
@@ -53,7 +54,8 @@ def room_of(book: Logbook) -> tuple[int, int]:
 
 
 def check_room(book: Logbook, count: int, size: int, records: int = 0, bytes_: int = 0) -> None:
-    """Raise unless a log that rejects what is over its caps takes this, with ``records`` and ``bytes_`` before it."""
+    """Raise if the log rejects appends when full and these records do not fit after ``records`` and ``bytes_`` of
+    earlier appends."""
     config = book.config
     if count > (config.cap_records or MAX_CAP) or size > (config.cap_bytes or MAX_CAP):
         raise BatchTooLarge(book.name, count, size, config.cap_records, config.cap_bytes)
@@ -71,29 +73,27 @@ def check_room(book: Logbook, count: int, size: int, records: int = 0, bytes_: i
 
 
 def prepare_append(engine: Engine, book: Logbook) -> None:
-    """Raise if the log is gone, and let time take what is too old."""
+    """Raise if the log was dropped, and expire old records."""
     book.check_there()
     let_expire(engine, book)
 
 
 def publish_later(engine: Engine, book: Logbook, block: Block, size: int, result: T) -> Commit[T]:
-    """Let readers see the block once it is durable. Until then it takes room."""
+    """Make the block visible to readers once it is durable. Until then it counts towards the log's size."""
 
     def make() -> T:
-        book.pending_count -= len(block)
-        book.pending_size -= size
+        book.count_pending(-len(block), -size)
         publish(engine, book, block)
         if book.listeners:
             engine.tell(book)
         return result
 
-    book.pending_count += len(block)
-    book.pending_size += size
+    book.count_pending(len(block), size)
     return engine.later((book,), result, make)
 
 
 def after_pending(engine: Engine, book: Logbook, appended: Appended) -> Commit[Appended]:
-    """A duplicate of an append that still waits for the disk must wait with it."""
+    """Return a commit for a duplicate. If the original append still waits for the disk, the duplicate waits with it."""
     if not book.pending:
         return Commit.of(appended)
     return engine.later((book,), appended, None)

@@ -1,4 +1,4 @@
-"""The changes of a log besides appends: its configuration, its notes, and the records that a caller selects."""
+"""Changes to a log other than appends: its configuration, its notes, and selected records."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def _configure(engine: Engine, book: Logbook, config: Config) -> Commit[LogState
     engine.reservations.written(book, reserved)
     if config.durability != "ephemeral":
         book.volatile_from = 0
-    # What was volatile is written anew: nothing from before is to be referred to.
+    # Volatile records are written again, so later frames must not refer to earlier appends.
     book.journal_index = 0
     if book.tail is not None:
         book.tail.join_no_further()
@@ -60,7 +60,7 @@ def _configure(engine: Engine, book: Logbook, config: Config) -> Commit[LogState
 
 
 def config_frame(book: Logbook, config: Config, now: int, reserved: int) -> Encoded:
-    """Also what makes a log that is new."""
+    """Return the frame of a configuration. The same frame creates a log."""
     body = pack(Configure(book.name, config, None if book.base is None else book.base.point))
     return encode(FrameType.CONFIGURE, book.epoch, book.assigned, now, body, reserved=reserved)
 
@@ -68,7 +68,7 @@ def config_frame(book: Logbook, config: Config, now: int, reserved: int) -> Enco
 def note(engine: Engine, book: Logbook, changes: Mapping[str, Any], producer: Producer | None) -> Commit[Appended]:
     """See :meth:`Log.note`."""
     if not changes and producer is None:
-        raise BadRequest("there is nothing to note")
+        raise BadRequest("no notes given; pass at least one note to change")
     extras = check_extras(None, producer, changes)
     assert extras.notes is not None
     with engine.lock:
@@ -101,7 +101,7 @@ def note_frame(book: Logbook, extras: Extras, now: int) -> Encoded:
 
 
 class SelectedChange(NamedTuple):
-    """What is done to the selected records, and how to know beforehand that it can be."""
+    """How to change the selected records, and how to check in advance that the change is possible."""
 
     type: FrameType
     check: Callable[[Logbook, Select, Segments], None]
@@ -116,9 +116,9 @@ RESTORE = SelectedChange(FrameType.RESTORE, record_changes.check_readable, recor
 def check_selection(
     before: int | None, key: str | None, prefix: str | None, seqs: Sequence[int] | None
 ) -> list[int] | None:
-    """Raise unless it is a selection; gives the seqs as they are written down."""
+    """Raise unless the arguments are a valid selection. Return the seqs as they are journaled."""
     if before is None and key is None and prefix is None and seqs is None:
-        raise BadRequest("say which records: before, key, prefix or seqs")
+        raise BadRequest("no records selected; pass before, key, prefix or seqs")
     if before is not None and before < 0:
         raise BadRequest(f"before must be 0 or more, not {before}")
     chosen = None if seqs is None else [int(seq) for seq in seqs]
@@ -166,6 +166,7 @@ def check_amendment(data: bytes, limit: int) -> None:
 
 
 def check_amendable(engine: Engine, book: Logbook, seq: int) -> None:
-    """Raise unless the record is there. One that still waits for the disk will be when the amendment's turn comes."""
+    """Raise unless the record exists. A record that waits for the disk counts, because it exists when the amendment is
+    applied."""
     if not book.head < seq <= book.assigned and not book.has(seq, engine.store):
         raise UnknownSeq(book.name, seq)

@@ -1,4 +1,4 @@
-"""Making a log. Its creation, notes and first records are one step: after any crash all is there, or nothing."""
+"""Create a log. Its creation, notes and first records are one step: after a crash, all of them exist or none."""
 
 from __future__ import annotations
 
@@ -54,14 +54,15 @@ def fork(
         if 0 < book.volatile_from <= through:
             last = book.volatile_from - 1
             raise BadRequest(
-                f"log {book.name!r} has what is behind seq {last} in memory only: it cannot be forked there"
+                f"log {book.name!r} has the records after seq {last} in memory only; fork it at {last} or earlier"
             )
         point = ForkPoint(book.epoch, through, time_at(book, through))
         return creation.make(name, config or book.config, ForkBase(point, book))
 
 
 class _Creation:
-    """``notes`` and ``batch`` are checked when it is made, the rest with the engine's lock held."""
+    """A log to create. ``notes`` and ``batch`` are checked on construction, everything else with the engine's lock
+    held."""
 
     def __init__(self, engine: Engine, notes: Mapping[str, Any] | None, batch: Batch | None) -> None:
         self._engine = engine
@@ -115,7 +116,7 @@ class _Creation:
         engine.reservations.written(book, reserved)
 
     def _append(self, log: Log, block: Block, now: int) -> Commit[Log]:
-        """The creation waits for the flush, whatever the class of the log, and so do its first records."""
+        """Append the first records. Like the creation, they wait for the flush, whatever the log's durability."""
         engine, book = self._engine, log.book
         if book.config.durability == "ephemeral":
             begin_volatile(book)

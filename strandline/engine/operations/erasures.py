@@ -1,7 +1,7 @@
-"""Erasure events: what was removed or changed on purpose is told in a log of its own.
+"""Erasure events: deliberate deletions and changes of records are recorded in a separate log.
 
-Whoever keeps copies of records elsewhere reads that log and does the same to them. An event is journaled in one write
-with the change that it tells of, so after any crash both are there, or neither; it shows once it is durable.
+Systems that keep copies of records read this log and apply the same changes to the copies. An event is journaled in one
+write with its change, so after a crash both exist or neither. Readers see the event once it is durable.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 
 NAME = "__erasures__"
 
-#: A directory that nobody copies anything from must not keep events for ever. Who finds that it has missed some,
-#: because the floor of the log is above where it has come to, has to compare everything it keeps with what is there.
+#: Events must not accumulate forever in a directory whose records are never copied. A reader whose position is below
+#: the floor of this log has missed events and must compare all its copies with the logs.
 MAX_BYTES = 64 << 20
 _CONFIG = Config(durability="fsync", cap_bytes=MAX_BYTES)
 
-#: A selection of more seqs than this is told in several events: a record must not be too large.
+#: A selection of more seqs than this is split into several events, because the size of a record is limited.
 SEQS_PER_EVENT = 10_000
 
 Kind = Literal["delete", "hide", "restore", "amend", "drop"]
@@ -44,11 +44,11 @@ _KINDS: dict[FrameType, Kind] = {
 
 
 class Erasure(msgspec.Struct, frozen=True):
-    """One event. Meant are the log's own records up to the seq ``bound`` that fulfil every condition which is given: a
-    seq below ``before``, this ``key``, this ``prefix`` in their key, one of these ``seqs``.
+    """One event. It affects the log's own records up to the seq ``bound`` that fulfil all given conditions: a seq below
+    ``before``, this ``key``, this ``prefix`` in their key, one of these ``seqs``.
 
-    Of a fork, its own records are those behind the fork point. Those it shares belong to the log that it was forked
-    from, and an event about them names that one.
+    A fork's own records are those after the fork point. Events about shared records name the log that they were forked
+    from.
     """
 
     log: str
@@ -66,32 +66,31 @@ _decoder = msgspec.json.Decoder(Erasure)
 
 
 def is_told(name: str) -> bool:
-    """Whether removals from a log of this name are told. Only the logs that the server keeps for itself are left out,
-    with two underscores. That is fewer than ``is_internal`` covers: earlier versions copied a log like ``_x``, which a
-    program had created, into the lake, and the copies must still follow."""
+    """Return whether removals from a log of this name leave events. Only logs of the server with two underscores leave
+    none. That is fewer than ``is_internal`` covers: earlier versions copied a log like ``_x``, which a program had
+    created, into the lake, and those copies must still follow."""
     return not name.startswith("__")
 
 
 def read_erasure(data: bytes) -> Erasure:
-    """The event that a record of the log has."""
+    """Decode the event in a record of the log."""
     return _decoder.decode(data)
 
 
-#: A change that is to be told of: what became of which records of which log.
+#: A change to record as an event: the log, the kind of change and the selected records.
 Told = tuple[Logbook, FrameType, Select]
 
 
 class Erasures:
-    """The engine's lock is held around everything in here."""
+    """Records erasure events. The caller holds the engine's lock."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        #: The log was made in the journal before this position.
+        #: The position in the journal after the creation of the log.
         self._made_before = 0
 
     def write(self, frames: list[Encoded], told: Sequence[Told], now: int) -> Block | None:
-        """Journal changes, if there is anything to journal of them, in one write with the events that tell of them;
-        they are to be published."""
+        """Write the frames and the events about them in one write. Return the block of events to publish, or None."""
         engine = self._engine
         data = [event for one in told if _may_be_kept(one[0], one[2]) for event in _told(*one)]
         if not data:
@@ -105,7 +104,8 @@ class Erasures:
         block = Block.of_batch(events.assigned + 1, events.time_of(now), Batch(data))
         append = encode_append(events.epoch, block, now, block.last, None)
         if found is None or engine.journal.flushed < self._made_before:
-            # A power cut may take any write that is not flushed yet. None is to depend on another one for its log.
+            # A power cut may remove any write that is not flushed yet, so no write may depend on another one for its
+            # log.
             frames = [config_frame(events, events.config, now, events.assigned), append, *frames]
         else:
             frames = [append, *frames]
@@ -120,15 +120,15 @@ class Erasures:
         return block
 
     def publish(self, block: Block | None) -> None:
-        """Let readers see the events, once they are durable, and after the change if that waits as well."""
+        """Make the events visible to readers once they are durable, and not before their change."""
         if block is not None:
             events = self._engine.log(NAME).book
             publish_later(self._engine, events, block, block.size(0, len(block)), None)
 
 
 def _may_be_kept(book: Logbook, select: Select) -> bool:
-    """Whether somebody may have copies of such records. What is not in the log any more, because a cap or time took it,
-    does not matter: the copies may still be there."""
+    """Return whether copies of such records may exist. Records that retention removed from the log count, because
+    copies of them may still exist."""
     first = 1 if book.base is None else book.base.through + 1
     last = select.bound if select.before is None else min(select.bound, select.before - 1)
     if last < first or not is_told(book.name):

@@ -1,8 +1,8 @@
-"""Forwarding: records of one log are copied into other logs, by reference.
+"""Forwarding: copy records of one log into other logs, by reference.
 
-Whatever the fan-out, the journal gets one frame without a payload, and in memory the copies share the source's bytes. A
-frame may refer only to appends in its own journal file, so that a file can be replayed and sealed by itself. Records
-that are older, amended, or of an ephemeral source are journaled by value, in the same write.
+Whatever the number of destinations, the journal gets one frame without payloads, and in memory the copies share the
+source's bytes. A frame may only refer to appends in its own journal file, so that each file can be replayed and sealed
+by itself. Records that are older, amended, or from an ephemeral source are journaled by value, in the same write.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ class ForwardedRecords(NamedTuple):
 
     template: Block | None
     size: int
-    #: The seqs that are there, as ranges, and whether a frame may refer to them.
+    #: The existing seqs, as ranges, and whether a frame may refer to them.
     found: list[tuple[int, int]]
     referable: bool
 
 
 class Originals:
-    """What there is in the source while the engine's lock is held; ``journal_index`` is the file written to now."""
+    """Finds records of the source while the engine's lock is held. ``journal_index`` is the current journal file."""
 
     def __init__(self, source: Logbook, segments: Segments, journal_index: int) -> None:
         self._source = source
@@ -51,7 +51,7 @@ class Originals:
         self._by_identity: dict[int, ForwardedRecords] = {}
 
     def select(self, ranges: Ranges) -> ForwardedRecords:
-        # Mostly all copies have the very same ranges; else they may be equal.
+        # Usually all copies share one object for their ranges; otherwise the ranges may still be equal.
         selection = self._by_identity.get(id(ranges))
         if selection is None:
             key = tuple(ranges)
@@ -78,7 +78,7 @@ class Originals:
             return ForwardedRecords(None, 0, [], True)
         template = Block.gather(pieces, amended)
         if len(template.data) > MAX_BATCH_BYTES:
-            raise BadRequest(f"the records have {len(template.data)} bytes, the limit is {MAX_BATCH_BYTES}")
+            raise BadRequest(f"the records have {len(template.data)} bytes; the limit is {MAX_BATCH_BYTES}")
         found = list(_seqs_of(pieces))
         referable = (
             source.config.durability != "ephemeral"
@@ -90,7 +90,7 @@ class Originals:
 
 
 def _seqs_of(pieces: Sequence[Piece]) -> list[tuple[int, int]]:
-    """The seqs of the pieces, as ranges."""
+    """Return the seqs of the pieces, as ranges."""
     found: list[tuple[int, int]] = []
     for block, start, end in pieces:
         if block.seqs is None:
@@ -105,7 +105,7 @@ def _seqs_of(pieces: Sequence[Piece]) -> list[tuple[int, int]]:
 
 
 def matching(metas: Sequence[bytes | None], ranges: Ranges, found: Sequence[tuple[int, int]]) -> Sequence[bytes | None]:
-    """Of metas that are given for every seq in the ranges, those of the seqs that are there."""
+    """Select the metas of the existing seqs from metas given for every seq in the ranges."""
     if list(ranges) == list(found):
         return metas
     places: dict[int, int] = {}
@@ -114,17 +114,17 @@ def matching(metas: Sequence[bytes | None], ranges: Ranges, found: Sequence[tupl
     return [metas[places[seq]] for first, last in found for seq in range(first, last + 1)]
 
 
-#: A copy is three frames at most, and one write has a bounded number of them.
+#: A copy takes at most three frames, and one write has a limited number of frames.
 MAX_COPIES = MAX_GROUP // 3 - 1
 
 
 class Copy(NamedTuple):
-    """What goes on into one log.
+    """The records to copy into one log.
 
-    First ``lost`` seqs are left empty, as a gap with the reason ``source_trim``. Then the records of the source that
-    lie in the ``ranges`` (ascending, both ends included) and are visible are appended, with their data, metas and,
-    unless dropped, keys and nodes. ``metas``, if given, take the place of the source's: one for every seq in the
-    ranges. Then the source's ``cursor`` is moved to ``through``.
+    First, ``lost`` seqs are skipped, as a gap with the reason ``source_trim``. Then the visible records of the source
+    in the ``ranges`` (ascending, inclusive) are appended, with their data, metas and, unless dropped, keys and nodes.
+    ``metas``, if given, replace those of the source: one for every seq in the ranges. Then the source's ``cursor`` is
+    moved to ``through``.
     """
 
     log: Log
@@ -138,12 +138,12 @@ class Copy(NamedTuple):
 
 
 class Planned(NamedTuple):
-    """One copy, ready to be made."""
+    """One copy that is ready to be made."""
 
     copy: Copy
     book: Logbook
     selection: ForwardedRecords
-    #: The first seq that it takes.
+    #: The first seq that it assigns.
     start: int
     block: Block | None
     size: int
@@ -170,7 +170,7 @@ def forward(engine: Engine, source: Log, copies: Sequence[Copy]) -> Commit[list[
 
 def _check(engine: Engine, source: Log, copies: Sequence[Copy]) -> None:
     if len(copies) > MAX_COPIES:
-        raise BadRequest(f"there are {len(copies)} copies, the limit is {MAX_COPIES}")
+        raise BadRequest(f"{len(copies)} copies given; the limit is {MAX_COPIES}")
     epoch, known, given = source.epoch, set[int](), 0
     for copy in copies:
         log = copy.log
@@ -180,21 +180,21 @@ def _check(engine: Engine, source: Log, copies: Sequence[Copy]) -> None:
         check_cursor(copy.cursor, copy.through)
         if type(copy.lost) is not int or not 0 <= copy.lost < 1 << 62:
             raise BadRequest(f"lost must be 0 or more, not {copy.lost!r}")
-        # Mostly all copies have the very same ranges.
+        # Usually all copies share one object for their ranges.
         if id(copy.ranges) not in known:
             _check_ranges(copy.ranges)
             known.add(id(copy.ranges))
         if copy.metas is not None:
             given += _check_metas(copy, engine.options.max_record_bytes)
     if given > MAX_BATCH_BYTES:
-        raise BadRequest(f"the metas have {given} bytes, the limit is {MAX_BATCH_BYTES}")
+        raise BadRequest(f"the metas have {given} bytes; the limit is {MAX_BATCH_BYTES}")
 
 
 def _check_ranges(ranges: Ranges) -> None:
     before = 0
     for first, last in ranges:
         if not before < first <= last:
-            raise BadRequest(f"ranges must be ascending, from 1 on, and none may be empty: {first} to {last}")
+            raise BadRequest(f"ranges must ascend, start at 1 or later and not be empty; got {first} to {last}")
         before = last
 
 
@@ -203,7 +203,7 @@ def _check_metas(copy: Copy, limit: int) -> int:
     assert metas is not None
     seqs = sum(last - first + 1 for first, last in copy.ranges)
     if len(metas) != seqs:
-        raise BadRequest(f"there are {len(metas)} metas for {seqs} seqs")
+        raise BadRequest(f"{len(metas)} metas given for {seqs} seqs; expected one per seq")
     total = 0
     for index, meta in enumerate(metas):
         if meta is not None:
@@ -216,7 +216,7 @@ def _check_metas(copy: Copy, limit: int) -> int:
 
 
 class _Round:
-    """One call. The engine's lock is held; nothing is changed before everything is journaled."""
+    """One call of ``forward``. The engine's lock is held, and nothing changes before everything is journaled."""
 
     def __init__(self, engine: Engine, source: Logbook, segments: Segments) -> None:
         self._engine = engine
@@ -225,7 +225,7 @@ class _Round:
         self._originals = Originals(source, segments, engine.journal.index)
         self._usage = Usage()
         self._quota = engine.quota
-        #: The copies to be made; None: nothing happens, not even to the cursor.
+        #: The copies to make; None: nothing happens, and the cursor does not move.
         self._plan: list[Planned | None] = []
 
     def run(self, copies: Sequence[Copy]) -> Commit[list[Appended | None]]:
@@ -281,7 +281,7 @@ class _Round:
         usage.add(book, last, count, size)
         return Planned(copy, book, selection, start, block, size, reserved, waits)
 
-    # --- writing it down -----------------------------------------------------------------------------------
+    # --- journaling ----------------------------------------------------------------------------------------
 
     def _journal(self, made: list[Planned]) -> None:
         engine, now = self._engine, self._now
@@ -307,7 +307,7 @@ class _Round:
                 forward.targets.append(_target(copy, book, start, block, number, reserved, now))
             else:
                 if book in targeted:
-                    # What it got so far comes first.
+                    # The copies that this log got so far must be journaled first.
                     frames.append(self._encode(forward))
                     forward, numbers, targeted = Forward([], []), {}, set()
                 frames += self._by_value(copy, book, start, block, reserved)
@@ -337,10 +337,10 @@ class _Round:
             frames.append(encode_append(book.epoch, block, self._now, reserved, None))
         return frames
 
-    # --- making it true ------------------------------------------------------------------------------------
+    # --- applying ------------------------------------------------------------------------------------------
 
     def _assign(self) -> list[Appended | None]:
-        """Hand out the seqs; gives the result of every copy."""
+        """Assign the seqs and return the result of every copy."""
         engine, now = self._engine, self._now
         results: list[Appended | None] = []
         for planned in self._plan:
@@ -364,12 +364,12 @@ class _Round:
                 engine.note_place(book, block.first)
             results.append(book.assign(block, block.timestamp(0), None, now))
             if waits:
-                book.pending_count += len(block)
-                book.pending_size += size
+                book.count_pending(len(block), size)
         return results
 
     def _publish(self, made: list[Planned], results: list[Appended | None]) -> Commit[list[Appended | None]]:
-        """Careful logs, and what must not overtake something, wait for the flush; the others show it now."""
+        """Publish the copies. ``fsync`` logs, and logs with pending changes, wait for the flush; on others the copies
+        are visible now."""
         engine, source = self._engine, self._source
         waiting = [planned for planned in made if planned.waits]
         for planned in made:
@@ -387,8 +387,8 @@ class _Round:
             if cursor_waits:
                 self._move_cursors(made)
             for planned in waiting:
-                planned.book.pending_count -= 0 if planned.block is None else len(planned.block)
-                planned.book.pending_size -= planned.size
+                if planned.block is not None:
+                    planned.book.count_pending(-len(planned.block), -planned.size)
                 self._show(planned)
             return results
 

@@ -1,7 +1,7 @@
-"""Journaling a change before making it, and recording what retention removes in the meantime.
+"""Journal a change before applying it, and record what retention removes in the meantime.
 
-Records of an ephemeral log are in memory only. A log can become ephemeral and stop being so. Its older records stay
-durable, and changes to them are journaled; the volatile records are written when the log becomes durable again.
+Records of an ephemeral log are only in memory. A log can become ephemeral and later durable again. Its older records
+stay durable, and changes to them are journaled. The volatile records are written when the log becomes durable again.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def begin_volatile(book: Logbook) -> None:
-    """What is assigned from here on is in memory only."""
+    """Keep all records assigned from now on in memory only."""
     if not book.volatile_from:
         book.volatile_from = book.assigned + 1
         if book.tail is not None:
@@ -34,12 +34,12 @@ def begin_volatile(book: Logbook) -> None:
 
 
 def has_durable(book: Logbook) -> bool:
-    """Whether there are records that a restart brings back."""
+    """Return whether the log has records that survive a restart."""
     return book.config.durability != "ephemeral" or book.earliest < (book.volatile_from or book.assigned + 1)
 
 
 def frames_of_volatile(book: Logbook, now: int) -> list[Encoded]:
-    """What a log must write down when it ceases to be ephemeral: the records it has, and its state."""
+    """Return the frames to write when a log stops being ephemeral: its records and its state."""
     tail, epoch = book.tail, book.epoch
     frames: list[Encoded] = []
     if book.volatile_from and tail is not None:
@@ -70,9 +70,10 @@ def change(
     must_wait: bool = False,
     erased: Callable[[], Select] | None = None,
 ) -> Commit[T]:
-    """Journal a change and make it: at once, or on a ``fsync`` log, or if it must wait, when it is durable.
+    """Journal a change and apply it. On a ``fsync`` log, or with ``must_wait``, it is applied when it is durable,
+    otherwise immediately.
 
-    ``erased``, if those are to be told who keep copies, is called after ``body`` and tells which records are meant.
+    ``erased``, if given, is called after ``body`` and returns the selected records for an erasure event.
     """
     with engine.lock:
         engine.check_writable()
@@ -106,7 +107,7 @@ def change(
 
 
 def publish(engine: Engine, book: Logbook, block: Block) -> None:
-    """Let readers see the block."""
+    """Make the block visible to readers."""
     if book.config.durability == "ephemeral":
         evicting(engine, book, lambda: book.publish(block, engine.store))
     else:
@@ -114,7 +115,8 @@ def publish(engine: Engine, book: Logbook, block: Block) -> None:
 
 
 def evicting(engine: Engine, book: Logbook, make: Callable[[], T]) -> T:
-    """Make a change that may evict records. Replaying does the same by itself, except on an ephemeral log."""
+    """Make a change that may evict records. A replay evicts the same records, so only ephemeral logs journal the
+    eviction."""
     floor, had_durable = book.evict_floor, has_durable(book)
     result = make()
     if book.config.durability == "ephemeral" and had_durable and book.evict_floor > floor:
@@ -123,7 +125,7 @@ def evicting(engine: Engine, book: Logbook, make: Callable[[], T]) -> T:
 
 
 def let_expire(engine: Engine, book: Logbook, now: int | None = None) -> None:
-    """Let time take what is too old, and write down that it did: a clock set back must not bring it again."""
+    """Expire old records and journal it, so that a clock that is set back does not make them visible again."""
     if not book.config.ttl_ms:
         return
     if now is None:
@@ -137,14 +139,14 @@ def let_expire(engine: Engine, book: Logbook, now: int | None = None) -> None:
 
 
 def let_all_expire(engine: Engine, book: Logbook) -> None:
-    """As ``let_expire``, of everything that readers of the log see: a fork shares records with other logs."""
+    """Like ``let_expire``, for everything that readers of the log see: a fork shares records with other logs."""
     for part in chain(book):
         let_expire(engine, part)
 
 
 def _write_floors(engine: Engine, book: Logbook, now: int) -> None:
     body = pack(Floor(book.ttl_floor, book.cap_floor))
-    # A reader must not fail because the disk is full: the next start lets time take it again.
+    # A read must not fail because the disk is full. The next start expires the records again.
     with suppress(EngineError):
         engine.journal.write(encode(FrameType.FLOOR, book.epoch, book.assigned, now, body, reserved=book.reserved))
         engine.flush_in_time()

@@ -1,6 +1,6 @@
-"""A step: several changes, of several logs, in one write. After any crash all of it is there, or nothing.
+"""A step: several changes to several logs in one write. After a crash, all of them exist or none.
 
-All of it is checked before any of it is written, and becomes visible together.
+The whole step is checked before anything is written, and becomes visible together.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ if TYPE_CHECKING:
     from strandline.engine.engine import Engine
     from strandline.engine.log import Log
 
-#: Beside the changes there are the events that tell of them, and the log that these are in.
+#: A write also contains the erasure events and the creation of their log.
 MAX_CHANGES = MAX_GROUP - 3
 
 
 class Append(NamedTuple):
-    """What goes into one log; as the arguments of ``Log.append``."""
+    """An append to one log. The fields are the arguments of ``Log.append``."""
 
     log: Log
     batch: Batch
@@ -47,7 +47,7 @@ class Append(NamedTuple):
 
 
 class Amend(NamedTuple):
-    """As ``Log.amend``."""
+    """Like ``Log.amend``."""
 
     log: Log
     seq: int
@@ -55,7 +55,7 @@ class Amend(NamedTuple):
 
 
 class Delete(NamedTuple):
-    """As ``Log.delete``."""
+    """Like ``Log.delete``."""
 
     log: Log
     before: int | None = None
@@ -65,7 +65,7 @@ class Delete(NamedTuple):
 
 
 class Hide(NamedTuple):
-    """As ``Log.hide``."""
+    """Like ``Log.hide``."""
 
     log: Log
     before: int | None = None
@@ -75,7 +75,7 @@ class Hide(NamedTuple):
 
 
 class Restore(NamedTuple):
-    """As ``Log.restore``."""
+    """Like ``Log.restore``."""
 
     log: Log
     before: int | None = None
@@ -89,7 +89,7 @@ _KINDS: dict[type, SelectedChange] = {Delete: DELETE, Hide: HIDE, Restore: RESTO
 
 
 class _Member(NamedTuple):
-    """One append of the step, checked and ready to be made."""
+    """One append of the step, checked and ready to be applied."""
 
     book: Logbook
     block: Block
@@ -99,7 +99,7 @@ class _Member(NamedTuple):
 
 
 class _Alteration(NamedTuple):
-    """What becomes of records that are there, checked and ready to be made; ``place`` is which of the changes it is."""
+    """A change to existing records, checked and ready to be applied. ``place`` is its position among the changes."""
 
     place: int
     book: Logbook
@@ -113,7 +113,7 @@ class _Alteration(NamedTuple):
 def change_all(engine: Engine, changes: Sequence[Change]) -> Commit[list[Any]]:
     """See :meth:`Engine.change_all`."""
     if len(changes) > MAX_CHANGES:
-        raise BadRequest(f"there are {len(changes)} changes, the limit is {MAX_CHANGES}")
+        raise BadRequest(f"{len(changes)} changes given; the limit is {MAX_CHANGES}")
     checked = [_check(engine, change) for change in changes]
     with engine.lock:
         engine.check_writable()
@@ -131,7 +131,7 @@ def change_all(engine: Engine, changes: Sequence[Change]) -> Commit[list[Any]]:
 
 
 def _check(engine: Engine, change: Change) -> tuple[Any, ...]:
-    """Everything that can be told without the lock, and what was found out on the way."""
+    """Check everything that needs no lock, and return the values computed on the way."""
     engine.check_own(change.log)
     if isinstance(change, Append):
         if change.ts is not None:
@@ -146,8 +146,8 @@ def _check(engine: Engine, change: Change) -> tuple[Any, ...]:
 
 
 class _Step:
-    """The engine's lock is held from the first plan to the end. Planning changes nothing, and raises if something
-    cannot be made."""
+    """Applies the changes. The engine's lock is held from the first plan to the end. Planning changes nothing, and
+    raises if a change is impossible."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -165,7 +165,7 @@ class _Step:
         if key is not None:
             duplicate = self._keys.get((book.epoch, key)) or find_duplicate(book, key, None, self._now)
             if duplicate is not None:
-                # One that still waits for the disk must wait with it.
+                # If the earlier append still waits for the disk, the duplicate waits with it.
                 self._waits = self._waits or book.pending > 0
                 self._results.append(duplicate.again())
                 return
@@ -221,8 +221,7 @@ class _Step:
             book.assign(block, block.timestamp(0), extras, now)
         if self._waits:
             for book, block, size, _, _ in self._members:
-                book.pending_count += len(block)
-                book.pending_size += size
+                book.count_pending(len(block), size)
             changed = {member.book for member in self._members} | {one.book for one in self._alterations}
             commit: Commit[list[Any]] = engine.later(tuple(changed), None, self._make_pending)
             engine.erasures.publish(events)
@@ -234,7 +233,7 @@ class _Step:
 
     @property
     def _frees(self) -> bool:
-        """A table records in another log which rows were removed, and a dead letter leaves its queue."""
+        """Return whether the step frees space. For example, a table records removed rows in another log."""
         return any(change.type in (FrameType.DELETE, FrameType.HIDE) for change in self._alterations)
 
     def _check_quota(self) -> None:
@@ -261,7 +260,7 @@ class _Step:
             backlog.check_change()
 
     def _journal(self) -> Block | None:
-        """What becomes of records that are there comes first: an append takes more seqs."""
+        """Write the step. Changes to existing records come first, because an append assigns more seqs."""
         engine, now = self._engine, self._now
         frames: list[Encoded] = []
         for change in self._alterations:
@@ -277,8 +276,7 @@ class _Step:
 
     def _make_pending(self) -> list[Any]:
         for book, block, size, _, _ in self._members:
-            book.pending_count -= len(block)
-            book.pending_size -= size
+            book.count_pending(-len(block), -size)
             self._engine.touch(book)
         self._make_visible()
         return self._results

@@ -1,4 +1,4 @@
-"""Looking at a log from its end: the last records before a seq, and the last one of a key."""
+"""Read a log from its end: the last records before a seq, and the last record of a key."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from strandline.engine.state.parts import Part, Segments
 if TYPE_CHECKING:
     from strandline.engine.engine import Engine
 
-#: Rows of a block, and the part of the log that it is in.
+#: Rows of a block, and the part of the log that contains it.
 Stretch = tuple[Part, Block, int, int]
 
 
 def read_back(
     engine: Engine, book: Logbook, wait: bool, before: int | None, limit: int, max_bytes: int | None
 ) -> Page | None:
-    """See :meth:`Log.read_back`; if it is not to ``wait`` for the disk, :meth:`Log.read_back_resident`."""
+    """See :meth:`Log.read_back` or, without ``wait``, :meth:`Log.read_back_resident`."""
     if before is not None and before < 0:
         raise BadRequest(f"before must be 0 or more, not {before}")
     if limit < 1:
@@ -35,8 +35,8 @@ def read_back(
 
 
 def find_key(engine: Engine, book: Logbook, wait: bool, key: str) -> int | None:
-    """See :meth:`Log.find_key`; if it is not to ``wait`` for the disk, None also when it cannot be told, and 0 when
-    there is none."""
+    """See :meth:`Log.find_key`. Without ``wait``, return None if the answer is not known without the disk, and 0 if no
+    record has the key."""
     return read_parts(engine, book, wait, lambda segments: _last_with(book, key, segments))
 
 
@@ -62,7 +62,8 @@ def _page(book: Logbook, before: int | None, limit: int, max_bytes: int | None, 
 
 
 def _newest_first(shown: Sequence[ForkLayer], last: int, window: int, segments: Segments) -> Iterator[Stretch]:
-    """What readers see up to the seq ``last``; about ``window`` records are looked at at a time."""
+    """Yield the rows that readers see up to the seq ``last``, newest first. About ``window`` records are examined at a
+    time."""
     for book, low, high in reversed(shown):
         for part in reversed(tuple(book.parts())):
             first, end = max(low, part.first, book.earliest), min(high, part.last, last)
@@ -80,13 +81,14 @@ def _backwards(part: Part, start: int, stop: int, window: int, segments: Segment
         for block, first, end in reversed(found):
             yield part, block, first, end
         if not found:
-            # Rows that merging took out: there may be many of them.
+            # Skip rows that merging removed. There may be many of them.
             window *= 2
         stop = low - 1
 
 
 def _fitting(part: Part, block: Block, first: int, end: int, budget: int, is_last: bool) -> tuple[int, int]:
-    """The first row from which on all fit, and what is left; the very last record goes, however large it is."""
+    """Return the first row from which all rows fit, and the remaining budget. The last record always fits, however
+    large it is."""
     row, amended = end, {} if part.overlay is None else part.overlay.amended
     while row > first:
         size = size_of(block, row - 1, amended)

@@ -1,13 +1,13 @@
-"""A data directory as it is at one moment, read without opening it: a server may be at work on it meanwhile.
+"""A data directory at one moment, read without opening it, while a server may be running on it.
 
-The journal is replayed as recovery does it, into logbooks that nobody else sees. Two things keep what was seen from
-being pulled away. The files get a second name in a directory of the view, so that housekeeping may remove the first.
-Where the data directory cannot be written to, the view keeps them open instead, and has its directory elsewhere.
-And what is not sealed yet is sealed, into a segment that belongs to the view alone. So everything that was acknowledged
-when the view was taken is in files that do not change, and any process that sees the directory can read them.
+The journal is replayed as in recovery, into logbooks that belong to the view. Two measures keep the viewed files
+available. First, the files get hard links in a directory of the view, so that housekeeping may remove the originals. If
+the data directory is not writable, the view keeps the files open instead and creates its own directory elsewhere.
+Second, unsealed records are sealed into a segment that belongs to the view. Everything that was acknowledged when the
+view was taken is therefore in immutable files, which any process that sees the directory can read.
 
-Frames are made durable before they are believed: else a power cut could take records of which others have copies, and
-their seqs would be handed out again.
+Frames are made durable before they are used. Otherwise a power cut could remove records that were already copied
+elsewhere, and their seqs would be assigned again.
 """
 
 from __future__ import annotations
@@ -38,15 +38,16 @@ from strandline.engine.state.forks import layers
 from strandline.engine.state.logbook import Logbook
 from strandline.engine.state.parts import Overlay, Part, Run
 
-#: In the data directory, so that a second name for a file can be had and all who see the one see the other.
+#: The views are in the data directory, so that hard links are possible and every process that sees the directory sees
+#: them.
 VIEWS = "views"
-#: A round of housekeeping that ends while a view is being taken makes it begin anew.
+#: A view starts again if a round of housekeeping ends while it is taken.
 ATTEMPTS = 10
 _LOCK = "LOCK"
 
 
 class SegmentFile(NamedTuple):
-    """A file that does not change. ``path`` is empty if the segment is in the cold tier, under the name of its id."""
+    """A file that does not change. ``path`` is empty if the segment is in the cold tier, where its name is its id."""
 
     path: str
     id: int
@@ -55,13 +56,13 @@ class SegmentFile(NamedTuple):
 
 
 class ViewedRun(NamedTuple):
-    """Consecutive rows of a segment that are a log's. Readers see those whose seqs are in ``visible`` (ascending,
-    inclusive); some have other data by now."""
+    """Consecutive rows of a log in a segment. Readers see the rows whose seqs are in ``visible`` (ascending,
+    inclusive). Some of the rows were amended."""
 
     file: SegmentFile
     row: int
     rows: int
-    #: Of the whole run; what was asked for may be less.
+    #: The first seq of the whole run; the requested range may be smaller.
     first: int
     last: int
     visible: list[tuple[int, int]]
@@ -73,10 +74,10 @@ class ViewedRun(NamedTuple):
 
 
 class DirectoryView:
-    """A data directory at one moment. Create it with :meth:`take`; close it when its files are no longer read."""
+    """A data directory at one moment. Create it with :meth:`take` and close it when its files are no longer read."""
 
     def __init__(self, disk: _FrozenDisk, store: SegmentStore, manifest: Manifest, books: dict[int, Logbook]) -> None:
-        #: Which data directory it is.
+        #: The id of the data directory.
         self.directory = manifest.id
         self.books = books
         self._by_name = {book.name: book for book in books.values()}
@@ -96,7 +97,7 @@ class DirectoryView:
 
     @classmethod
     def take(cls, path: str | os.PathLike[str], cold: ColdStore | None = None) -> DirectoryView:
-        """Raises NoDataDirectory, and what recovery raises."""
+        """Take a view. Raises NoDataDirectory and the errors of recovery."""
         root = Path(path).absolute()
         if not (root / MANIFEST).exists():
             raise NoDataDirectory(str(path))
@@ -130,8 +131,8 @@ class DirectoryView:
         return sorted(self._by_name)
 
     def runs(self, book: Logbook, after: int, through: int, *, own: bool = False) -> Iterator[ViewedRun]:
-        """Where the records are from behind ``after`` up to ``through``, in order. With ``own`` without those that a
-        fork shares with other logs."""
+        """Yield the places of the records after ``after`` up to ``through``, in order. With ``own``, records that a
+        fork shares with other logs are omitted."""
         for layer in layers(book)[-1:] if own else layers(book):
             first, last = max(layer.first, after + 1, layer.book.earliest), min(layer.last, through)
             for part in layer.book.parts():
@@ -158,7 +159,7 @@ class DirectoryView:
         return self._unsealed.get(epoch)
 
     def _stage(self) -> dict[int, ViewedRun]:
-        """Seal what is not sealed yet, for this view alone."""
+        """Seal the unsealed records into a segment of this view."""
         captured = [Captured(book, set()) for book in self.books.values() if book.tail is not None and book.tail.blocks]
         keep = [each.keep for each in captured if each.keep is not None]
         indexes = [index for index in journal_indexes(self._disk) if index >= self._manifest.boundary]
@@ -185,7 +186,7 @@ def _visible(part: Part, first: int, last: int) -> list[tuple[int, int]]:
 
 
 def _take(cls: type[DirectoryView], root: Path, place: _Place, cold: ColdStore | None) -> DirectoryView:
-    # First of all: the server writes it, and it must not be ahead of the journal files as they are seen here.
+    # Read the mark first: the server updates it, and it must not be ahead of the journal files seen here.
     mark = read_mark(LocalDisk(root))
     manifest = parse_manifest((root / MANIFEST).read_bytes())
     for entry in manifest.segments:
@@ -198,7 +199,7 @@ def _take(cls: type[DirectoryView], root: Path, place: _Place, cold: ColdStore |
     books = load_books(frame for name in manifest.checkpoints for frame in read_checkpoint(disk, name))
     lost = lost_journals(disk, manifest, mark)
     if lost:
-        # Lost, or sealed and removed a moment ago: then the manifest is another one by now.
+        # The file is lost, or was just sealed and removed. In the second case the manifest has changed.
         raise JournalIncomplete([(each.path, each.why) for each in lost])
     recovered = replay(disk, store, manifest, books, mark, [])
     disk.unreadable = set(recovered.unreadable_journals)
@@ -206,7 +207,7 @@ def _take(cls: type[DirectoryView], root: Path, place: _Place, cold: ColdStore |
 
 
 class _FrozenDisk(LocalDisk):
-    """The journal as it was when this was made, made durable; it and the segments by their second names."""
+    """The journal at the time of construction, made durable. Maps its files and the segments to their hard links."""
 
     def __init__(self, root: Path, place: _Place, boundary: int) -> None:
         super().__init__(root)
@@ -214,7 +215,8 @@ class _FrozenDisk(LocalDisk):
         self.unreadable: set[int] = set()
         self._lengths: dict[str, int] = {}
         indexes = [index for index in journal_indexes(self) if index >= boundary]
-        # The last file first: when the length of one is taken, all that its successor may hold is behind it.
+        # Measure the last file first. Every file is then measured after its successor, so it includes everything that
+        # was written before the records seen in the successor.
         for index in reversed(indexes):
             pinned = place.pin(root / journal_path(index))
             self._lengths[journal_path(index)] = pinned.stat().st_size
@@ -248,7 +250,7 @@ def _make_durable(path: Path) -> None:
     try:
         os.fdatasync(fd)
     except OSError as error:
-        # A file system that cannot be written to has nothing to make durable, and some say so.
+        # A read-only file system has nothing to make durable, and some refuse the sync.
         if error.errno not in (errno.EROFS, errno.EINVAL):
             raise
     finally:
@@ -256,10 +258,10 @@ def _make_durable(path: Path) -> None:
 
 
 class _Place:
-    """The files of one view. Those of processes that have died are removed by whoever takes the next one."""
+    """The files of one view. Taking a view removes the files of processes that have died."""
 
     def __init__(self, root: Path) -> None:
-        #: Where files are found, by name, that cannot have a second name here; and those of them that are kept open.
+        #: The locations, by name, of files that cannot be linked here, and the files that are kept open.
         self._elsewhere: dict[str, Path] = {}
         self._open: list[int] = []
         self._lock = -1
@@ -269,14 +271,15 @@ class _Place:
         except OSError as error:
             if error.errno not in (errno.EROFS, errno.EACCES, errno.EPERM):
                 raise
-            # Nobody removes it when this process dies, but the system empties its directory for temporary files.
+            # This directory is not removed if this process dies, but the system cleans its directory for temporary
+            # files.
             self.path = Path(tempfile.mkdtemp(prefix="strandline-view-"))
             self.path.chmod(mode | stat.S_IRWXU)
 
     def _begin_inside(self, views: Path, mode: int) -> None:
         views.mkdir(exist_ok=True)
         self.path = Path(tempfile.mkdtemp(dir=views))
-        # Other machines and other users' workers read what is in here, as they do the directory around it.
+        # Workers on other machines and of other users read these files, as they read the data directory.
         self.path.chmod(mode)
         self._lock = os.open(self.path / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         fcntl.flock(self._lock, fcntl.LOCK_EX)
@@ -285,7 +288,7 @@ class _Place:
                 _remove_abandoned(other)
 
     def pin(self, path: Path) -> Path:
-        """Give a file a second name here, or keep it open, and say where to find it."""
+        """Link a file here, or keep it open, and return where to find it."""
         if path.name not in self._elsewhere:
             try:
                 os.link(path, self.path / path.name)
@@ -293,7 +296,7 @@ class _Place:
                 pass
             except FileNotFoundError:
                 raise
-            except OSError:  # it is on another file system, or there is no right to
+            except OSError:  # on another file system, or not permitted
                 self._elsewhere[path.name] = self._keep_open(path)
         return self.pinned(path.name)
 
@@ -303,10 +306,10 @@ class _Place:
         except OSError as error:
             if error.errno != errno.EMFILE:
                 raise
-            # Better a file that housekeeping may remove than none.
+            # A file that housekeeping may remove is better than none.
             return path
         self._open.append(fd)
-        # Found by this number also by other processes of this machine that read for this one.
+        # Other processes of this machine that read for this one also find the file by this number.
         return Path(f"/proc/{os.getpid()}/fd/{fd}")
 
     def pinned(self, path: str) -> Path:
@@ -326,7 +329,7 @@ def _remove_abandoned(path: Path) -> None:
     try:
         fd = os.open(path / _LOCK, os.O_RDWR | os.O_CLOEXEC)
     except OSError:
-        return  # it is just being made, or removed
+        return  # it is being created or removed
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         shutil.rmtree(path, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""Which records have a key, how many there are, and what a delete by key would remove: from the key indexes alone."""
+"""Find records by key, count them, and estimate a delete by key. Only the key indexes are read."""
 
 from __future__ import annotations
 
@@ -15,24 +15,25 @@ from strandline.engine.reads.view import LogView, SealedView, with_view
 from strandline.engine.segments.segment import Segment
 from strandline.engine.state.parts import Piece, Run
 
-#: No seq is higher.
+#: Higher than any seq.
 _LAST = 1 << 63
 
 
 class KeyCount(NamedTuple):
-    """How many records that readers see have the key, and the seq of the last of them."""
+    """The number of visible records with the key, and the seq of the last of them."""
 
     records: int
     last: int
 
 
 def seqs_with(log: Log, *, key: str | None = None, prefix: str | None = None) -> list[int]:
-    """The seqs of visible records with this key, or a key with this prefix, or both, ascending. Waits for the disk."""
+    """Return the ascending seqs of visible records with this key, a key with this prefix, or both. Waits for the
+    disk."""
     return with_view(log, lambda seen: _seqs(log, seen, key, prefix))
 
 
 def counts_of(log: Log, keys: Iterable[str]) -> dict[str, KeyCount]:
-    """The same of several keys, counted. Those that no record has are left out."""
+    """Count the visible records of several keys. Keys without a record are omitted."""
     wanted = list(dict.fromkeys(keys))
     return with_view(log, lambda seen: _counts(log, seen, wanted))
 
@@ -45,7 +46,7 @@ def _seqs(log: Log, seen: LogView, key: str | None, prefix: str | None) -> list[
 
 
 def seqs_of_part(log: Log, part: SealedView | Piece, key: str | None, prefix: str | None) -> list[int]:
-    """The same as ``seqs_with``, of a part of what is seen of a log."""
+    """Like ``seqs_with``, for one part of a log."""
     return _seqs_of_run(log, part, key, prefix) if isinstance(part, SealedView) else _seqs_of_piece(part, key, prefix)
 
 
@@ -93,7 +94,7 @@ def _counts(log: Log, seen: LogView, keys: list[str]) -> dict[str, KeyCount]:
 
 
 def within(seqs: Iterable[int], ranges: Sequence[tuple[int, int]]) -> list[int]:
-    """Those of the seqs that are in one of the ascending ranges."""
+    """Return the seqs that are in one of the ascending ranges."""
     found = []
     for seq in seqs:
         at = bisect_right(ranges, (seq, _LAST)) - 1
@@ -102,12 +103,10 @@ def within(seqs: Iterable[int], ranges: Sequence[tuple[int, int]]) -> list[int]:
     return found
 
 
-#: No seq is higher.
-
-
 class KeyPage(NamedTuple):
-    """``keys`` ascend by code points. The log has keys in so many ``segments``, of which some had to be ``loaded``; so
-    many ``tail_records`` were looked at; the rest is how long each part of it took, in seconds."""
+    """A page of keys in the order of code points. The log has keys in ``segments`` segments, of which ``loaded`` had to
+    be loaded, and ``tail_records`` records of the tail were examined. The other fields are the durations of each part,
+    in seconds."""
 
     keys: list[str]
     has_more: bool
@@ -121,7 +120,7 @@ class KeyPage(NamedTuple):
 
 
 def keys_of(log: Log, after: str | None, limit: int) -> KeyPage:
-    """The first ``limit`` keys behind ``after`` that a record has which readers see. It waits for the disk."""
+    """Return the first ``limit`` keys after ``after`` that a visible record has. Waits for the disk."""
     return with_view(log, lambda seen: _page(log, seen.sealed, seen.tail, after, limit))
 
 
@@ -182,13 +181,13 @@ def _distinct(keys: Iterator[str]) -> Iterator[str]:
             last = key
 
 
-#: Records that are named.
+#: The maximum number of seqs in an estimate.
 NAMED = 5
 
 
 class DeleteEstimate(NamedTuple):
-    """How many visible records of the log itself a delete would remove, and their bytes; the seqs of the first ones,
-    and of the last (0: there is none)."""
+    """The number and bytes of the log's own visible records that a delete would remove, the seqs of the first ones, and
+    the last seq (0: none)."""
 
     records: int
     size: int
@@ -202,11 +201,12 @@ NOTHING = DeleteEstimate(0, 0, [], 0)
 def estimate_delete(
     log: Log, *, before: int | None = None, key: str | None = None, prefix: str | None = None
 ) -> DeleteEstimate:
-    """What :meth:`Log.delete` would remove with these conditions; at least one is required. Waits for the disk."""
+    """Estimate what :meth:`Log.delete` would remove with these conditions. At least one is required. Waits for the
+    disk."""
     if key is not None or prefix is not None:
         return with_view(log, lambda seen: _weigh_keyed(log, seen, before, key, prefix), own=True)
     if before is None:
-        raise BadRequest("say which records: before, key or prefix")
+        raise BadRequest("no records selected; pass before, key or prefix")
     return with_view(log, lambda _: _weigh_before(log, before), own=True)
 
 

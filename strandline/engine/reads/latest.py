@@ -1,8 +1,8 @@
-"""The last record of every key: which seqs they are, kept up as a log grows, and pages of nothing but them.
+"""The last record of every key: which seqs they have, kept up to date as a log grows, and pages of only these records.
 
-It is found from the keys and seqs of segments and tail alone; no payload is looked at. Only what readers see counts: if
-the last record of a key is deleted or hidden, the one before it that is still there is the last. Records without a key
-are not part of it.
+The seqs are found from the keys and seqs of segments and tail, without reading payloads. Only visible records count: if
+the last record of a key is deleted or hidden, the previous visible one is the last. Records without a key are not
+included.
 """
 
 from __future__ import annotations
@@ -29,9 +29,10 @@ from strandline.engine.state.parts import Piece
 if TYPE_CHECKING:
     from strandline.engine.log import Log
 
-#: What is remembered of all logs together; of the log that was asked for last it is remembered whatever it takes.
+#: Memory for the state of all logs together. The state of the most recently used log is kept even if it exceeds this.
 MAX_BYTES = 64 << 20
-#: So many records are looked at in one step, or as many as there are keys already: a step costs about as much as both.
+#: The number of records examined in one step, or the number of known keys if it is larger: a step costs about the sum
+#: of both.
 STEP_RECORDS = 1 << 18
 
 _KEY_COLUMNS = ("seq", "key")
@@ -40,15 +41,14 @@ _NO_SEQS: Ints = np.empty(0, np.int64)
 
 
 class LatestStep(NamedTuple):
-    """One step forward: the records that are now the last of their key, and the seqs that are not, or no longer."""
+    """One step: the records that are now the last of their key, and the seqs that are not or no longer."""
 
     by_key: LastByKey
     superseded: Ints
 
 
 class LastByKey:
-    """The keys of a log up to the seq ``through``, in no order, and beside them the seq of the last record of each. It
-    does not change."""
+    """The keys of a log up to the seq ``through``, unordered, each with the seq of its last record. Immutable."""
 
     __slots__ = ("keys", "last", "through")
 
@@ -63,7 +63,7 @@ class LastByKey:
         return size
 
     def steps(self, store: SegmentStore, seen: LogView, to: int) -> Iterator[LatestStep]:
-        """Go on to the seq ``to`` through what is seen, so many records at a time. It waits for the disk."""
+        """Continue through the view to the seq ``to``, a limited number of records at a time. Waits for the disk."""
         at = self
         while at.through < to:
             found = _Found(max(STEP_RECORDS, len(at.last)))
@@ -78,7 +78,7 @@ class LastByKey:
             return LatestStep(LastByKey(self.keys, self.last, through), _NO_SEQS)
         encoded = keys.dictionary_encode()
         new_keys, new_last = encoded.dictionary, np.empty(len(encoded.dictionary), np.int64)
-        # Seqs ascend, and of several values for one place the last one stays.
+        # Seqs ascend, and of several values for one index numpy keeps the last one.
         new_last[encoded.indices.to_numpy()] = seqs
         places = pc.index_in(new_keys, value_set=self.keys).fill_null(-1).to_numpy()
         known = places >= 0
@@ -94,12 +94,12 @@ class LastByKey:
         return LatestStep(LastByKey(keys, last, through), np.sort(superseded))
 
     def only(self, kept: Any) -> LastByKey:
-        """Without the keys whose last record is not kept."""
+        """Return a copy without the keys whose last record is not kept."""
         return LastByKey(self.keys.filter(pa.array(kept)), self.last[kept], self.through)
 
 
 class _Found:
-    """The keys and seqs of records that readers see, in the making."""
+    """Collects the keys and seqs of visible records."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -108,7 +108,7 @@ class _Found:
         self._count = 0
 
     def gather(self, store: SegmentStore, seen: LogView, first: int, last: int) -> int:
-        """Take what lies between; returns the seq up to which everything has been taken."""
+        """Collect records from ``first`` to ``last``. Return the seq up to which everything has been collected."""
         for part in seen.parts:
             for keys, seqs in _rows_of(store, part, first, last):
                 if self._take(keys, seqs):
@@ -116,14 +116,14 @@ class _Found:
         return last
 
     def _take(self, keys: Any, seqs: Ints) -> bool:
-        """Whether that is enough."""
+        """Add rows. Return whether there are enough."""
         self._keys.append(keys)
         self._seqs.append(seqs)
         self._count += len(seqs)
         return self._count >= self._limit
 
     def columns(self) -> tuple[Any, Ints]:
-        """Of those that have a key."""
+        """Return the rows that have a key."""
         if not self._seqs:
             return pa.nulls(0, _KEYS), _NO_SEQS
         keys, seqs = pa.concat_arrays(self._keys), np.concatenate(self._seqs)
@@ -134,7 +134,7 @@ class _Found:
 
 
 def _rows_of(store: SegmentStore, part: SealedView | Piece, first: int, last: int) -> Iterator[tuple[Any, Ints]]:
-    """The keys and seqs of the records that readers see, from ``first`` to ``last``, block by block."""
+    """Yield the keys and seqs of the visible records from ``first`` to ``last``, block by block."""
     if not isinstance(part, SealedView):
         yield from _rows_of_piece(part, first, last)
     elif part.run.first <= last and part.run.last >= first:
@@ -173,7 +173,7 @@ def _rows_of_piece(piece: Piece, first: int, last: int) -> Iterator[tuple[Any, I
 
 
 def within(seqs: Ints, ranges: Sequence[tuple[int, int]]) -> Any:
-    """Which of the seqs are in one of the ascending ranges."""
+    """Return which of the seqs are in one of the ascending ranges."""
     if not ranges:
         return np.zeros(len(seqs), bool)
     bounds = np.array(ranges, np.int64)
@@ -182,7 +182,7 @@ def within(seqs: Ints, ranges: Sequence[tuple[int, int]]) -> Any:
 
 
 class Latest(NamedTuple):
-    """The ``seqs`` that are the last of their key as of the seq ``through``, ascending."""
+    """The ascending ``seqs`` of the records that are the last of their key, as of the seq ``through``."""
 
     revision: int
     rewrites: int
@@ -196,7 +196,7 @@ class Latest(NamedTuple):
 
 
 class Latests:
-    """What is known of the logs that were asked for lately. Safe to use from any thread."""
+    """Caches the last records of recently used logs. Thread-safe."""
 
     def __init__(self, max_bytes: int = MAX_BYTES) -> None:
         self._max_bytes = max_bytes
@@ -204,14 +204,14 @@ class Latests:
         self._lock = threading.Lock()
 
     def at_hand(self, log: Log) -> Latest | None:
-        """What is known, if nothing has happened since; never waits."""
+        """Return the cached state if the log has not changed since. Never waits."""
         known = self._known.get(log.epoch)
         if known is None or known.through != log.head or known.revision != log.revision:
             return None
         return known
 
     def of(self, log: Log) -> Latest:
-        """What is last now. It waits for the disk, and the first time for a look at all keys of the log."""
+        """Return the current last records. Waits for the disk; the first call examines all keys of the log."""
         known = self.at_hand(log)
         if known is None:
             known = with_view(log, lambda seen: _found(log, seen, self._known.get(log.epoch)))
@@ -235,7 +235,8 @@ def _found(log: Log, seen: LogView, known: Latest | None) -> Latest:
 
 
 def _still_last(seen: LogView, known: Latest) -> LastByKey:
-    """What of that which is known can be gone on with; nothing, if an earlier record has become the last of a key."""
+    """Return the part of the known state that is still valid. It is empty if an earlier record has become the last of a
+    key."""
     if known.rewrites != seen.rewrites or known.through > seen.head:
         return LastByKey()
     by_key = known.by_key
@@ -246,7 +247,7 @@ def _still_last(seen: LogView, known: Latest) -> LastByKey:
         return by_key
     if (by_key.last[~live] >= seen.earliest).any():
         return LastByKey()
-    return by_key.only(live)  # before those there is nothing any more
+    return by_key.only(live)  # no earlier records are left
 
 
 def _live_ranges(seen: LogView) -> Iterable[tuple[int, int]]:
@@ -271,7 +272,7 @@ def read_latest(
     since: int | None = None,
     epoch: int | None = None,
 ) -> Page | None:
-    """See :meth:`Log.read_latest`; if it is not to ``wait``, :meth:`Log.read_latest_resident`."""
+    """See :meth:`Log.read_latest` or, without ``wait``, :meth:`Log.read_latest_resident`."""
     engine, book = log.engine, log.book
     nodes = None if without_nodes is None else frozenset(without_nodes)
     query = PageQuery(after, limit, max_bytes, nodes, key, key_prefix, since, epoch)

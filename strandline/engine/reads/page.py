@@ -1,4 +1,4 @@
-"""Reading a page: where to start, what to skip, when to stop, and which loss to report."""
+"""Read a page: where to start, what to skip, when to stop, and which loss to report."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-#: A page never takes longer than looking at this many records, however few of them pass the filter.
+#: A page examines at most this many records, however few of them pass the filter.
 SCAN_RECORDS = 16_384
-#: A page of so many records or more is one of many that are read one after the other: then blocks are loaded ahead.
+#: A page of at least this many records is usually followed by the next one, so blocks are loaded ahead.
 READ_AHEAD_RECORDS = 64
 READ_AHEAD_BYTES = 1 << 20
-#: Single seqs that are wanted of a log are looked for so many at a time.
+#: Individually selected seqs of a log are looked up this many at a time.
 AMONG_SEQS = 1024
 
 
@@ -41,15 +41,15 @@ class PageQuery(NamedTuple):
     after: int = 0
     limit: int = 256
     max_bytes: int | None = None
-    #: Leave out records that came from these nodes.
+    #: Omit records from these nodes.
     without_nodes: frozenset[str] | None = None
     key: str | None = None
     key_prefix: str | None = None
-    #: Only records whose time is this or later.
+    #: Only records with this time or later.
     since: int | None = None
-    #: The epoch that ``after`` belongs to, so that a recreated log is recognised exactly.
+    #: The epoch that ``after`` belongs to, so that a recreated log is recognised.
     epoch: int | None = None
-    #: Only records with one of these seqs, which ascend, and nothing behind the seq ``through``.
+    #: Only records with one of these ascending seqs, and no record after the seq ``through``.
     among: Ints | None = None
     through: int | None = None
 
@@ -63,8 +63,8 @@ class PageQuery(NamedTuple):
 
 
 class NotResident(Exception):
-    """Something must be fetched from the disk first; ``fetch`` does it, without the engine's lock. ``block`` is its
-    index if it is a block."""
+    """Data must be fetched from the disk first. ``fetch`` does this without the engine's lock. ``block`` is the index
+    of a block, if it is a block."""
 
     def __init__(self, segment: int, fetch: Callable[[], None], block: int | None = None) -> None:
         self.segment = segment
@@ -73,7 +73,7 @@ class NotResident(Exception):
 
 
 class Resident:
-    """The segments as far as they are in memory: a page is put together under the lock, and never waits there."""
+    """The segments as far as they are in memory. A page is built under the lock and never waits there."""
 
     def __init__(self, store: SegmentStore) -> None:
         self._store = store
@@ -96,14 +96,15 @@ class Resident:
         self._segments[id] = self._store.segment(id)
 
     def _load(self, id: int, index: int) -> None:
-        # Held on to for this page, so that a small cache cannot make the page start over forever.
+        # Keep the blocks for this page, so that a small cache cannot make the page start over forever.
         self._blocks[id, index] = self._store.load(id, index)
 
     def load_ahead(self, run: Run, index: int, query: PageQuery) -> None:
-        """Load the blocks of a run behind this one that the page will need too: else it would start over for each."""
+        """Load the following blocks of a run that the page needs too. Otherwise the page would start over for each of
+        them."""
         segment = self._segments.get(run.segment) or self._store.segment(run.segment)
         last = segment.block_of(run.row + run.rows - 1)
-        # Whoever wants many records will come back for those behind them.
+        # A reader of many records usually asks for the following records next.
         goes_on = query.limit >= READ_AHEAD_RECORDS
         rows, size = (SCAN_RECORDS, READ_AHEAD_BYTES) if goes_on else (query.limit, query.max_bytes or READ_AHEAD_BYTES)
         while True:
@@ -127,9 +128,9 @@ def read(
     since: int | None,
     epoch: int | None,
 ) -> Page | None:
-    """See :meth:`Log.read`; if it is not to ``wait`` for the disk, :meth:`Log.read_resident`."""
+    """See :meth:`Log.read` or, without ``wait``, :meth:`Log.read_resident`."""
     if without_nodes is None and key is None and key_prefix is None and since is None:
-        # A reader who is not far behind needs no more than a look at the last blocks.
+        # A reader close to the head only needs the last blocks.
         with engine.lock:
             book.check_there()
             if (book.base is None and not book.config.ttl_ms) or not _is_stale(engine, book):
@@ -145,15 +146,15 @@ def read(
 def read_parts(
     engine: Engine, book: Logbook, wait: bool, act: Callable[[Segments], T], query: PageQuery | None = None
 ) -> T | None:
-    """What ``act`` finds with the engine's lock held. What is not in memory is fetched without it, and then ``act`` is
-    called again; if it is not to ``wait`` for the disk, None instead. What a ``query`` will need next is fetched
-    along."""
+    """Return the result of ``act``, which runs with the engine's lock held. If data is not in memory, fetch it
+    without the lock and call ``act`` again; without ``wait``, return None instead. Also fetches what the
+    ``query`` needs next."""
     segments = Resident(engine.store)
     while True:
         try:
             with engine.lock:
                 book.check_there()
-                # What time takes may be on the disk as well, and is looked at there.
+                # Expiring records may also need data from the disk.
                 if not wait and needs_the_disk_to_expire(engine, book, segments):
                     return None
                 let_all_expire(engine, book)
@@ -185,17 +186,18 @@ def needs_the_disk_to_expire(engine: Engine, book: Logbook, segments: Segments) 
 
 
 def fetch(book: Logbook, missing: NotResident) -> None:
-    """Get what a reader must have first; the engine's lock must not be held."""
+    """Fetch data that a reader needs. The engine's lock must not be held."""
     try:
         missing.fetch()
     except (UnknownSegment, MissingFile):
-        # Merged or dropped in the meantime: then the log has its records elsewhere, or not any more.
+        # The segment was merged or dropped in the meantime, and the log's records are elsewhere or gone.
         if any(run.segment == missing.segment for part in chain(book) for run in part.runs):
             raise
 
 
 def read_tail(book: Logbook, after: int, limit: int, max_bytes: int | None, epoch: int | None) -> Page | None:
-    """As ``read_page`` without filters, if all that is wanted is in the tail and nothing happened to it; else None."""
+    """Like ``read_page`` without filters, if all requested records are in the tail and unchanged. Otherwise return
+    None."""
     head, tail, first = book.head, book.tail, after + 1
     if not 0 <= after <= head or limit < 1 or first < book.cap_floor or first < book.ttl_floor:
         return None
@@ -216,7 +218,7 @@ def read_tail(book: Logbook, after: int, limit: int, max_bytes: int | None, epoc
     while limit and at < len(blocks):
         block = blocks[at]
         if max_bytes is None and block.first == block.last:
-            # Records that were appended one by one and lately.
+            # Records that were appended recently, one by one.
             block.copy_row(page, 0)
             limit -= 1
             at += 1
@@ -226,7 +228,7 @@ def read_tail(book: Logbook, after: int, limit: int, max_bytes: int | None, epoc
         if max_bytes is not None:
             stop = block.fitting(start, end, max_bytes)
             if stop == start and not page.seqs:
-                stop += 1  # however large
+                stop += 1  # however large it is
             max_bytes -= block.size(start, stop)
         block.copy_to(page, start, stop)
         if stop < end:
@@ -257,7 +259,7 @@ def read_page(book: Logbook, query: PageQuery, segments: Segments) -> Page:
         reached = _fill(shown, page, query, at, stop, segments)
         if page.seqs or page.tombstone is not None or reached < stop or stop >= end:
             break
-        # Nothing to deliver before the next loss: report that one now instead of an empty page.
+        # Nothing precedes the next loss. Report the loss now instead of an empty page.
         at = stop + 1
     page.next_after = reached if recreated else max(reached, query.after)
     page.caught_up = page.next_after >= head
@@ -271,13 +273,13 @@ def _is_from_another_life(book: Logbook, query: PageQuery) -> bool:
 
 
 def _start_since(book: Logbook, since: int, segments: Segments) -> int:
-    """Where the records from before a time end: what is lost right behind them may be from after it."""
+    """Return where the records before a time end. Records lost right after them may be later than that time."""
     last_before = last_retained_below(book, seq_since(book, since, segments), segments)
     return 0 if last_before is None else last_before + 1
 
 
 def _losses(shown: Sequence[ForkLayer], at: int) -> Iterator[Gap]:
-    """What readers from ``at`` on do not get although nobody removed it, in order."""
+    """Yield the gaps that readers from ``at`` on encounter, in order."""
     for book, first, last in shown:
         if last < at:
             continue
@@ -297,7 +299,7 @@ def _reason(book: Logbook, at: int) -> Reason:
 
 
 def _cross_losses(shown: Sequence[ForkLayer], page: Page, at: int) -> int:
-    """Step over the loss that begins here, if any, and say so; several side by side are one loss."""
+    """Step over a loss that begins here and report it in the page. Adjacent losses are reported as one."""
     for loss in _losses(shown, at):
         if loss.first > at:
             break
@@ -310,7 +312,7 @@ def _cross_losses(shown: Sequence[ForkLayer], page: Page, at: int) -> int:
 
 
 def _fill(shown: Sequence[ForkLayer], page: Page, query: PageQuery, first: int, last: int, segments: Segments) -> int:
-    """Put records into the page; returns the seq up to which the log has been dealt with."""
+    """Add records to the page. Return the seq up to which the log has been processed."""
     room = _Room(query)
     keyed = query.key is not None or query.key_prefix is not None
     for part, low, high in _parts(shown, first, last):
@@ -328,7 +330,7 @@ def _fill(shown: Sequence[ForkLayer], page: Page, query: PageQuery, first: int, 
 
 
 def _parts(shown: Sequence[ForkLayer], first: int, last: int) -> Iterator[tuple[Part, int, int]]:
-    """Where the seqs from ``first`` to ``last`` are, and which of them are there."""
+    """Yield the parts that contain the seqs from ``first`` to ``last``, and the range of seqs in each."""
     for book, low, high in shown:
         low, high = max(first, low), min(last, high)
         if low <= high:
@@ -338,7 +340,7 @@ def _parts(shown: Sequence[ForkLayer], first: int, last: int) -> Iterator[tuple[
 
 
 def _keyed(part: Part, query: PageQuery, first: int, last: int, segments: Segments) -> Iterator[Piece]:
-    """The records with the key, found through the key index; the rest of the part is not looked at."""
+    """Yield the records with the key, found through the key index. The rest of the part is not examined."""
     found = None
     if query.key is not None:
         found = part.seqs_with_key(query.key, False, segments)
@@ -354,7 +356,7 @@ def _keyed(part: Part, query: PageQuery, first: int, last: int, segments: Segmen
 
 
 def _among(part: Part, seqs: Ints, first: int, last: int, segments: Segments) -> Iterator[Piece]:
-    """The records with these seqs. A page takes the first of them, so they are not all looked at at once."""
+    """Yield the records with these seqs. A page takes the first of them, so not all are examined at once."""
     start, stop = np.searchsorted(seqs, (max(first, part.first), min(last, part.last) + 1)).tolist()
     for at in range(start, stop, AMONG_SEQS):
         some = seqs[at : min(at + AMONG_SEQS, stop)]
@@ -364,7 +366,7 @@ def _among(part: Part, seqs: Ints, first: int, last: int, segments: Segments) ->
 
 
 class _Room:
-    """How much more may go into a page."""
+    """The remaining space in a page."""
 
     def __init__(self, query: PageQuery) -> None:
         self._limit = query.limit
@@ -373,13 +375,13 @@ class _Room:
         self._without = query.without_nodes
 
     def take(self, page: Page, part: Part, block: Block, start: int, end: int) -> int:
-        """Copy rows into the page until something runs out; returns the first row that was not dealt with."""
+        """Copy rows into the page until a limit is reached. Return the first row that was not processed."""
         end = min(end, start + self._scan)
         self._scan -= end - start
         amended = part.overlay.amended if part.overlay is not None else None
         stretches = self._passing(block, start, end)
         if amended:
-            # Amended records have other data, and another size, than their block says: each is a stretch by itself.
+            # Amended records have other data, and another size, than their block says. Process each of them separately.
             stretches = (piece for low, high in stretches for piece in _around(block, low, high, amended))
         for low, high in stretches:
             stop = min(high, low + self._limit)
@@ -392,7 +394,7 @@ class _Room:
         return end
 
     def _passing(self, block: Block, start: int, end: int) -> Iterator[tuple[int, int]]:
-        """The rows that pass the node filter, as stretches."""
+        """Yield the ranges of rows that pass the node filter."""
         nodes = block.nodes
         if self._without is None or nodes is None:
             yield start, end
@@ -407,7 +409,7 @@ class _Room:
             yield low, end
 
     def _fitting(self, page: Page, block: Block, low: int, stop: int, amended: dict[int, bytes] | None) -> int:
-        """How far the byte budget goes. The first record of a page always goes, however large."""
+        """Return how many rows fit the byte budget. The first record of a page always fits, however large it is."""
         assert self._bytes is not None
         if amended and stop == low + 1:
             fitting = stop if size_of(block, low, amended) <= self._bytes else low
@@ -430,7 +432,7 @@ class _Room:
 
 
 def _around(block: Block, low: int, high: int, amended: dict[int, bytes]) -> Iterator[tuple[int, int]]:
-    """The rows as stretches, of which those that are amended are each one by itself."""
+    """Yield the rows as ranges. Every amended row is a separate range."""
     if len(amended) < high - low:
         first, last = block.seq(low), block.seq(high - 1)
         rows = sorted(block.row(seq, low, high) for seq in amended if first <= seq <= last)
@@ -446,7 +448,7 @@ def _around(block: Block, low: int, high: int, amended: dict[int, bytes]) -> Ite
 
 
 def size_of(block: Block, row: int, amended: dict[int, bytes]) -> int:
-    """The size of one row, which may be amended."""
+    """Return the size of one row, which may be amended."""
     data = amended.get(block.seq(row))
     size = block.size(row, row + 1)
     return size if data is None else size + len(data) - len(block.payload(row))

@@ -1,8 +1,7 @@
-"""Reading single records of a log by their seqs.
+"""Read single records of a log by their seqs.
 
-:func:`payloads_at` is for records scattered over a log: of a sealed block it decompresses only the payloads, once for
-all records in the block, and it leaves the block cache to other readers. :func:`records_at` reads whole records in
-pages.
+:func:`payloads_at` reads records scattered over a log. It decompresses only the payloads of a sealed block, once for
+all records in the block, and does not use the block cache. :func:`records_at` reads whole records in pages.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from strandline.engine.state.parts import Run, Tail
 
 
 class _Location(NamedTuple):
-    """Where a record is: in memory, or in a run."""
+    """The location of a record: in memory, or in a run."""
 
     seq: int
     payload: bytes | None
@@ -29,7 +28,8 @@ class _Location(NamedTuple):
 
 
 def payloads_at(log: Log, seqs: Sequence[int]) -> Iterator[tuple[int, bytes]]:
-    """The visible records with these ascending seqs; missing ones are left out. Waits for the disk between records."""
+    """Yield the payloads of the visible records with these ascending seqs. Missing ones are omitted. Waits for the disk
+    between records."""
     waiting = list(seqs)
     while waiting:
         with log.engine.lock:
@@ -48,7 +48,7 @@ def payloads_at(log: Log, seqs: Sequence[int]) -> Iterator[tuple[int, bytes]]:
                     yield seq, payload
                     done = seq
             except (UnknownSegment, MissingFile):
-                # Merged or dropped in the meantime: then the log has its records elsewhere, or not any more.
+                # The segment was merged or dropped in the meantime, and the log's records are elsewhere or gone.
                 if any(other.segment == run.segment for book in chain(log.book) for other in book.runs):
                     raise
                 waiting = [seq for seq in seqs if seq > done]
@@ -56,7 +56,7 @@ def payloads_at(log: Log, seqs: Sequence[int]) -> Iterator[tuple[int, bytes]]:
 
 
 def _locate(log: Log, seqs: Sequence[int]) -> list[_Location]:
-    """Where the records are that readers see; the engine's lock is held."""
+    """Return the locations of the visible records. The engine's lock is held."""
     found: list[_Location] = []
     at = 0
     for book, first, last in layers(log.book):
@@ -93,7 +93,7 @@ def _of_run(store: SegmentStore, run: Run, seqs: list[int]) -> Iterator[tuple[in
         if block is not None:
             yield from ((seq, block.payload(row - start)) for row, seq in group if block.seq(row - start) == seq)
             continue
-        # Where no seq is missing it is known which row has which.
+        # If no seq is missing, the row follows from the seq.
         is_dense = run.last - run.first + 1 == run.rows
         batch = store.batch(run.segment, index, ("data",) if is_dense else ("seq", "data"))
         for row, seq in group:
@@ -101,15 +101,14 @@ def _of_run(store: SegmentStore, run: Run, seqs: list[int]) -> Iterator[tuple[in
                 yield seq, batch.column("data")[row - start].as_py()
 
 
-#: Records that lie between two wanted ones are read along when they are at most this many: that is cheaper than
-#: another read.
+#: If at most this many records lie between two requested ones, they are read too, which is cheaper than another read.
 READ_ALONG = 16
 #: Records per read.
 READ_RECORDS = 1024
 
 
 def records_at(log: Log, seqs: Sequence[int]) -> Iterator[Record]:
-    """The existing records among these ascending seqs, ascending."""
+    """Yield the existing records with these ascending seqs, in order."""
     start = 0
     while start < len(seqs):
         end = start + 1

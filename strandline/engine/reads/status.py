@@ -19,7 +19,7 @@ from strandline.engine.state.parts import Run
 
 
 class SealedPart(NamedTuple):
-    """The records of the log in one segment. ``size`` is the payload of those that readers see, uncompressed."""
+    """The records of the log in one segment. ``size`` is the uncompressed payload of the visible records."""
 
     segment: int
     first: int
@@ -35,20 +35,21 @@ class LogStatus(NamedTuple):
     records do not count."""
 
     sealed: tuple[SealedPart, ...]
-    #: Everything up to this seq is in segments, or no longer there at all.
+    #: Every record up to this seq is in segments or removed.
     sealed_through: int
-    #: The same for the cold tier; without one, the segments are where they will ever be.
+    #: The same for the cold tier. Without a cold tier, equal to ``sealed_through``.
     cold_through: int
-    #: Records that are in the journal only, and their payload.
+    #: The number of records that are only in the journal, and their payload bytes.
     tail_records: int
     tail_size: int
     size: int
-    #: The time of the last record; 0 when there never was one.
+    #: The time of the last record; 0 if there never was one.
     last_ts: int
 
 
 def status_of(log: Log) -> LogStatus:
-    """Reads memory only. The cost grows with the number of segments of the log, not with its records."""
+    """Return the status. Reads memory only. The cost grows with the number of segments of the log, not with its
+    records."""
     engine, book = log.engine, log.book
     has_cold_tier = engine.store.has_cold_tier
     with engine.lock:
@@ -62,7 +63,7 @@ def status_of(log: Log) -> LogStatus:
 
 
 def sealed_through(log: Log) -> int:
-    """Everything up to this seq is in segments, or no longer there at all."""
+    """Return the seq up to which every record is in segments or removed."""
     if log.book.base is None:
         return _own_sealed_through(log.book)
     for book, first, last in layers(log.book):
@@ -73,7 +74,8 @@ def sealed_through(log: Log) -> int:
 
 
 def cold_through(log: Log, through: int) -> int:
-    """How much of what is sealed up to ``through`` is in the cold tier; without one, all of it is where it will be."""
+    """Return the seq up to which the records sealed up to ``through`` are in the cold tier. Without a cold tier, return
+    ``through``."""
     if not log.engine.store.has_cold_tier:
         return through
     for book, first, last in layers(log.book):
@@ -114,15 +116,15 @@ class LiveRanges(NamedTuple):
 
 
 def live_ranges_of(log: Log) -> LiveRanges:
-    """Reads memory only. The cost grows with the log's segments and removed ranges."""
-    _ = log.revision  # what time has taken is gone
+    """Return the live ranges. Reads memory only. The cost grows with the log's segments and removed ranges."""
+    _ = log.revision  # expires old records
     with log.engine.lock:
         log.book.check_there()
         return LiveRanges(revision_of(log.book), rewrites_of(log), live_ranges(log.book))
 
 
 def live_ranges(book: Logbook) -> list[tuple[int, int]]:
-    """The seqs that readers see, and some that never held a record. The caller holds the engine's lock, if there is
+    """Return the visible seqs, and some that never held a record. The caller holds the engine's lock, if there is
     one."""
     ranges: list[tuple[int, int]] = []
     for layer, first, last in layers(book):
@@ -135,26 +137,27 @@ def live_ranges(book: Logbook) -> list[tuple[int, int]]:
 
 
 def rewrites_of(log: Log) -> int:
-    """A number that changes whenever records are restored or amended."""
+    """Return a number that changes whenever records are restored or amended."""
     return sum(book.rewrites for book in chain(log.book))
 
 
 class EngineExtent(NamedTuple):
-    """Comparable with an earlier extent of the same engine. ``records`` and ``erasures`` are comparable across a
-    restart too."""
+    """Comparable with an earlier extent of the same engine. ``records`` and ``erasures`` are also comparable across a
+    restart."""
 
-    #: The seqs handed out, over all logs that a restart brings back.
+    #: The number of assigned seqs, over all logs that survive a restart.
     records: int = 0
     #: The head of the log of erasures.
     erasures: int = 0
-    #: Another number when the schema registry of any log is another.
+    #: Changes when the schema registry of any log changes.
     registries: int = 0
     #: Bytes written to the journal since the engine was opened.
     written: int = 0
 
 
 def extent_of(engine: Engine) -> EngineExtent:
-    """The cost grows with the number of logs. A log that grows in the meantime counts as before or as after."""
+    """Return the extent. The cost grows with the number of logs. A log that grows in the meantime counts as before or
+    after the growth."""
     written = engine.journal.written
     records = registries = 0
     for book in list(engine.by_epoch.values()):
@@ -164,7 +167,7 @@ def extent_of(engine: Engine) -> EngineExtent:
         if book.notes is not None:
             registry = book.notes.packed.get(REGISTRY)
             if registry is not None:
-                # The hash of bytes is computed once for each of them.
+                # Python caches the hash of each bytes object.
                 registries ^= hash((book.epoch, registry))
     erasures = engine.find(ERASURES)
     return EngineExtent(records, 0 if erasures is None else erasures.head, registries, written)

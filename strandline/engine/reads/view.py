@@ -1,4 +1,4 @@
-"""A log as its readers see it at one moment, for scans without the engine's lock; and reading hidden records."""
+"""A log as readers see it at one moment, for scans without the engine's lock; and reads of hidden records."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ T = TypeVar("T")
 
 
 class SealedView(NamedTuple):
-    """A run, and the seqs of it that readers see; None means all."""
+    """A run, and its visible seqs; None means all."""
 
     run: Run
     visible: Sequence[tuple[int, int]] | None
 
 
 class LogView(NamedTuple):
-    """Where the records with keys are, ascending: sealed runs, and pieces of tails, whose blocks do not change.
+    """The locations of the records of a log, ascending: sealed runs, and pieces of tails, whose blocks do not change.
     ``revision`` is as in :class:`Log`, ``rewrites`` as in :class:`~strandline.engine.reads.status.LiveRanges`."""
 
     revision: int
@@ -47,8 +47,8 @@ class LogView(NamedTuple):
 
 
 def view_of(log: Log, *, own: bool = False) -> LogView:
-    """The view of a log now; with ``own``, without the records that a fork shares with its source."""
-    _ = log.revision  # what time has taken is gone
+    """Return the current view of a log. With ``own``, omit the records that a fork shares with its source."""
+    _ = log.revision  # expires old records
     parts: list[SealedView | Piece] = []
     with log.engine.lock:
         book = log.book
@@ -69,13 +69,13 @@ def view_of(log: Log, *, own: bool = False) -> LogView:
 
 
 def with_view(log: Log, use: Callable[[LogView], T], *, own: bool = False) -> T:
-    """The result of ``use`` on a view of the log. Waits for the disk."""
+    """Return the result of ``use`` on a view of the log. Waits for the disk."""
     while True:
         seen = view_of(log, own=own)
         try:
             return use(seen)
         except (UnknownSegment, MissingFile) as error:
-            # It was merged while it was looked at: then the log has other runs now.
+            # A segment was merged during the scan, so the log has other runs now.
             if view_of(log, own=own).sealed == seen.sealed:
                 raise error
 

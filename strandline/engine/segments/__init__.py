@@ -1,1 +1,1 @@
-"""Sealed history: the segment file, how it is made, where it is kept and how it is read."""
+"""Sealed history: the segment file, how it is written, stored and read."""

@@ -1,4 +1,4 @@
-"""Where the bytes of rows lie, before they are gathered: sealing moves numbers, and every payload once."""
+"""The positions of the bytes of rows. Sealing sorts these positions and copies every payload only once."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from numpy.typing import NDArray
 
 from strandline.engine.segments.writer import Codes, Ints, Strings
 
-#: The source of values that were given by hand and lie in no file.
+#: The source of replacement values, which are not in any file.
 GIVEN = -1
 
 
 class Pieces:
-    """A column of byte strings, each a stretch of one of several numbered sources. A length of -1: no value.
+    """A column of byte strings, each a range of one of several numbered sources. A length of -1 means no value.
 
-    ``load`` hands out the bytes of a source. Every ``join`` calls it anew, so that not all sources need to be
-    in memory at once.
+    ``load`` returns the bytes of a source. Every ``join`` calls it again, so that the sources need not all be in memory
+    at once.
     """
 
     __slots__ = ("_given", "lengths", "load", "sources", "starts")
@@ -37,7 +37,7 @@ class Pieces:
 
     @classmethod
     def concatenate(cls, parts: Sequence[Pieces]) -> Pieces:
-        """Columns over the same sources behind each other."""
+        """Concatenate columns over the same sources."""
         return cls(
             parts[0].load,
             np.concatenate([part.sources for part in parts]),
@@ -49,7 +49,7 @@ class Pieces:
         return Pieces(self.load, self.sources[index], self.starts[index], self.lengths[index])
 
     def replace(self, rows: Ints, values: Sequence[bytes]) -> None:
-        """Give these rows other values. Can be done once."""
+        """Replace the values of these rows. May be called once."""
         lengths = np.array([len(value) for value in values], np.int64)
         self.sources[rows] = GIVEN
         self.starts[rows] = np.cumsum(lengths) - lengths
@@ -57,12 +57,12 @@ class Pieces:
         self._given = b"".join(values)
 
     def join(self, start: int, end: int) -> bytes:
-        """The values of the rows from ``start`` to before ``end``, back to back."""
+        """Return the values of the rows from ``start`` to before ``end``, concatenated."""
         sources, starts = self.sources[start:end], self.starts[start:end]
         if not len(starts):
             return b""
         ends = starts + np.maximum(self.lengths[start:end], 0)
-        # Values that follow each other in one source are copied as one: mostly a whole frame at a time.
+        # Adjacent values in one source are copied as one, usually a whole frame at a time.
         breaks = np.flatnonzero((starts[1:] != ends[:-1]) | (sources[1:] != sources[:-1]))
         lows = starts[np.concatenate(([0], breaks + 1))]
         highs = ends[np.concatenate((breaks, [len(ends) - 1]))]
@@ -70,12 +70,12 @@ class Pieces:
         views = {
             source: self._given if source == GIVEN else self.load(source) for source in np.unique(stretches).tolist()
         }
-        # Slices of bytes, not of a memoryview: small ones are made four times as fast.
+        # Slice bytes, not a memoryview: for small slices this is four times as fast.
         pieces = zip(stretches.tolist(), lows.tolist(), highs.tolist(), strict=True)
         return b"".join([views[source][low:high] for source, low, high in pieces])
 
     def strings(self) -> Strings:
-        """The values, which are text, as a sorted dictionary and codes."""
+        """Return the values, which are text, as a sorted dictionary and codes."""
         present = np.flatnonzero(self.lengths >= 0)
         offsets = np.zeros(len(present) + 1, np.int32)
         np.cumsum(self.lengths[present], out=offsets[1:])
@@ -86,9 +86,9 @@ class Pieces:
 
 
 def sorted_strings(codes: Codes, values: Any) -> Strings:
-    """Codes into any values as codes into the same values sorted, without duplicates and unused ones.
+    """Convert codes into any values to codes into the sorted values, without duplicates and unused values.
 
-    Without unused ones, because the key of a record that was deleted must not live on in a dictionary.
+    Unused values are removed because the key of a deleted record must not stay in a dictionary.
     """
     used = np.zeros(len(values), bool)
     used[codes[codes >= 0]] = True
@@ -96,14 +96,14 @@ def sorted_strings(codes: Codes, values: Any) -> Strings:
     order = pc.sort_indices(encoded.dictionary).to_numpy()
     rank = np.empty(len(order), np.int32)
     rank[order] = np.arange(len(order), dtype=np.int32)
-    # One place more than there are values: code -1 finds -1 there.
+    # One entry more than there are values, so that code -1 maps to -1.
     recoded = np.full(len(values) + 1, -1, np.int32)
     recoded[:-1][used] = rank[encoded.indices.to_numpy()]
     return Strings(recoded[codes], encoded.dictionary.take(pa.array(order)))
 
 
 class Rows(NamedTuple):
-    """Rows of several logs, in any order. ``ranks`` says whose they are, as the caller numbers the logs."""
+    """Rows of several logs, in any order. ``ranks`` has the log of each row, as numbered by the caller."""
 
     ranks: Codes
     seqs: Ints
@@ -115,7 +115,7 @@ class Rows(NamedTuple):
 
 
 def concatenate(parts: Sequence[Rows]) -> Rows:
-    """Rows of journal files behind each other."""
+    """Concatenate the rows of journal files."""
     columns = zip(*parts, strict=True)
     ranks, seqs, ts = (np.concatenate(next(columns)) for _ in range(3))
     keys, nodes, metas, data = (Pieces.concatenate(column) for column in columns)

@@ -1,4 +1,4 @@
-"""Checking a whole segment: every promise its footer makes is held against its rows."""
+"""Check a whole segment: compare everything that its footer says with its rows."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class _Rows(NamedTuple):
-    """What of the rows of a whole segment has to be looked at across blocks."""
+    """The columns of a whole segment that are checked across blocks."""
 
     names: Codes
     seqs: Ints
@@ -25,12 +25,12 @@ class _Rows(NamedTuple):
     sizes: Ints
     codes: Codes
     by_key: Codes
-    #: False for the rows of blocks that could not be read.
+    #: False for the rows of unreadable blocks.
     known: Any
 
 
 def check(segment: Segment) -> list[str]:
-    """Everything that is wrong with a segment, as sentences. Bad bytes never make it raise."""
+    """Return all problems of a segment, as sentences. Damaged bytes never raise."""
     problems = list(_check_layout(segment))
     if problems:
         return problems
@@ -57,7 +57,7 @@ def check(segment: Segment) -> list[str]:
 
 
 def damaged_blocks(segment: Segment) -> list[int]:
-    """The numbers of the blocks that cannot be read."""
+    """Return the numbers of the unreadable blocks."""
     damaged = []
     for index in range(len(segment.blocks)):
         try:
@@ -68,7 +68,7 @@ def damaged_blocks(segment: Segment) -> list[int]:
 
 
 class DamagedRows(NamedTuple):
-    """Rows of one log in damaged blocks: how many, and the first and last seq (inclusive)."""
+    """Rows of one log in damaged blocks: their number, and the first and last seq (inclusive)."""
 
     run: RunInfo
     first: int
@@ -77,7 +77,8 @@ class DamagedRows(NamedTuple):
 
 
 def stretches(segment: Segment, damaged: Collection[int]) -> Iterator[DamagedRows]:
-    """What damaged blocks held. Where a log has no gaps the seqs are exact, else they reach to the next known row."""
+    """Yield the rows that damaged blocks contained. Where a log has no gaps the seqs are exact, otherwise they extend
+    to the next known row."""
     for run in segment.runs:
         row, behind = run.row, run.row + run.rows
         while row < behind:
@@ -113,7 +114,7 @@ def _read(segment: Segment, index: int) -> Any:
     try:
         batch.validate(full=True)
     except pa.ArrowException as error:
-        raise DamagedFile(segment.path, f"Arrow finds it invalid ({error})") from error
+        raise DamagedFile(segment.path, f"Arrow cannot read it ({error})") from error
     return batch
 
 
@@ -121,18 +122,18 @@ def _check_layout(segment: Segment) -> Iterator[str]:
     row, end = 0, segment.blocks[0].offset
     for index, block in enumerate(segment.blocks):
         if block.row != row or block.rows < 1 or block.offset != end or block.end <= end:
-            yield f"Block {index} does not follow the one before it."
+            yield f"Block {index} does not follow the previous block."
         row, end = block.row + block.rows, block.end
     row = 0
     before: tuple[str, int] | None = None
     for run in segment.runs:
         if run.row != row or run.rows < 1:
-            yield f"The run of {run.name!r} does not follow the one before it."
+            yield f"The run of {run.name!r} does not follow the previous run."
         if before is not None and (run.name, run.epoch) <= before:
             yield f"The run of {run.name!r} is out of order."
         row, before = run.row + run.rows, (run.name, run.epoch)
     if row != segment.rows:
-        yield f"The runs have {row} rows, the blocks {segment.rows}."
+        yield f"The runs have {row} rows, but the blocks have {segment.rows}."
 
 
 def _take_block(segment: Segment, index: int, batch: Any, rows: _Rows) -> Iterator[str]:
@@ -163,7 +164,7 @@ def _check_run(run: RunInfo, rows: _Rows, names: list[str], keys: list[str]) -> 
     here = slice(run.row, run.row + run.rows)
     seqs, ts, codes = rows.seqs[here], rows.ts[here], rows.codes[here]
     if {names[code] for code in np.unique(rows.names[here]).tolist()} != {run.name}:
-        yield "its rows name another log"
+        yield "its rows belong to another log"
     if (np.diff(seqs) <= 0).any():
         yield "its seqs do not ascend"
     if (int(seqs[0]), int(seqs[-1])) != (run.first, run.last):

@@ -1,12 +1,12 @@
 """The cold tier: a second store for old segments, a directory or an S3-compatible object store, with a local cache.
 
-:class:`ColdStore` is the interface. Objects have flat names, are written whole, and never change. Failures are raised
-as OSError (the store cannot be reached, refuses, or is full), :class:`MissingFile` or :class:`DamagedFile`, always with
-the object's full name.
+:class:`ColdStore` is the interface. Objects have flat names, are written as a whole, and never change. Failures are
+raised as OSError (the store is unreachable, refuses the request, or is full), :class:`MissingFile` or
+:class:`DamagedFile`, always with the object's full name.
 
-The cache holds sparse copies of segments and fills them piece by piece as they are read. Which pieces are filled is
-known in memory only, so the cache starts empty. A copy is evicted as a whole by unlinking its file; a Segment that has
-it mapped keeps filling it until the Segment is closed.
+The cache holds sparse copies of segments and fills them piece by piece as they are read. The list of filled pieces is
+only in memory, so the cache starts empty. A copy is evicted as a whole by unlinking its file; a Segment that has mapped
+it keeps filling it until the Segment is closed.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ from strandline.engine.errors import BadConfig, DamagedFile, MissingFile
 if TYPE_CHECKING:
     from obstore.store import ClientConfig, RetryConfig
 
-#: Larger objects are sent in parts of this size, a few at a time. S3 wants 5 MiB at least.
+#: Larger objects are uploaded in parts of this size, a few at a time. S3 requires at least 5 MiB.
 PART_BYTES = 8 << 20
 PARTS_AT_A_TIME = 4
-#: A reader waits for these retries, so they cover a hiccup and not an outage: about six seconds in all.
+#: Readers wait for these retries, so they bridge a short failure but not an outage: about six seconds in total.
 RETRY: RetryConfig = {"max_retries": 6, "retry_timeout": timedelta(seconds=30)}
 
 _OS_ERROR = re.compile(r"\(os error (\d+)\)")
@@ -44,27 +44,28 @@ _OS_ERROR = re.compile(r"\(os error (\d+)\)")
 
 class ColdStore(Protocol):
     def put(self, name: str, data: bytes | Path) -> None:
-        """Store an object atomically and durably, in place of any there was. A Path means its content."""
+        """Store an object atomically and durably, replacing an existing one. A Path means the contents of that file."""
         ...
 
     def read(self, name: str, start: int, end: int) -> bytes:
-        """The bytes from ``start`` to before ``end``: all of them, or an exception."""
+        """Return the bytes from ``start`` to before ``end``: all of them, or raise."""
         ...
 
     def size(self, name: str) -> int | None:
-        """None when there is no such object."""
+        """Return the size of an object, or None if it does not exist."""
         ...
 
     def list(self) -> list[str]:
-        """The names of all objects, sorted; also of those of which a cut-off put left something to delete."""
+        """Return the names of all objects, sorted, including objects with leftovers of an interrupted put that must be
+        deleted."""
         ...
 
     def delete(self, name: str) -> None:
-        """Remove an object; no error when it is gone already."""
+        """Remove an object. Does nothing if it does not exist."""
         ...
 
     def describe(self) -> str:
-        """Where this is, for messages."""
+        """Return the location of the store, for messages."""
         ...
 
 
@@ -72,9 +73,9 @@ class ObjectStoreCold:
     """A cold tier in a directory (``file:///srv/cold`` or a plain path) or in S3 (``s3://bucket/prefix``).
 
     Options are those of the S3 client: endpoint, region, access_key_id, secret_access_key, allow_http,
-    virtual_hosted_style_request and so on. What is not given comes from the usual AWS environment variables.
-    An upload to S3 that is cut off by a crash leaves invisible parts behind; a lifecycle rule of the bucket
-    ("abort incomplete multipart uploads") removes them.
+    virtual_hosted_style_request and so on. Options that are not given come from the usual AWS environment variables. An
+    upload to S3 that is interrupted by a crash leaves invisible parts behind; a lifecycle rule of the bucket ("abort
+    incomplete multipart uploads") removes them.
     """
 
     def __init__(self, url: str, **options: str | bool) -> None:
@@ -96,7 +97,7 @@ class ObjectStoreCold:
             self._remove_unfinished(name)
             obstore.put(self._store, name, data, chunk_size=PART_BYTES, max_concurrency=PARTS_AT_A_TIME)
             if self._directory is not None:
-                # The store renames a finished file into place but leaves the flushing to the system.
+                # The library renames a finished file into place but does not flush it.
                 _sync(self._directory / name)
                 _sync(self._directory)
 
@@ -109,7 +110,7 @@ class ObjectStoreCold:
         except FileNotFoundError:
             raise MissingFile(self._place(name)) from None
         except OSError:
-            # Stores disagree on how they refuse a range that starts behind the end.
+            # Stores report a range that starts after the end in different ways.
             self._check_reaches(name, start + 1)
             raise
         if len(data) != end - start:
@@ -129,7 +130,7 @@ class ObjectStoreCold:
             return sorted(whole | {path.name.rpartition("#")[0] for path in self._unfinished("*")})
 
     def sizes(self) -> dict[str, int]:
-        """The names of all whole objects, with their sizes."""
+        """Return the names of all complete objects, with their sizes."""
         with self._errors(""):
             return {item["path"]: item["size"] for item in obstore.list_with_delimiter(self._store)["objects"]}
 
@@ -144,7 +145,8 @@ class ObjectStoreCold:
             raise DamagedFile(self._place(name), f"it ends at byte {size}, before byte {end}")
 
     def _unfinished(self, name: str) -> Iterable[Path]:
-        """A put to a directory that a crash cut off leaves ``name#1`` behind, which the library hides."""
+        """Return the file ``name#1`` that an interrupted put to a directory leaves behind and that the library
+        hides."""
         return () if self._directory is None else tuple(self._directory.glob(f"{name}#*"))
 
     def _remove_unfinished(self, name: str) -> None:
@@ -167,7 +169,7 @@ class ObjectStoreCold:
 
 
 def directory_of(url: str) -> Path | None:
-    """The directory that a URL or a plain path means; None when it means something else."""
+    """Return the directory of a file URL or plain path; None for any other URL."""
     if "://" not in url:
         return Path(url).absolute()
     parts = urlsplit(url)
@@ -188,11 +190,11 @@ def _open_directory(directory: Path, options: dict[str, str | bool]) -> LocalSto
 
 def _open_s3(url: str, options: dict[str, str | bool]) -> S3Store:
     if urlsplit(url).scheme != "s3":
-        raise BadConfig("cold", url, "it must be a path, file:///path, or s3://bucket/prefix")
+        raise BadConfig("cold", url, "expected a path, file:///path or s3://bucket/prefix")
     settings: dict[str, Any] = dict(options)
     client: ClientConfig | None = None
     if "allow_http" in settings:
-        # The client takes its own settings from the environment only if none is given here.
+        # The client reads its settings from the environment only if no client option is given.
         client = {"allow_http": settings.pop("allow_http")}
     try:
         return S3Store.from_url(url, client_options=client, retry_config=RETRY, **settings)
@@ -201,7 +203,7 @@ def _open_s3(url: str, options: dict[str, str | bool]) -> S3Store:
 
 
 def _reason(error: Exception) -> str:
-    """The message on one line, without the dump of internals that the store puts behind it."""
+    """Return the message on one line, without the debug output that the store appends."""
     return " ".join(str(error).partition("Debug source:")[0].split())
 
 
@@ -213,15 +215,15 @@ def _sync(path: Path) -> None:
         os.close(fd)
 
 
-#: What is fetched at least. Requests to an object store cost tens of milliseconds whatever their size, up to
-#: about this one.
+#: The minimum size of a fetch. A request to an object store takes tens of milliseconds, almost independent of its size
+#: up to about this one.
 PIECE_BYTES = 1 << 20
-#: Neighbouring pieces come in one request, but a request is held in memory.
+#: Adjacent pieces are fetched in one request. A request is held in memory, so its size is limited.
 PIECES_PER_REQUEST = 16
 
 
 class _Copy:
-    """The local copy of one object. Everything here is guarded by the cache's lock."""
+    """The local copy of one object. The cache's lock guards all fields."""
 
     __slots__ = ("bytes", "filled", "name", "opening", "path", "pending", "retired", "size")
 
@@ -232,13 +234,14 @@ class _Copy:
         self.filled: set[int] = set()
         self.pending: set[int] = set()
         self.bytes = 0
-        #: How many are about to map the file: it must keep its name until they have.
+        #: The number of readers about to map the file. It must keep its name until they have.
         self.opening = 0
         self.retired = False
 
 
 class Fetcher:
-    """Brings in what is about to be read of one object; a Segment calls it, and holds it until it goes."""
+    """Fetches the bytes of one object before they are read. A Segment calls it and holds it until the Segment is
+    closed."""
 
     def __init__(self, cache: ColdCache, copy: _Copy) -> None:
         self._cache = cache
@@ -256,12 +259,12 @@ class Fetcher:
 
     @property
     def retired(self) -> bool:
-        """The copy is not in the cache any more: whoever opens the object anew gets another one."""
+        """Whether the copy was removed from the cache. Opening the object again creates another copy."""
         return self._copy.retired
 
 
 class ColdCache:
-    """Copies with at most ``limit`` bytes of filled pieces in all; the least recently read copy has to go."""
+    """Copies with at most ``limit`` bytes of filled pieces in total. The least recently read copy is evicted first."""
 
     def __init__(self, cold: ColdStore, directory: str, limit: int) -> None:
         self._cold = cold
@@ -279,11 +282,11 @@ class ColdCache:
 
     @contextmanager
     def opening(self, name: str, size: int) -> Iterator[Fetcher]:
-        """A copy that is sure to keep its path inside the ``with``, so that it can be mapped."""
+        """Yield a copy that keeps its path inside the ``with`` block, so that it can be mapped."""
         with self._changed:
             copy = self._copies.get(name)
             if copy is None:
-                # A number of its own, for the file of an earlier copy may not be unlinked yet.
+                # Each copy gets a new number, because the file of an earlier copy may not be unlinked yet.
                 self._made += 1
                 path = self._directory / f"{self._made}-{name}"
                 copy = self._copies[name] = _Copy(name, str(path), size)
@@ -299,7 +302,7 @@ class ColdCache:
             self._trim()
 
     def discard(self, name: str) -> None:
-        """Forget a copy, so that the next read fetches the object anew."""
+        """Remove a copy, so that the next read fetches the object again."""
         with self._changed:
             copy = self._copies.get(name)
             if copy is not None:
@@ -308,7 +311,7 @@ class ColdCache:
             _unlink([copy])
 
     def fill(self, copy: _Copy, fd: int, start: int, end: int) -> None:
-        """Returns when the bytes are there. Whoever comes first reads a piece, the others wait for it."""
+        """Return when the bytes are in the copy. The first caller fetches a piece, and the others wait for it."""
         pieces = range(start // PIECE_BYTES, -(-min(end, copy.size) // PIECE_BYTES))
         while mine := self._claim(copy, pieces):
             try:
@@ -321,7 +324,7 @@ class ColdCache:
             self._trim()
 
     def _claim(self, copy: _Copy, pieces: range) -> list[int]:
-        """Missing pieces that nobody else is reading; none when there is nothing missing any more."""
+        """Return missing pieces that no other thread is fetching. Empty if no piece is missing."""
         with self._changed:
             while missing := [piece for piece in pieces if piece not in copy.filled]:
                 mine = [piece for piece in missing if piece not in copy.pending]
@@ -373,7 +376,7 @@ def _unlink(copies: Iterable[_Copy]) -> None:
 
 
 def _runs(pieces: list[int]) -> Iterator[range]:
-    """Ascending numbers as ranges of neighbours, none too long for one request."""
+    """Group ascending numbers into consecutive ranges, none too long for one request."""
     start = pieces[0]
     for before, piece in zip(pieces, [*pieces[1:], -1], strict=True):
         if piece != before + 1 or piece - start == PIECES_PER_REQUEST:

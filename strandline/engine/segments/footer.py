@@ -1,17 +1,17 @@
-"""What a segment file says about itself, and how to find it without trusting a single byte beforehand.
+"""The footer of a segment file, and how to find it before any byte of the file is trusted.
 
 A segment is an Arrow IPC file::
 
     ARROW1 0 0 | schema | dictionaries | block | block | ... | end mark | Arrow footer | length i32 | ARROW1
     `-------------- head --------------'                       `------------------ tail ------------------'
 
-The Arrow footer carries one entry of custom metadata, ``strandline``, with the text::
+The Arrow footer has one entry of custom metadata, ``strandline``, with the text::
 
     strandline-footer:<XXH3 of the msgpack, 16 hex digits>:<msgpack of a footer, in base64>
 
-Text, because Arrow keeps metadata in strings, and readers in other languages refuse a file whose strings are
-not UTF-8. The mark in front lets us find, check and decode the entry with plain byte operations: Arrow parses
-nothing of a file before the checksums of head and tail were verified.
+The entry is text because Arrow stores metadata as strings, and readers in other languages reject a file whose strings
+are not UTF-8. The leading mark makes it possible to find, check and decode the entry with plain byte operations: Arrow
+parses a file only after the checksums of head and tail were verified.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from strandline.engine.errors import DamagedFile, UnsupportedFormat
 VERSION = 1
 
 ARROW_MAGIC = b"ARROW1"
-#: Every Arrow file ends with the length of its footer and the magic.
+#: Every Arrow file ends with the length of its footer and the magic number.
 ENDING = struct.Struct("<i6s")
-#: Arrow writes this between the last block and the footer.
+#: The bytes that Arrow writes between the last block and the footer.
 END_MARK_BYTES = 8
 
 METADATA_KEY = b"strandline"
@@ -38,15 +38,15 @@ _MARK = b"strandline-footer:"
 _SUM_DIGITS = 16
 _TEXT_FROM = len(_MARK) + _SUM_DIGITS + 1
 
-#: row, rows, offset, end, size, sum. Of fixed width, because the footer's length must be known before the
-#: blocks are written (Arrow takes the metadata first), and their places and checksums are known only after.
+#: row, rows, offset, end, size, sum. The width is fixed because Arrow needs the metadata, and thus the length of the
+#: footer, before the blocks are written, while the positions and checksums are known only afterwards.
 _BLOCK = struct.Struct("<qqqqqQ")
 
 
 class RunInfo(msgspec.Struct, array_like=True, frozen=True, gc=False):
-    """The consecutive rows of one log in one segment. ``size`` is that of data and metas.
+    """The consecutive rows of one log in one segment. ``size`` is the size of data and metas.
 
-    The keys are the lowest and the highest in UTF-8 byte order, None when no row of the run has one.
+    The keys are the lowest and the highest in UTF-8 byte order, or None if no row of the run has a key.
     """
 
     epoch: int
@@ -63,7 +63,7 @@ class RunInfo(msgspec.Struct, array_like=True, frozen=True, gc=False):
 
 
 class BlockInfo(NamedTuple):
-    """One record batch: its rows, its bytes in the file and their XXH3. ``size``: of data and metas."""
+    """One record batch: its rows, its bytes in the file and their XXH3. ``size`` is the size of data and metas."""
 
     row: int
     rows: int
@@ -81,9 +81,9 @@ class Footer(NamedTuple):
 
 
 class SegmentInfo(msgspec.Struct, array_like=True, frozen=True):
-    """What a manifest keeps of a segment: enough to verify everything in the file before it is used.
+    """The manifest's description of a segment: enough to verify every byte of the file before it is used.
 
-    ``edges`` is the XXH3 over all bytes that belong to no block; each block's own checksum is among them.
+    ``edges`` is the XXH3 over all bytes outside of blocks, which include the checksum of each block.
     """
 
     id: int
@@ -102,13 +102,13 @@ class _Packed(msgspec.Struct, array_like=True):
 
 
 class _Version(msgspec.Struct, array_like=True):
-    """Decodes a footer of any version: what follows the first field is not looked at."""
+    """Decodes the version of a footer, whatever fields follow."""
 
     version: int
 
 
 def encode_footer(footer: Footer) -> bytes:
-    """The metadata text. Its length depends on the runs and on the *number* of blocks, on nothing else."""
+    """Encode the metadata text. Its length depends only on the runs and on the *number* of blocks."""
     blocks = b"".join(
         [_BLOCK.pack(row, rows, offset, end, size, sum) for row, rows, offset, end, sum, size in footer.blocks]
     )
@@ -117,7 +117,7 @@ def encode_footer(footer: Footer) -> bytes:
 
 
 def find_footer(tail: bytes) -> tuple[int, int]:
-    """From where to where the metadata text lies in a tail; (-1, -1) when it has none."""
+    """Return the start and end of the metadata text in a tail; (-1, -1) if there is none."""
     start = tail.find(_MARK)
     end = tail.find(b"\0", start)
     return (start, end) if 0 <= start < end else (-1, -1)
@@ -145,14 +145,14 @@ def decode_footer(path: str, tail: bytes) -> Footer:
             for row, rows, offset, end, size, sum in _BLOCK.iter_unpack(raw.blocks)
         ]
     except (msgspec.MsgspecError, struct.error) as error:
-        raise DamagedFile(path, f"its footer does not decode ({error})") from None
+        raise DamagedFile(path, f"its footer cannot be decoded ({error})") from None
     if not blocks or not raw.runs or raw.rows != sum(block.rows for block in blocks):
-        raise DamagedFile(path, "its footer contradicts itself")
+        raise DamagedFile(path, "its footer is inconsistent")
     return Footer(raw.id, raw.rows, raw.runs, blocks)
 
 
 def tail_start(path: str, size: int, ending: bytes) -> int:
-    """Where the tail of a file of ``size`` bytes starts, told by its last ``ENDING.size`` bytes."""
+    """Return the start of the tail of a file of ``size`` bytes, from its last ``ENDING.size`` bytes."""
     if len(ending) != ENDING.size:
         raise DamagedFile(path, f"it has {size} bytes, too few for a segment")
     length, magic = ENDING.unpack(ending)
@@ -160,18 +160,18 @@ def tail_start(path: str, size: int, ending: bytes) -> int:
         raise DamagedFile(path, "it does not end like an Arrow file")
     start: int = size - ENDING.size - length - END_MARK_BYTES
     if length <= 0 or start < len(ARROW_MAGIC):
-        raise DamagedFile(path, "the length of its Arrow footer is impossible")
+        raise DamagedFile(path, "the length of its Arrow footer is invalid")
     return start
 
 
 def read_footer(path: str, raw: bytes | memoryview) -> Footer:
-    """The footer of a whole segment file in memory, for tools that have no manifest to check it against."""
+    """Return the footer of a segment file in memory, for tools that have no manifest to check it against."""
     start = tail_start(path, len(raw), bytes(raw[-ENDING.size :]))
     return decode_footer(path, bytes(raw[start:]))
 
 
 def describe(path: str, raw: bytes | memoryview) -> SegmentInfo:
-    """What a manifest would keep of a segment file, taken from the file itself."""
+    """Describe a segment file as a manifest does, from the file itself."""
     footer = read_footer(path, raw)
     start, head_end = tail_start(path, len(raw), bytes(raw[-ENDING.size :])), footer.blocks[0].offset
     return SegmentInfo(footer.id, len(raw), edges_sum(raw[:head_end], raw[start:]), footer.rows, footer.runs)

@@ -1,7 +1,7 @@
-"""Sealing and merging: finished journal files become a segment, several segments become one.
+"""Sealing and merging: complete journal files become a segment, and several segments become one.
 
-Both jobs locate the bytes of every row, choose and order the rows that survive, and let the segment writer gather their
-bytes. All of it works on arrays, never record by record.
+Both jobs locate the bytes of every row, select and order the surviving rows, and let the segment writer gather their
+bytes. They work on arrays, never record by record.
 """
 
 from __future__ import annotations
@@ -24,18 +24,19 @@ from strandline.engine.segments.segment import ROW_COLUMNS, Segment
 from strandline.engine.segments.writer import Codes, Ints, SegmentColumns, SegmentRun, Strings, write_segment
 from strandline.engine.state.ranges import inside
 
-#: Up to this much decompressed data is kept in memory. What a larger merge has beyond it is decompressed twice.
+#: The maximum decompressed data held in memory. Data beyond it is decompressed twice in a larger merge.
 MEMORY_BYTES = 256 << 20
-#: And at most this part of the memory that the process may use: a merge takes no more than sealing does.
+#: The data in memory is also limited to the process's memory divided by this number, so that a merge takes no more than
+#: sealing.
 MEMORY_SHARE = 8
 
 
 def read_segments(
     segments: Sequence[Segment], rank_of: Callable[[RunInfo], int], without: Collection[tuple[int, int]] = ()
 ) -> Rows | None:
-    """The records of the runs that ``rank_of`` gives a rank (-1: none); None when there are none.
+    """Return the records of the runs that ``rank_of`` gives a rank (-1: none), or None if there are none.
 
-    Blocks in ``without``, given as (id of the segment, number), are passed over.
+    Blocks in ``without``, given as (segment id, block number), are skipped.
     """
     contents = _Contents(len(segments))
     keys, nodes = _Dictionaries(), _Dictionaries()
@@ -77,7 +78,7 @@ def read_segments(
 
 
 class _Dictionaries:
-    """Puts the dictionaries of several segments behind each other; duplicates are the writer's business."""
+    """Concatenates the dictionaries of several segments. The writer removes duplicates."""
 
     def __init__(self) -> None:
         self._dictionaries: list[Any] = []
@@ -104,7 +105,7 @@ class _Content(NamedTuple):
 
 
 class _Contents:
-    """The metas and data of blocks, kept in memory as far as they fit and loaded again if not."""
+    """The metas and data of blocks. They stay in memory as far as they fit and are loaded again otherwise."""
 
     def __init__(self, segments: int) -> None:
         self._places: list[tuple[Segment, int]] = []
@@ -112,8 +113,8 @@ class _Contents:
         self._kept_bytes = 0
         self._kept_limit = min(MEMORY_BYTES, memory_limit() // MEMORY_SHARE)
         self._recent: OrderedDict[int, _Content] = OrderedDict()
-        # The output walks through every segment from front to back: one block of each is wanted at a time,
-        # two where the output's block reaches over an edge.
+        # The output reads every segment from start to end, so it needs one block of each at a time, or two at the
+        # boundary of an output block.
         self._recent_limit = 2 * segments
 
     def add(self, segment: Segment, index: int, meta: Any, data: Any) -> int:
@@ -157,9 +158,9 @@ def _pieces(load: Callable[[int], bytes], source: int, column: Any) -> Pieces:
 
 
 class Keep(msgspec.Struct, array_like=True, frozen=True):
-    """What survives of a log: the seqs from ``first`` on that are in none of the inclusive ``dead`` ranges.
+    """The surviving rows of a log: the seqs from ``first`` on that are not in one of the inclusive ``dead`` ranges.
 
-    ``amended`` has the seqs that get other data. A log (an epoch) without a Keep is dropped whole.
+    ``amended`` has the seqs with new data. All rows of a log (an epoch) without a Keep are dropped.
     """
 
     epoch: int
@@ -170,7 +171,7 @@ class Keep(msgspec.Struct, array_like=True, frozen=True):
 
 
 class SealJob(msgspec.Struct, array_like=True, frozen=True, tag="seal"):
-    """Make segment ``id`` at ``path`` of these journal files."""
+    """Make segment ``id`` at ``path`` from these journal files."""
 
     id: int
     path: str
@@ -179,10 +180,10 @@ class SealJob(msgspec.Struct, array_like=True, frozen=True, tag="seal"):
 
 
 class MergeJob(msgspec.Struct, array_like=True, frozen=True, tag="merge"):
-    """Make segment ``id`` at ``path`` of these segments, given as (path, id, size, edges).
+    """Make segment ``id`` at ``path`` from these segments, given as (path, id, size, edges).
 
     The runs of an earlier source have lower seqs than those of the same log in a later one. ``damaged`` has the
-    blocks, as (id of the source, number), that cannot be read: the rows in them are left out.
+    unreadable blocks, as (source id, block number), whose rows are omitted.
     """
 
     id: int
@@ -193,12 +194,12 @@ class MergeJob(msgspec.Struct, array_like=True, frozen=True, tag="merge"):
 
 
 def run(disk: Disk, job: SealJob | MergeJob, target: Disk | None = None) -> SegmentInfo | None:
-    """Do a job; the segment may be written to another disk than that of its sources.
+    """Run a job. The segment may be written to another disk than that of its sources.
 
-    None, and no file, when no row survives. Raises DamagedFile and the like, and OSError.
+    Returns None, and writes no file, if no row survives. Raises DamagedFile and similar errors, and OSError.
     """
     keep = sorted(job.keep, key=lambda log: (log.name, log.epoch))
-    # Nested, so that what was read is gone from memory before the writing starts.
+    # Nested, so that the input is released from memory before writing starts.
     chosen = _choose(_read(disk, job, keep), keep)
     return None if chosen is None else write_segment(target or disk, job.path, job.id, *chosen)
 
@@ -211,7 +212,7 @@ def _read(disk: Disk, job: SealJob | MergeJob, keep: Sequence[Keep]) -> Rows | N
 
 
 def _choose(rows: Rows | None, keep: Sequence[Keep]) -> tuple[SegmentColumns, list[SegmentRun]] | None:
-    """The rows that survive, as a segment has them; None when there are none."""
+    """Return the surviving rows in the layout of a segment, or None if there are none."""
     if rows is None:
         return None
     chosen = _surviving(rows, keep)
@@ -252,11 +253,11 @@ def _strings(column: Pieces | Strings, chosen: NDArray[np.int64]) -> Strings:
 
 
 def _surviving(rows: Rows, keep: Sequence[Keep]) -> NDArray[np.int64]:
-    """The numbers of the rows that survive, in the order of (log, seq)."""
+    """Return the numbers of the surviving rows, in the order of (log, seq)."""
     order = np.argsort(rows.ranks, kind="stable")
     ranks, seqs = rows.ranks[order], rows.seqs[order]
     if ((ranks[1:] == ranks[:-1]) & (seqs[1:] <= seqs[:-1])).any():
-        # Of two records with one seq, which should not exist, the one that was written first counts.
+        # Two records with the same seq should not exist. If they do, the one written first counts.
         order = np.lexsort((rows.data.starts, rows.data.sources, rows.seqs, rows.ranks))
         ranks, seqs = rows.ranks[order], rows.seqs[order]
         single = np.ones(len(order), bool)

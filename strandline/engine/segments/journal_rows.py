@@ -1,12 +1,11 @@
 """The records of whole journal files as arrays, for sealing.
 
-A journal can have half a million frames of one record each. The frames are verified one by one by ``scan``; the
-position of their contents (see :mod:`strandline.engine.journal.frame` for the layout) is computed for all frames at
-once.
+A journal can have half a million frames with one record each. ``scan`` verifies the frames one by one; the positions of
+their contents (see :mod:`strandline.engine.journal.frame` for the layout) are computed for all frames at once.
 
-A forwarded copy is given by the record that it was made from. That record may itself be a copy, made earlier in the
-same file. :class:`ForwardedRows` therefore follows all copies back, one step at a time, until each has an appended
-record or is known to be lost.
+A forwarded copy refers to the record that it was made from. That record may itself be a copy, made earlier in the same
+file. :class:`ForwardedRows` therefore follows all copies back, one step at a time, until each has an appended record or
+is known to be lost.
 """
 
 from __future__ import annotations
@@ -42,19 +41,19 @@ from strandline.engine.segments.writer import Codes, Ints
 
 
 class ForwardedRows:
-    """What the forwarding frames of one file say.
+    """The contents of the forwarding frames of one file.
 
-    ``ranks`` has, besides the logs that are wanted, those that records were forwarded from: their rows are needed
-    even if nothing of them is to be kept.
+    ``ranks`` has the requested logs, and also the logs that records were forwarded from: their rows are needed even if
+    none of them is kept.
     """
 
     def __init__(self, frames: Sequence[Frame], ranks: Mapping[int, int]) -> None:
         self._wanted = len(ranks)
         self.ranks = dict(ranks)
-        #: Per target: its log, first seq, time, flags, selection, and where its metas begin among those given (-1: none
-        #: are).
+        #: Per target: its log, first seq, time, flags, selection, and the index of its first replacement meta (-1:
+        #: none).
         self._targets: list[tuple[int, int, int, int, int, int]] = []
-        #: Per selection: whose records, and which of all ranges.
+        #: Per selection: the source log, and the first and last of its ranges.
         self._selections: list[tuple[int, int, int]] = []
         self._ranges: list[tuple[int, int]] = []
         self._metas: list[bytes | None] = []
@@ -70,7 +69,7 @@ class ForwardedRows:
             self._ranges += ranges
         for target in forward.targets:
             if target.epoch and target.selection >= 0:
-                # A log that nobody wants may still be one that copies were made of.
+                # A log that is not requested may still be the source of copies.
                 rank = self.ranks.setdefault(target.epoch, len(self.ranks))
                 metas = -1
                 if target.metas is not None:
@@ -80,9 +79,9 @@ class ForwardedRows:
                 self._targets.append((rank, target.first, ts, target.flags, base + target.selection, metas))
 
     def add_to(self, rows: Rows, files: list[bytes]) -> Rows:
-        """The rows of the file's appends, which are sorted by log and seq, with the copies behind them.
+        """Return the rows of the file's appends, which are sorted by log and seq, followed by the copies.
 
-        Given metas become another source of bytes in ``files``.
+        Replacement metas become another source of bytes in ``files``.
         """
         if not self._targets:
             return rows if len(self.ranks) == self._wanted else _take(rows, np.flatnonzero(rows.ranks < self._wanted))
@@ -107,7 +106,7 @@ class ForwardedRows:
 
 
 class _Expanded:
-    """Targets as one row per copy. Those whose record is lost are dropped when they have been followed back."""
+    """Targets as one row per copy. Copies of lost records are dropped once they have been followed back."""
 
     def __init__(
         self,
@@ -117,7 +116,7 @@ class _Expanded:
     ) -> None:
         lows, highs = np.array(ranges, np.int64).T
         sizes = highs - lows + 1
-        # Every seq of every range, and where each selection begins among them.
+        # Every seq of every range, and the start of each selection among them.
         seqs = _runs(lows, sizes)
         ends = np.concatenate(([0], np.cumsum(sizes)))
         sources, at, count = np.array(selections, np.int64).T
@@ -131,15 +130,15 @@ class _Expanded:
         self._ts = ts[target]
         self._keys = (flags[target] & KEEP_KEYS) != 0
         self._nodes = (flags[target] & KEEP_NODES) != 0
-        #: Which of the given metas, -1: that of the record.
+        #: The index of the replacement meta; -1: the meta of the record.
         self.meta: Ints = np.where(metas[target] < 0, -1, metas[target] + place)
-        #: What each is a copy of.
+        #: The source of each copy.
         self._source_ranks = sources[selection][target].astype(np.int32)
         self._source_seqs = seqs[starts[selection][target] + place]
         self._origin: Ints = np.full(len(target), -1, np.int64)
 
     def follow_back(self, rows: Rows) -> None:
-        """Find for every copy the row of the appended record that it goes back to."""
+        """Find the row of the appended record that each copy leads back to."""
         open_: Ints = np.arange(len(self._seqs))
         order = np.lexsort((self._seqs, self._ranks))
         ranks, seqs = self._ranks[order], self._seqs[order]
@@ -149,7 +148,7 @@ class _Expanded:
             self._origin[open_] = found
             open_ = open_[found < 0]
             parents = _find(ranks, seqs, self._source_ranks[open_], self._source_seqs[open_])
-            # What is neither a record nor a copy is lost.
+            # A source that is neither a record nor a copy is lost.
             open_, parents = open_[parents >= 0], order[parents[parents >= 0]]
             self._source_ranks[open_] = self._source_ranks[parents]
             self._source_seqs[open_] = self._source_seqs[parents]
@@ -178,13 +177,13 @@ class _Expanded:
 
 
 def _runs(lows: Ints, sizes: Ints) -> Ints:
-    """low, low + 1 ... for every range, behind each other."""
+    """Return low, low + 1 ... for every range, concatenated."""
     ends = np.cumsum(sizes)
     return np.repeat(lows - (ends - sizes), sizes) + np.arange(ends[-1] if len(ends) else 0)
 
 
 def _find(ranks: Codes, seqs: Ints, wanted_ranks: Codes, wanted_seqs: Ints) -> Ints:
-    """Where among rows that are sorted by log and seq each wanted one is; -1 where it is not."""
+    """Return the index of each wanted row among rows sorted by log and seq; -1 if it is missing."""
     found: Ints = np.full(len(wanted_seqs), -1, np.int64)
     if not len(found):
         return found
@@ -215,7 +214,7 @@ def _take(rows: Rows, chosen: NDArray[np.int64]) -> Rows:
     )
 
 
-#: HEADER, for many frames at once.
+#: The fields of HEADER, for many frames at once.
 _HEADERS = np.dtype(
     [
         ("mark", "<u4"),
@@ -235,9 +234,9 @@ assert _HEADERS.itemsize == HEADER.size
 
 
 def read_journals(disk: Disk, paths: Sequence[str], ranks: Mapping[int, int]) -> Rows | None:
-    """The records of the logs whose epochs are in ``ranks``; None when there are none.
+    """Return the records of the logs whose epochs are in ``ranks``, or None if there are none.
 
-    Damaged stretches are passed over: whoever replayed the journal has reported them.
+    Damaged ranges are skipped: the replay of the journal has reported them.
     """
     files: list[bytes] = []
     parts: list[Rows] = []
@@ -270,7 +269,7 @@ def read_journals(disk: Disk, paths: Sequence[str], ranks: Mapping[int, int]) ->
 
 
 class _Frames:
-    """The append frames of one file, by log and seq. Their bodies are taken apart from left to right."""
+    """The append frames of one file, by log and seq. Their bodies are parsed from left to right."""
 
     def __init__(self, raw: bytes, offsets: Sequence[int], ranks: Mapping[int, int]) -> None:
         self._raw = raw
@@ -278,15 +277,15 @@ class _Frames:
         headers = _at_every_byte(raw, _HEADERS)[places]
         epochs, inverse = np.unique(headers["epoch"], return_inverse=True)
         rank = np.array([ranks.get(epoch, -1) for epoch in epochs.tolist()], np.int32)[inverse]
-        # Frames are few beside their rows, so the order is made here: the rows then come out sorted already.
+        # There are few frames compared to rows, so sort the frames: the rows are then sorted as well.
         order = np.lexsort((headers["first"], rank))
         order = order[rank[order] >= 0]
         self._headers = headers[order]
         self._rank = rank[order]
         self._count: Ints = self._headers["count"].astype(np.int64)
-        #: Where the part of each body begins that is still to be looked at.
+        #: The start of the unparsed part of each body.
         self._at: Ints = places[order] + HEADER.size
-        #: For every row its frame, its place in the frame, and the row its frame starts at.
+        #: For every row: its frame, its position in the frame, and the first row of the frame.
         self._frame = np.repeat(np.arange(len(order)), self._count)
         self._start = np.cumsum(self._count) - self._count
         self._place = np.arange(len(self._frame)) - self._start[self._frame]
@@ -314,7 +313,7 @@ class _Frames:
         return Rows(self._rank[self._frame], seqs, times[self._frame], keys, nodes, metas, data)
 
     def _take_column(self, flag: int, dtype: np.dtype[Any], none: int) -> tuple[Ints, Ints]:
-        """Where the values of an optional column start, and their lengths (-1: none)."""
+        """Return the starts of the values of an optional column, and their lengths (-1: none)."""
         lengths = np.full(len(self._frame), -1, np.int64)
         present = (self._headers["flags"] & flag) != 0
         if not present.any():
@@ -331,5 +330,5 @@ class _Frames:
 
 
 def _at_every_byte(raw: bytes, dtype: np.dtype[Any]) -> NDArray[Any]:
-    """A view whose i-th element is read from the bytes at i: indexing it reads numbers from anywhere."""
+    """Return a view whose i-th element is read from the bytes at i, so that indexing reads numbers at any offset."""
     return np.ndarray((len(raw) - dtype.itemsize + 1,), dtype, raw, strides=(1,))

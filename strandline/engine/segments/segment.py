@@ -1,12 +1,12 @@
-"""Reading a segment: an immutable Arrow IPC file with the rows of many logs, through a memory map.
+"""Read a segment: an immutable Arrow IPC file with the rows of many logs, through a memory map.
 
-Columns: ``log`` (name), ``seq``, ``ts``, ``key``, ``node``, ``meta``, ``data`` and ``by_key``, sorted by log
-name, epoch and seq. The consecutive rows of one log are a *run*, each record batch is a *block*; see
-:mod:`strandline.engine.segments.footer` for what the file says about them.
+The columns are ``log`` (name), ``seq``, ``ts``, ``key``, ``node``, ``meta``, ``data`` and ``by_key``. Rows are sorted
+by log name, epoch and seq. The consecutive rows of one log are a *run*, and each record batch is a *block*;
+:mod:`strandline.engine.segments.footer` explains how the file describes them.
 
-``by_key`` is the index of a run: at the run's i-th row stands the number of the row that is i-th in the order
-of (key, seq); behind the last row that has a key there is nothing. The dictionary of keys is sorted by bytes,
-so the code of a key is its rank and a key is found by two binary searches, never by a scan.
+``by_key`` is the key index of a run. Its i-th value is the number of the row that is i-th in the order of (key, seq).
+It has no values after the last row with a key. The dictionary of keys is sorted by bytes, so the code of a key is its
+rank, and two binary searches find a key without a scan.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ from strandline.engine.segments.footer import ENDING, BlockInfo, RunInfo, decode
 from strandline.engine.segments.writer import SCHEMA, Codes, Ints
 from strandline.engine.state.block import Block, Numbers
 
-#: Fetched first from the cold tier: holds the whole footer of all but the largest segments.
+#: The bytes fetched first from the cold tier. They contain the whole footer of all but the largest segments.
 TAIL_GUESS_BYTES = 64 << 10
-#: What a block, its views and their owners take besides the bytes they hold.
+#: The memory of a block, its views and their owners in addition to the bytes they hold.
 BLOCK_OVERHEAD_BYTES = 2048
 
 ROW_COLUMNS = ("seq", "ts", "key", "node", "meta", "data")
 INDEX_COLUMNS = ("key", "by_key")
 
-#: Stands behind every code: the key of a row that has none.
+#: Higher than every code: the key of a row without one.
 _NO_CODE = 1 << 31
 
 T = TypeVar("T")
@@ -47,9 +47,9 @@ _row = attrgetter("row")
 
 
 class Segment:
-    """One open segment file. Any thread may read it; the file is closed when nothing refers to it any more.
+    """One open segment file. Thread-safe. The file is closed when nothing refers to it any more.
 
-    Head and tail of the file are verified by ``open``, a block whenever it is read, before Arrow sees a byte.
+    ``open`` verifies the head and tail of the file. A block is verified whenever it is read, before Arrow parses it.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class Segment:
         self._buffer: Any = pa.py_buffer(map)
         self._readers: dict[tuple[str, ...], Any] = {}
         self._row_columns: tuple[str, ...] = ROW_COLUMNS
-        # Arrow's reader reads its dictionaries with the first block and must not be asked twice at once.
+        # Arrow's reader loads its dictionaries with the first block and does not support concurrent calls.
         self._reading = threading.Lock()
 
     @classmethod
@@ -86,10 +86,11 @@ class Segment:
         edges: int,
         fetch: Callable[[int, int], None] | None = None,
     ) -> Segment:
-        """Open the file at ``local_path``; ``path`` is its name in errors, the rest is from its SegmentInfo.
+        """Open the file at ``local_path``. ``path`` is its name in errors; the other arguments are from its
+        SegmentInfo.
 
-        With ``fetch`` the file is a sparse copy: ``fetch(start, end)`` is called before any of these bytes is
-        looked at. Raises MissingFile, DamagedFile or UnsupportedFormat.
+        With ``fetch``, the file is a sparse copy: ``fetch(start, end)`` is called before any of these bytes is read.
+        Raises MissingFile, DamagedFile or UnsupportedFormat.
         """
         map = _map_file(local_path, path, size)
         if fetch is not None:
@@ -101,37 +102,37 @@ class Segment:
         footer = decode_footer(path, tail)
         head_end = footer.blocks[0].offset
         if not 0 < head_end < start or footer.blocks[-1].end != start:
-            raise DamagedFile(path, "its blocks are not where its footer says")
+            raise DamagedFile(path, "its blocks are not at the positions in its footer")
         if fetch is not None:
             fetch(0, head_end)
         if edges_sum(map[:head_end], tail) != edges:
             raise DamagedFile(path, "the checksum of its schema, dictionaries and footer does not match")
         if footer.id != id:
-            raise DamagedFile(path, f"it is segment {footer.id}, not {id}")
+            raise DamagedFile(path, f"it is segment {footer.id}; expected segment {id}")
         return cls(path, id, size, footer.runs, footer.blocks, map, fetch)
 
     def __repr__(self) -> str:
         return f"Segment({self.path!r}, {self.rows} rows, {len(self.runs)} runs, {len(self.blocks)} blocks)"
 
     def block_of(self, row: int) -> int:
-        """The index of the block that has ``row``."""
+        """Return the index of the block that contains ``row``."""
         if not 0 <= row < self.rows:
             raise IndexError(f"{self.path} has rows 0 to {self.rows - 1}, not {row}")
         return bisect_right(self.blocks, row, key=_row) - 1
 
     def run_at(self, row: int) -> RunInfo:
-        """The run that has ``row``."""
+        """Return the run that contains ``row``."""
         return self.runs[bisect_right(self.runs, row, key=_row) - 1]
 
     def load(self, index: int) -> Block:
-        """All rows of one block. It may hold rows of several logs: go by the row ranges of the runs.
+        """Return all rows of one block. It may hold rows of several logs: use the row ranges of the runs.
 
-        ``first`` and ``last`` are then the seqs of the first and the last row as they lie.
+        In that case, ``first`` and ``last`` are the seqs of the first and the last row of the block.
         """
         batch = self.batch(index, self._row_columns)
         seq, ts, meta, data = (batch.column(name) for name in ("seq", "ts", "meta", "data"))
         key, node = (batch.column(name) if name in self._row_columns else None for name in ("key", "node"))
-        # A column that has no values anywhere in the file need not be looked at again.
+        # A column without values in the whole file is skipped from now on.
         self._row_columns = tuple(
             name for name in self._row_columns if name not in ("key", "node") or len(batch.column(name).dictionary)
         )
@@ -150,7 +151,7 @@ class Segment:
         )
 
     def batch(self, index: int, columns: tuple[str, ...] = tuple(SCHEMA.names)) -> Any:
-        """These columns of a block, verified and decompressed, as an Arrow record batch."""
+        """Return these columns of a block, verified and decompressed, as an Arrow record batch."""
         block = self.blocks[index]
         if self._fetch is not None:
             self._fetch(block.offset, block.end)
@@ -159,11 +160,12 @@ class Segment:
                 raise DamagedFile(self.path, f"the checksum of block {index} does not match")
         with self._reading, _arrow_errors(self.path):
             batch = self._reader(columns).get_batch(index)
-        # The page cache keeps these pages if there is room; our own memory must not grow with what was read.
+        # The page cache keeps these pages if there is room. The memory of this process must not grow with the data it
+        # has read.
         start = block.offset - block.offset % mmap.PAGESIZE
         self._map.madvise(mmap.MADV_DONTNEED, start, block.end - start)
         if batch.num_rows != block.rows:
-            raise DamagedFile(self.path, f"block {index} has {batch.num_rows} rows instead of {block.rows}")
+            raise DamagedFile(self.path, f"block {index} has {batch.num_rows} rows; expected {block.rows}")
         return batch
 
     def _reader(self, columns: tuple[str, ...]) -> Any:
@@ -174,13 +176,13 @@ class Segment:
             )
             reader = self._readers[columns] = pa.ipc.open_file(self._buffer, options=options)
             if reader.num_record_batches != len(self.blocks):
-                raise DamagedFile(self.path, "it has another number of blocks than its footer says")
+                raise DamagedFile(self.path, "its number of blocks differs from its footer")
         return reader
 
     def row_of(self, run_row: int, run_rows: int, first: int, seq: int) -> int:
-        """The first row of a run whose seq is ``seq`` or more; the row behind the run when there is none.
+        """Return the first row of a run with at least this ``seq``, or the row after the run if there is none.
 
-        ``run_row``, ``run_rows`` and ``first`` are those of the run's RunInfo.
+        ``run_row``, ``run_rows`` and ``first`` are from the run's RunInfo.
         """
         if seq <= first:
             return run_row
@@ -193,21 +195,21 @@ class Segment:
         return bisect_left(range(run_row + run_rows), seq, lo=run_row, key=index.seq)
 
     def seqs_with_key(self, row: int, rows: int, key: str) -> list[int]:
-        """The seqs of the records of a run that have this key, ascending."""
+        """Return the ascending seqs of the records of a run with this key."""
         index = _Index(self)
         return index.seqs(row, rows, *index.codes(row, key, prefix=False))
 
     def seqs_with_prefix(self, row: int, rows: int, prefix: str) -> list[int]:
-        """The seqs of the records of a run whose key starts with ``prefix``, ascending."""
+        """Return the ascending seqs of the records of a run whose key starts with ``prefix``."""
         index = _Index(self)
         return index.seqs(row, rows, *index.codes(row, prefix, prefix=True))
 
     def keys(self, row: int, rows: int, after: str | None) -> Iterator[str]:
-        """The distinct keys of a run, from behind ``after`` on, ascending."""
+        """Yield the distinct keys of a run after ``after``, ascending."""
         return _Index(self).keys(row, rows, after)
 
     def verify(self) -> list[str]:
-        """Everything that is wrong with the file, as sentences: an empty list for a sound one."""
+        """Return all problems of the file, as sentences. Empty if it is undamaged."""
         return check.check(self)
 
 
@@ -217,7 +219,7 @@ class _IndexBlock(NamedTuple):
 
 
 class _Index:
-    """The seqs and keys of a segment for one look-up: a block is read once, when it is first needed."""
+    """The seqs and keys of a segment for one lookup. A block is read once, when it is first needed."""
 
     def __init__(self, segment: Segment) -> None:
         self._segment = segment
@@ -226,7 +228,7 @@ class _Index:
         self._keys: Any = None
 
     def _place(self, row: int) -> tuple[int, int]:
-        """The block of a row, and the row's place in it."""
+        """Return the block of a row, and the row's position in it."""
         number = self._segment.block_of(row)
         return number, row - self._segment.blocks[number].row
 
@@ -251,9 +253,9 @@ class _Index:
         return int(self._block_seqs(number)[place])
 
     def codes(self, row: int, text: str, *, prefix: bool) -> tuple[int, int]:
-        """Which keys of the segment are ``text``, or start with it: their codes, from the first to behind the last.
+        """Return the codes of the keys that equal ``text`` or start with it: the first code, and the end (exclusive).
 
-        ``row`` is any row of the run in question: its block brings the dictionary along.
+        ``row`` is any row of the run: its block contains the dictionary.
         """
         self._block(self._segment.block_of(row))
 
@@ -261,7 +263,7 @@ class _Index:
             value: str = self._keys[code].as_py()
             return value
 
-        # Python compares by code point, which is the order of the UTF-8 bytes as well.
+        # Python compares by code point, which is also the order of the UTF-8 bytes.
         codes = range(len(self._keys))
         low = bisect_left(codes, text, key=key)
         if prefix:
@@ -269,21 +271,21 @@ class _Index:
         return low, low + 1 if low < len(codes) and key(low) == text else low
 
     def keys(self, row: int, rows: int, after: str | None) -> Iterator[str]:
-        """The distinct keys of a run, from behind ``after`` on, ascending."""
+        """Yield the distinct keys of a run after ``after``, ascending."""
         end = row + rows
         at = row
         if after is not None:
             at = bisect_left(range(end), self.codes(row, after, prefix=False)[1], lo=row, key=self._code_at)
         while at < end and (code := self._code_at(at)) != _NO_CODE:
             yield self._keys[code].as_py()
-            # Most keys have few rows, some have very many.
+            # Most keys have few rows; some have very many.
             step = 1
             while at + step < end and self._code_at(at + step) == code:
                 step *= 2
             at = bisect_left(range(min(at + step, end)), code + 1, lo=at + step // 2, key=self._code_at)
 
     def seqs(self, row: int, rows: int, low: int, high: int) -> list[int]:
-        """The seqs of the rows of a run whose code is ``low`` or more and less than ``high``, ascending."""
+        """Return the ascending seqs of the rows of a run with codes from ``low`` to before ``high``."""
         if low >= high:
             return []
         start = bisect_left(range(row + rows), low, lo=row, key=self._code_at)
@@ -297,7 +299,7 @@ class _Index:
         return self._seqs_of(row, np.sort(np.array(found, np.int64)))
 
     def _code_at(self, position: int) -> int:
-        """The code of the row that ``by_key`` has at a position."""
+        """Return the code of the row that ``by_key`` has at a position."""
         number, place = self._place(position)
         row = int(self._block(number).by_key[place])
         if row < 0:
@@ -322,7 +324,7 @@ class _Index:
 
 
 class _Lazy(Sequence[T | None], Generic[T]):
-    """A column that makes Python values only of the rows asked for: pages are small, blocks are not."""
+    """A column that creates Python values only for the requested rows: pages are small, blocks are not."""
 
     __slots__ = ()
 
@@ -365,7 +367,7 @@ class LazyStrings(_Lazy[str]):
 
     @property
     def nbytes(self) -> int:
-        """Without the dictionary, which all blocks of a segment share."""
+        """The memory of the column, without the dictionary, which all blocks of a segment share."""
         size: int = self._column.indices.nbytes
         return size
 
@@ -394,7 +396,7 @@ class LazyBytes(_Lazy[bytes]):
 
 
 def footprint(block: Block) -> int:
-    """About how much memory a block from ``Segment.load`` takes."""
+    """Estimate the memory of a block from ``Segment.load``."""
     size = BLOCK_OVERHEAD_BYTES + len(block.data) + _nbytes(block.offsets)
     if block.seqs is not None:
         size += _nbytes(block.seqs)
@@ -411,12 +413,12 @@ def _nbytes(numbers: Numbers) -> int:
 
 
 def _numbers(column: Any, format: Literal["i", "q"], count: int) -> memoryview:
-    """The numbers of a column, or the offsets of a column of byte strings: its second buffer, either way."""
+    """Return the numbers of a column, or the offsets of a column of byte strings. Both are its second buffer."""
     return memoryview(column.buffers()[1]).cast("B").cast(format)[:count]
 
 
 def _content(column: Any) -> memoryview:
-    """The bytes of a column of byte strings."""
+    """Return the bytes of a column of byte strings."""
     buffer = column.buffers()[2]
     return memoryview(b"" if buffer is None else buffer)
 
@@ -428,9 +430,9 @@ def _map_file(local_path: str, path: str, size: int) -> mmap.mmap:
         raise MissingFile(path) from None
     try:
         found = os.fstat(fd).st_size
-        # Never map more than there is: touching a page behind the end would kill the process.
+        # Never map more than the file has: touching a page after the end would kill the process.
         if found != size or size < ENDING.size:
-            raise DamagedFile(path, f"it has {found} bytes instead of {size}")
+            raise DamagedFile(path, f"it has {found} bytes; expected {size}")
         return mmap.mmap(fd, size, access=mmap.ACCESS_READ)
     finally:
         os.close(fd)

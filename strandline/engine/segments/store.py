@@ -1,12 +1,12 @@
-"""Where the segments are, and what of them is at hand.
+"""Where segments are stored, and which parts of them are cached.
 
-A segment is *hot* (a file in the data directory) or *cold* (an object in the cold tier, read through a local
-cache). :class:`SegmentStore` opens either for whoever reads, and keeps open segments, decompressed blocks and
-pieces of cold segments in caches of bounded size. The caller says what there is and in which tier, and has it
-in a manifest; the store writes nothing down.
+A segment is *hot* (a file in the data directory) or *cold* (an object in the cold tier, read through a local cache).
+:class:`SegmentStore` opens both kinds for readers. It keeps open segments, decompressed blocks and pieces of cold
+segments in caches of bounded size. The caller keeps the list of segments and their tiers in a manifest; the store
+itself persists nothing.
 
-Moving a segment to the cold tier takes three steps, so that a crash between any two of them loses nothing:
-``relocate`` copies it, the caller notes in the manifest that it is cold, ``mark_cold`` removes the hot file.
+Moving a segment to the cold tier takes three steps, so that a crash between any two of them loses nothing: ``relocate``
+copies it, the caller records in the manifest that it is cold, and ``mark_cold`` removes the hot file.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from strandline.engine.segments.cold_tier import ColdCache, ColdStore, Fetcher, 
 from strandline.engine.segments.segment import ROW_COLUMNS, Segment, footprint
 from strandline.engine.state.block import Block
 
-#: Decompressed blocks: enough that readers who follow each other through the same history decode it once.
+#: Memory for decompressed blocks: enough that readers who follow each other through the same history decode it once.
 CACHE_BYTES = 32 << 20
-#: Each costs two file descriptors and its footer in memory.
+#: Each open segment costs two file descriptors and the memory of its footer.
 OPEN_SEGMENTS = 64
 COLD_CACHE_BYTES = 1 << 30
 #: A relocated segment is read back and compared in pieces of this size.
@@ -52,7 +52,7 @@ def object_name(id: int) -> str:
 
 
 def segment_id(name: str) -> int | None:
-    """The id of a segment by the name of its file or object; None for any other name."""
+    """Return the id in the name of a segment's file or object, or None for any other name."""
     return number_in("segment", name)
 
 
@@ -61,15 +61,15 @@ def segment_path(id: int) -> str:
 
 
 class UnknownSegment(EngineError):
-    """The store has no such segment: it was never added, or was forgotten since (merged, or emptied)."""
+    """The store has no such segment: it was never added, or was forgotten because it was merged or emptied."""
 
     def __init__(self, id: int) -> None:
-        super().__init__(f"there is no segment {id}")
+        super().__init__(f"segment {id} not found")
         self.id = id
 
 
 class Describes(Protocol):
-    """What has to be known of a segment to open it; a SegmentInfo has it."""
+    """What must be known about a segment to open it. SegmentInfo provides it."""
 
     @property
     def id(self) -> int: ...
@@ -86,7 +86,7 @@ class _Entry(NamedTuple):
     size: int
     edges: int
     tier: Tier
-    #: A verified copy is in the cold tier.
+    #: Whether a verified copy is in the cold tier.
     relocated: bool = False
 
 
@@ -100,7 +100,7 @@ class _Opened(NamedTuple):
 
 
 class SegmentStore:
-    """All methods may be called from any thread. No lock is held while a disk or the cold tier is at work."""
+    """Thread-safe. No lock is held during access to a disk or to the cold tier."""
 
     def __init__(
         self,
@@ -112,7 +112,7 @@ class SegmentStore:
         cold_cache_bytes: int = COLD_CACHE_BYTES,
         cache_directory: str | None = None,
     ) -> None:
-        """``cache_directory`` is emptied, and holds the pieces of cold segments; None: ``cache/`` on the disk."""
+        """``cache_directory`` is emptied and holds the pieces of cold segments; None: ``cache/`` on the disk."""
         self._disk = disk
         self._cold = cold
         self._cache_bytes = cache_bytes
@@ -126,21 +126,20 @@ class SegmentStore:
         self._opened: OrderedDict[int, _Opened] = OrderedDict()
         self._blocks: OrderedDict[tuple[int, int], tuple[Block, int]] = OrderedDict()
         self._blocks_bytes = 0
-        #: Segments that a read has found damaged: each is reported once, however many read it.
+        #: Segments that a read has found damaged. Each is reported once, however many reads fail.
         self._damaged: set[int] = set()
         self._opening: _Once[int, Segment] = _Once()
         self._loading: _Once[tuple[int, int], Block] = _Once()
 
     def add(self, info: Describes, tier: Tier) -> None:
         if tier == "cold" and self._cold is None:
-            raise BadConfig("cold", None, f"segment {info.id} is in the cold tier, and none is configured")
+            raise BadConfig("cold", None, f"segment {info.id} is in the cold tier, but no cold tier is configured")
         with self._lock:
             self._entries[info.id] = _Entry(info.id, info.size, info.edges, tier)
 
     def forget(self, id: int) -> None:
-        """The segment is not to be found any more. Those who have it open can go on reading it until it is
-        dropped, and even longer if it is hot.
-        """
+        """Remove a segment from the store. Readers that have it open can continue to read it until it is dropped, and
+        even longer if it is hot."""
         with self._lock:
             entry = self._entries.pop(id, None)
             if entry is None:
@@ -177,7 +176,7 @@ class SegmentStore:
         return self._cold is not None
 
     def close(self) -> None:
-        """Let go of all open segments and cached blocks."""
+        """Release all open segments and cached blocks."""
         with self._lock:
             dropped = list(self._opened.values())
             self._opened.clear()
@@ -187,17 +186,17 @@ class SegmentStore:
 
     @property
     def cached_bytes(self) -> int:
-        """Memory that decompressed blocks take."""
+        """The memory of decompressed blocks."""
         return self._blocks_bytes
 
     @property
     def damaged(self) -> int:
-        """How many segments a read has found damaged or missing."""
+        """The number of segments that a read has found damaged or missing."""
         return len(self._damaged)
 
     @property
     def mapped_bytes(self) -> int:
-        """The size of the files that are open, which are mapped into memory; the system decides how much is in it."""
+        """The size of the open files, which are memory-mapped. The system decides how much of them is in memory."""
         with self._lock:
             return sum(opened.segment.size for opened in self._opened.values())
 
@@ -207,7 +206,7 @@ class SegmentStore:
 
     @property
     def cold_cached_bytes(self) -> int:
-        """Disk space that pieces of cold segments take."""
+        """The disk space of pieces of cold segments."""
         return 0 if self._pieces is None else self._pieces.used
 
     def cached(self, id: int, index: int) -> Block | None:
@@ -219,18 +218,19 @@ class SegmentStore:
             return found[0]
 
     def load(self, id: int, index: int) -> Block:
-        """A block from the cache, or from the segment; for several who want it at once it is decoded once."""
+        """Return a block from the cache or from the segment. Concurrent callers share one decoding."""
         block = self.cached(id, index)
         return self._loading.do((id, index), lambda: self._load(id, index)) if block is None else block
 
     def batch(self, id: int, index: int, columns: tuple[str, ...] = ROW_COLUMNS) -> Any:
-        """The rows of a block as Arrow, past the cache: for those who read very much, and once, or very little."""
+        """Return the rows of a block as Arrow, bypassing the cache: for readers that read very much once, or very
+        little."""
         segment = self.segment(id)
         with self._damage(id):
             return segment.batch(index, columns)
 
     def opened(self, id: int) -> Segment | None:
-        """The segment, if it can be had without touching a disk."""
+        """Return the segment if it is available without touching a disk."""
         with self._lock:
             opened = self._opened.get(id)
             if opened is None or opened.stale:
@@ -246,7 +246,8 @@ class SegmentStore:
         return self._opening.do(id, lambda: self._open(id))
 
     def claim_cold_tier(self, owner: str) -> None:
-        """Two data directories in one cold tier would overwrite each other's segments: the first one has it."""
+        """Claim the cold tier for a data directory. Two directories in one cold tier would overwrite each other's
+        segments."""
         if self._cold is None:
             return
         if self._cold.size(OWNER) is None:
@@ -256,16 +257,16 @@ class SegmentStore:
             raise BadConfig("cold_url", self._cold.describe(), f"it belongs to another data directory ({found})")
 
     def relocate(self, id: int) -> None:
-        """Copy a hot segment to the cold tier and make sure that the copy is good. It stays hot."""
+        """Copy a hot segment to the cold tier and verify the copy. The segment stays hot."""
         entry, cold = self._entry(id), self._cold
         if cold is None:
-            raise BadRequest("there is no cold tier to relocate segments to")
+            raise BadRequest("no cold tier is configured, so segments cannot be relocated")
         if entry.tier == "cold":
             return
         if not self._copy_is_good(entry, cold):
             cold.put(object_name(id), Path(self._disk.local_path(segment_path(id))))
             if not self._copy_is_good(entry, cold):
-                raise DamagedFile(self._place(id), "what was read back is not what was stored")
+                raise DamagedFile(self._place(id), "the stored copy differs from the original")
         with self._lock:
             current = self._entries.get(id)
             if current is not None:
@@ -275,11 +276,11 @@ class SegmentStore:
             raise UnknownSegment(id)
 
     def is_relocated(self, id: int) -> bool:
-        """Whether the cold tier has a good copy of a segment that there is a good hot file of."""
+        """Return whether the cold tier has a good copy of a segment that also has a good hot file."""
         return self._cold is not None and self._copy_is_good(self._entry(id), self._cold)
 
     def mark_cold(self, id: int) -> None:
-        """The manifest says that the relocated segment is cold: remove the hot file."""
+        """Remove the hot file of a relocated segment, after the manifest says that the segment is cold."""
         with self._lock:
             entry = self._entries.get(id)
             if entry is None:
@@ -292,10 +293,10 @@ class SegmentStore:
         self._disk.remove(segment_path(id))
 
     def orphans(self) -> list[str]:
-        """Files in the directory of hot segments and objects in the cold tier that belong to no segment.
+        """Return files in the directory of hot segments and objects in the cold tier that belong to no segment.
 
-        A crash leaves them behind. A segment that is being written, merged or relocated looks the same, so
-        ask when nothing of that goes on.
+        A crash leaves them behind. A segment that is being written, merged or relocated looks the same, so do not call
+        this at the same time.
         """
         return [
             *(f"{HOT_DIRECTORY}/{name}" for name in self._hot_orphans()),
@@ -303,7 +304,8 @@ class SegmentStore:
         ]
 
     def remove_orphans(self) -> list[str]:
-        """Remove what :meth:`orphans` tells of; the local ones go even if the cold tier fails."""
+        """Remove the files and objects that :meth:`orphans` returns. Local files are removed even if the cold tier
+        fails."""
         removed = []
         for name in self._hot_orphans():
             self._disk.remove(f"{HOT_DIRECTORY}/{name}")
@@ -347,7 +349,7 @@ class SegmentStore:
             opened = self._open_hot(entry) or self._open_cold(entry)
         dropped = []
         with self._lock:
-            # Unless it was forgotten or moved in the meantime: then it is for this one reader only.
+            # If the segment was forgotten or moved in the meantime, this reader uses it alone.
             if self._entries.get(id) is entry:
                 dropped.append(self._opened.pop(id, None))
                 self._opened[id] = opened
@@ -356,12 +358,12 @@ class SegmentStore:
         return opened.segment
 
     def _open_hot(self, entry: _Entry) -> _Opened | None:
-        """None when the segment is cold and there is no good hot file (any more) that would save the way."""
+        """Return None if the segment is cold and there is no good hot file left that could be used instead."""
         path = segment_path(entry.id)
         try:
             return _Opened(Segment.open(self._disk.local_path(path), path, entry.id, entry.size, entry.edges), None)
         except DamagedFile:
-            # Asked again: it may have been marked cold just now.
+            # Check again: the segment may have been marked cold just now.
             if self._entry(entry.id).tier == "hot":
                 raise
             return None
@@ -374,13 +376,13 @@ class SegmentStore:
 
     @contextmanager
     def _damage(self, id: int) -> Iterator[None]:
-        """Around every read of a file."""
+        """Record damage found by the enclosed read."""
         try:
             yield
         except DamagedFile as error:
-            # Should it be the local copy that is damaged, the next read has a better one.
+            # If the local copy is damaged, the next read fetches a new one.
             self._discard_copy(id)
-            # What was forgotten while it was read may have lost its files already.
+            # A segment that was forgotten during the read may have lost its files already.
             self._entry(id)
             self._report(id, error)
             raise
@@ -403,7 +405,7 @@ class SegmentStore:
         path, name = segment_path(entry.id), object_name(entry.id)
         try:
             if self._disk.size(path) != entry.size:
-                raise DamagedFile(path, f"it has {self._disk.size(path)} bytes, not {entry.size}")
+                raise DamagedFile(path, f"it has {self._disk.size(path)} bytes; expected {entry.size}")
             if cold.size(name) != entry.size:
                 return False
             for start in range(0, entry.size, COMPARE_BYTES):
@@ -421,9 +423,9 @@ class SegmentStore:
         return [name for name in names if name not in hot]
 
     def _cold_orphans(self) -> list[str]:
-        """Only those of ids that were surely given out by this data directory.
+        """Return orphans only for ids that this data directory has certainly assigned.
 
-        A new, empty directory that is pointed at the cold tier of a lost one must not wipe it out.
+        A new, empty directory that is configured with the cold tier of a lost one must not delete its contents.
         """
         names = [] if self._cold is None else self._cold.list()
         with self._lock:
@@ -440,7 +442,7 @@ class SegmentStore:
 
 
 class _Once(Generic[K, V]):
-    """Work that several ask for at the same time is done by the first; the others get what it got."""
+    """Runs concurrent requests for the same work once: the first caller does it, and the others get its result."""
 
     def __init__(self) -> None:
         self._lock = Lock()

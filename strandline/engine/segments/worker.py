@@ -1,8 +1,8 @@
-"""The process that seals and merges, so that building columns never holds up the one that answers requests.
+"""The process that seals and merges, so that building columns does not block the server process.
 
 ``python -m strandline.engine.segments.worker ROOT`` reads jobs from its standard input and answers on its standard
-output. A message is a length (u32, little-endian) and msgpack. The process ends when its input does, at once,
-even in the middle of a job: an orphan must not write into a directory that somebody may have opened since.
+output. A message is a length (u32, little-endian) and msgpack. The process ends immediately when its input ends, even
+during a job: an orphaned process must not write to a directory that another process may have opened since.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from strandline.engine.process import FOR_A_PROCESS, SpareDescriptors, child_env
 from strandline.engine.segments.footer import SegmentInfo
 from strandline.engine.segments.jobs import MergeJob, SealJob, run
 
-#: Requests come first: the worker takes what processor time they leave.
+#: Requests have priority: the worker uses the processor time that they leave.
 NICENESS = 5
 
 _LENGTH = struct.Struct("<I")
@@ -39,7 +39,7 @@ class _Done(msgspec.Struct, array_like=True, tag="done"):
 
 
 class _Failed(msgspec.Struct, array_like=True, tag="failed"):
-    """An exception as the name of its type and the arguments that make it again."""
+    """An exception as the name of its type and its arguments, from which it can be recreated."""
 
     error: str
     arguments: list[int | str | None]
@@ -51,11 +51,11 @@ _encoder = msgspec.msgpack.Encoder()
 
 
 class SealingWorker:
-    """The parent's side of the sealing process. The first job starts the process; jobs of several threads run one at a
+    """The parent's side of the sealing process. The first job starts the process. Jobs of several threads run one at a
     time."""
 
     def __init__(self, root: str | os.PathLike[str], spare: SpareDescriptors | None = None) -> None:
-        """``spare``: for the start of the process, if no others are left."""
+        """``spare``: descriptors for starting the process if no others are free."""
         self._root = os.fspath(root)
         self._spare = spare or SpareDescriptors()
         self._process: subprocess.Popen[bytes] | None = None
@@ -64,26 +64,26 @@ class SealingWorker:
 
     @property
     def process_id(self) -> int | None:
-        """None while there is no process."""
+        """The id of the process, or None if it is not running."""
         process = self._process
         return None if process is None else process.pid
 
     def run(self, job: SealJob | MergeJob) -> SegmentInfo | None:
-        """What ``sealing.run`` does, elsewhere. If the process dies over the job, a new one tries once more.
+        """Run ``jobs.run`` in the process. If the process dies during the job, a new process tries once more.
 
-        Raises what the job raised (DamagedFile, MissingFile, UnsupportedFormat, OSError), and WorkerFailed.
+        Raises the errors of the job (DamagedFile, MissingFile, UnsupportedFormat, OSError), and WorkerFailed.
         """
         message = _encoder.encode(job)
         with self._turn:
             answer = self._ask(message) or self._ask(message)
         if answer is None:
-            raise WorkerFailed("its process died twice over one job")
+            raise WorkerFailed("its process died twice in one job")
         if isinstance(answer, _Done):
             return answer.info
         raise _revive(answer)
 
     def close(self) -> None:
-        """End the process for good. A job that is under way is given up: its ``run`` raises WorkerFailed."""
+        """End the process permanently. A job in progress is cancelled: its ``run`` raises WorkerFailed."""
         self._closed = True
         process = self._process
         if process is not None:
@@ -92,13 +92,13 @@ class SealingWorker:
             self._bury()
 
     def _ask(self, message: bytes) -> _Done | _Failed | None:
-        """None when the process died."""
+        """Send a message and return the answer, or None if the process died."""
         if self._process is None:
             self._process = self._spare.use(lambda: _start(self._root), FOR_A_PROCESS)
-        # Only now: whoever closes sets this first and then kills the process it sees.
+        # Check this last: ``close`` sets the flag first and then kills the process it sees.
         if self._closed:
             self._bury()
-            raise WorkerFailed("it has been closed")
+            raise WorkerFailed("it was closed")
         stdin, stdout = self._process.stdin, self._process.stdout
         assert stdin is not None
         assert stdout is not None
@@ -110,7 +110,7 @@ class SealingWorker:
                     answer: _Done | _Failed = _answer_decoder.decode(message_back)
                     return answer
         except BaseException:
-            # Half of a message may be on its way: the process cannot be given another job.
+            # Half of a message may have been sent, so the process cannot be given another job.
             self._bury()
             raise
         self._bury()
@@ -127,7 +127,7 @@ class SealingWorker:
 
 
 def _start(root: str) -> subprocess.Popen[bytes]:
-    # The package imports this module before runpy executes it once more, which runpy warns of.
+    # The package imports this module before runpy executes it again, and runpy warns about that.
     command = [sys.executable, "-W", "ignore::RuntimeWarning:runpy", "-m", "strandline.engine.segments.worker", root]
     return subprocess.Popen(command, bufsize=0, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=child_environment())
 
@@ -165,7 +165,7 @@ def _send(pipe: IO[bytes], message: bytes) -> None:
 
 
 def _receive(pipe: IO[bytes]) -> bytes | None:
-    """The next message, or None when the pipe ends, be it within a message."""
+    """Return the next message, or None if the pipe ends, even within a message."""
     length = _read_exactly(pipe, _LENGTH.size)
     return None if length is None else _read_exactly(pipe, _LENGTH.unpack(length)[0])
 
@@ -182,7 +182,7 @@ def _read_exactly(pipe: IO[bytes], size: int) -> bytes | None:
 
 
 def serve(root: str, jobs: IO[bytes], answers: IO[bytes]) -> None:
-    """The child's side: never returns, the process ends with the jobs."""
+    """The child's side. Never returns: the process ends when its input ends."""
     waiting: queue.SimpleQueue[bytes] = queue.SimpleQueue()
     threading.Thread(target=_listen, args=(jobs, waiting), daemon=True).start()
     disk = LocalDisk(root)
@@ -195,7 +195,7 @@ def serve(root: str, jobs: IO[bytes], answers: IO[bytes]) -> None:
             answer = _embalm(error)
         _send(answers, _encoder.encode(answer))
         gc.collect()
-        # The next job may be far away, and the server needs the memory.
+        # The next job may come much later, and the server needs the memory.
         pa.default_memory_pool().release_unused()
         give_back()
 
@@ -205,18 +205,18 @@ def _listen(jobs: IO[bytes], waiting: queue.SimpleQueue[bytes]) -> None:
         while (message := _receive(jobs)) is not None:
             waiting.put(message)
     finally:
-        # Also after an error: the parent waits for an answer for as long as this process lives. Not sys.exit: the main
-        # thread may be in the middle of a job whose result nobody will ever ask for.
+        # This also runs after an error: the parent waits for an answer while this process lives. Do not use sys.exit:
+        # the main thread may be in the middle of a job whose result is no longer needed.
         os._exit(0)
 
 
 def main() -> None:
-    # An interrupt at the terminal reaches the whole group; when to stop is for the parent to say.
+    # An interrupt at the terminal reaches the whole process group, but the parent decides when to stop.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.nice(NICENESS)
-    # A job makes millions of objects that die at once and no cycles: looking for some takes a quarter of its time.
+    # A job creates millions of short-lived objects and no cycles. Searching for cycles takes a quarter of its time.
     gc.disable()
-    # Answers get a descriptor of their own, so that nothing else that prints can get in between.
+    # Answers get their own descriptor, so that other output cannot mix with them.
     answers = os.fdopen(os.dup(1), "wb", buffering=0)
     os.dup2(2, 1)
     serve(sys.argv[1], os.fdopen(0, "rb", buffering=0), answers)

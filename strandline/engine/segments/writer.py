@@ -1,6 +1,6 @@
-"""Writing a segment: columns in, one immutable Arrow IPC file out.
+"""Write a segment: columns in, one immutable Arrow IPC file out.
 
-The rows come sorted by (log name, epoch, seq). Where they come from is the caller's business.
+The caller passes rows sorted by (log name, epoch, seq).
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from strandline.engine.segments.footer import (
     find_footer,
 )
 
-#: A block is decompressed whole to read one row of it, so it must be small: searches show records from all over a
-#: history. But every block costs a checksum, a context per compressed buffer and a worse ratio (2 % at this size), so
-#: not too small: it costs whoever reads everything some of his speed already.
+#: Reading one row decompresses the whole block, so blocks must be small: searches show records from all over a history.
+#: But every block costs a checksum, a context per compressed buffer and a worse compression ratio (2 % at this size),
+#: and smaller blocks slow down full scans.
 BLOCK_ROWS = 16384
 BLOCK_BYTES = 1 << 18
 
@@ -49,17 +49,18 @@ SCHEMA = pa.schema(
 
 
 class Values(Protocol):
-    """A column of byte strings that need not lie side by side yet. A length of -1 stands for no value."""
+    """A column of byte strings that need not be contiguous yet. A length of -1 means no value."""
 
     lengths: Ints
 
     def join(self, start: int, end: int) -> bytes:
-        """The values of the rows from ``start`` to before ``end``, back to back."""
+        """Return the values of the rows from ``start`` to before ``end``, concatenated."""
         ...
 
 
 class Strings(NamedTuple):
-    """A column of strings as codes into ``values``, sorted by bytes and without duplicates. -1: none."""
+    """A column of strings as codes into ``values``, which are sorted by bytes and have no duplicates. -1 means no
+    value."""
 
     codes: Codes
     values: Any
@@ -84,7 +85,7 @@ class SegmentRun(NamedTuple):
 
 
 def write_segment(disk: Disk, path: str, id: int, columns: SegmentColumns, runs: Sequence[SegmentRun]) -> SegmentInfo:
-    """Write a segment and put it in place atomically. There is at least one row."""
+    """Write a segment atomically. It has at least one row."""
     rows = len(columns.seqs)
     #: bounds[i] is the size of all rows before row i.
     bounds = np.zeros(rows + 1, np.int64)
@@ -101,7 +102,7 @@ def write_segment(disk: Disk, path: str, id: int, columns: SegmentColumns, runs:
 
 
 class _SegmentFile:
-    """Makes the bytes of a segment piece by piece, so that no more than a block of it is in memory at a time."""
+    """Produces the bytes of a segment piece by piece, so that at most one block of it is in memory."""
 
     def __init__(
         self,
@@ -120,7 +121,7 @@ class _SegmentFile:
         self._bounds = bounds
         self._run_infos = run_infos
         self._draft = draft
-        #: Known once all pieces are made.
+        #: Known once all pieces are produced.
         self.size = 0
         self.edges = 0
 
@@ -148,7 +149,7 @@ class _SegmentFile:
 
 
 class _Sink:
-    """What Arrow writes to: a file that is taken away piece by piece."""
+    """A file object for Arrow to write to, whose contents are taken away piece by piece."""
 
     closed = False
 
@@ -170,7 +171,7 @@ class _Sink:
         return self._at
 
     def flush(self) -> None:
-        """Nothing is kept back."""
+        """Do nothing: there is no buffer."""
 
     def close(self) -> None:
         self.closed = True
@@ -186,7 +187,7 @@ def _cut(bounds: Ints) -> Iterator[tuple[int, int]]:
 
 
 def _order_by_key(keys: Strings, runs: Sequence[SegmentRun]) -> tuple[Any, list[tuple[str | None, str | None]]]:
-    """The ``by_key`` column, and each run's lowest and highest key."""
+    """Return the ``by_key`` column, and each run's lowest and highest key."""
     rows = len(keys.codes)
     keyed = np.flatnonzero(keys.codes >= 0)
     if not len(keyed):
@@ -194,7 +195,7 @@ def _order_by_key(keys: Strings, runs: Sequence[SegmentRun]) -> tuple[Any, list[
     run_rows = np.array([run.row for run in runs], np.int64)
     run_of = np.searchsorted(run_rows, keyed, "right") - 1
     codes = keys.codes[keyed].astype(np.int64)
-    # The codes are ranks, and the sort is stable: within a run by key, within a key by seq.
+    # The codes are ranks and the sort is stable, so each run is sorted by key, and each key by seq.
     ordered = keyed[np.argsort(run_of * (len(keys.values) + 1) + codes, kind="stable")]
     counts = np.bincount(run_of, minlength=len(runs))
     starts = np.cumsum(counts) - counts
@@ -251,7 +252,7 @@ def _batches(
 
 
 def _log_column(runs: Sequence[SegmentRun]) -> Any:
-    # Two epochs of one name lie side by side; a dictionary must not have the name twice.
+    # Two epochs of one name are adjacent, and a dictionary must not contain the name twice.
     names = list(dict.fromkeys(run.name for run in runs))
     code = {name: index for index, name in enumerate(names)}
     codes = np.repeat([code[run.name] for run in runs], [run.rows for run in runs]).astype(np.int32)
@@ -274,7 +275,7 @@ def _binary_array(values: Values, start: int, end: int) -> Any:
 
 
 def _first_block(file: bytes) -> int:
-    """Where the first record batch starts: Arrow writes the dictionaries together with it."""
+    """Return where the first record batch starts. Arrow writes the dictionaries together with it."""
     stream = pa.BufferReader(file)
     stream.seek(8)
     while True:
@@ -285,6 +286,6 @@ def _first_block(file: bytes) -> int:
 
 def _fill_in(tail: bytes, draft: bytes, final: bytes) -> bytes:
     start, end = find_footer(tail)
-    assert tail[start:end] == draft, "Arrow did not keep the metadata as it was given"
-    assert len(draft) == len(final), "the length of a footer depends on more than its runs"
+    assert tail[start:end] == draft, "Arrow changed the metadata"
+    assert len(draft) == len(final), "the length of the footer changed"
     return tail[:start] + final + tail[end:]

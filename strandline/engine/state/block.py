@@ -1,6 +1,6 @@
-"""A block: records of one log, ascending by seq, as columns. Tails, journal frames and segments all speak it.
+"""A block: records of one log, ascending by seq, as columns. Tails, journal frames and segments all use blocks.
 
-A batch of a thousand records is one block and never a thousand objects. A block does not change once made.
+A batch of a thousand records is one block instead of a thousand objects. A block is immutable.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import TypeAlias, TypeVar
 
 from strandline.engine.record import Batch, Page
 
-#: Any of these serves as a column of whole numbers: all slice, index and convert with ``tolist``.
+#: A column of integers. Both types support slices, indexes and ``tolist``.
 T = TypeVar("T")
 Numbers: TypeAlias = "array[int] | memoryview"
 
@@ -22,8 +22,8 @@ Numbers: TypeAlias = "array[int] | memoryview"
 class Block:
     """``data[offsets[i]:offsets[i + 1]]`` is the payload of row ``i``.
 
-    ``seqs`` is None when the seqs are first, first + 1, ...; ``ts`` is one number when all rows share it.
-    ``keys``, ``nodes`` and ``metas`` are None when no row has one.
+    ``seqs`` is None if the seqs are first, first + 1, ...; ``ts`` is one number if all rows share it. ``keys``,
+    ``nodes`` and ``metas`` are None if no row has one.
     """
 
     __slots__ = ("data", "first", "keys", "last", "metas", "nodes", "offsets", "seqs", "ts")
@@ -61,7 +61,7 @@ class Block:
 
     @classmethod
     def join(cls, blocks: Sequence[Block]) -> Block:
-        """Consecutive blocks of consecutive seqs as one."""
+        """Join consecutive blocks with consecutive seqs into one."""
         stamps = [block.ts for block in blocks]
         counts = [len(block) for block in blocks]
         ts: int | Numbers
@@ -92,9 +92,9 @@ class Block:
 
     @classmethod
     def gather(cls, pieces: Sequence[tuple[Block, int, int]], amended: Mapping[int, bytes] | None = None) -> Block:
-        """Rows of blocks, as (block, start, end), under the seqs from 1 on; shares what it can with them.
+        """Make a block of the given rows, as (block, start, end), with seqs from 1 on. Shares memory where possible.
 
-        ``amended`` has other data for some seqs.
+        ``amended`` has new data for some seqs.
         """
         if len(pieces) == 1 and not amended:
             block, start, end = pieces[0]
@@ -125,7 +125,7 @@ class Block:
         )
 
     def cut(self, start: int, end: int) -> Block:
-        """The rows from ``start`` to before ``end``, which share one time, as a block."""
+        """Return the rows from ``start`` to before ``end``, which share one time, as a block."""
         low, high = self.offsets[start], self.offsets[end]
         return Block(
             self.seq(start),
@@ -142,7 +142,8 @@ class Block:
         return len(self.offsets) - 1
 
     def row(self, seq: int, low: int = 0, high: int | None = None) -> int:
-        """The first row from ``low`` to before ``high`` whose seq is ``seq`` or more; ``high`` when there is none."""
+        """Return the first row from ``low`` to before ``high`` with at least this ``seq``; ``high`` if there is
+        none."""
         if high is None:
             high = len(self)
         if self.seqs is None:
@@ -153,14 +154,14 @@ class Block:
         return self.first + row if self.seqs is None else self.seqs[row]
 
     def size(self, start: int, end: int) -> int:
-        """Bytes of data and meta of the rows from ``start`` to before ``end``."""
+        """Return the bytes of data and meta data of the rows from ``start`` to before ``end``."""
         size: int = self.offsets[end] - self.offsets[start]
         if self.metas is not None:
             size += sum(len(meta) for meta in self.metas[start:end] if meta is not None)
         return size
 
     def fitting(self, start: int, end: int, budget: int) -> int:
-        """How far the rows from ``start`` to before ``end`` go without exceeding ``budget`` bytes."""
+        """Return the end of the rows from ``start`` that fit into ``budget`` bytes, at most ``end``."""
         if budget < 0:
             return start
         if self.metas is None:
@@ -172,7 +173,7 @@ class Block:
         return end
 
     def reaching(self, start: int, end: int, amount: int) -> int:
-        """How many of the rows from ``start`` on it takes to reach ``amount`` bytes; all when they do not."""
+        """Return how many rows from ``start`` on reach ``amount`` bytes; all rows if they do not reach it."""
         if self.metas is None:
             return min(bisect_left(self.offsets, self.offsets[start] + amount, start, end + 1), end) - start
         for row in range(start, end):
@@ -182,13 +183,14 @@ class Block:
         return end - start
 
     def row_since(self, ts: int, low: int, high: int) -> int:
-        """The first row from ``low`` to before ``high`` whose time is ``ts`` or later; ``high`` when there is none."""
+        """Return the first row from ``low`` to before ``high`` with time ``ts`` or later; ``high`` if there is none."""
         if isinstance(self.ts, int):
             return low if self.ts >= ts else high
         return bisect_left(self.ts, ts, low, high)
 
     def last_before(self, ts: int, low: int, high: int) -> int | None:
-        """The last row from ``low`` to before ``high`` whose time is before ``ts``, in whatever order the times are."""
+        """Return the last row from ``low`` to before ``high`` with a time before ``ts``. The times may be in any
+        order."""
         if isinstance(self.ts, int):
             return high - 1 if self.ts < ts and low < high else None
         return next((row for row in range(high - 1, low - 1, -1) if self.ts[row] < ts), None)

@@ -1,9 +1,9 @@
-"""What is kept about logs on disk: checkpoint files and the manifest that ties everything together.
+"""Checkpoint files, and the manifest that names all files of a data directory.
 
-A checkpoint file holds frames in the journal's own format: a copy of the MANIFEST that it was written for, one STATE
-per log, OVERLAY frames for what became of sealed records, DROP for logs that are gone. The first file is complete,
-those after it hold only what changed. The manifest names the files that count and is replaced in one step; whatever
-it does not name is a leftover.
+A checkpoint file holds frames in the journal's format: a copy of the MANIFEST that it was written for, one STATE per
+log, OVERLAY frames for changes to sealed records, and DROP for dropped logs. The first file is complete; later ones
+hold only changes. The manifest names the files that count and is replaced in one step. Files that it does not name are
+leftovers.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ VERSION = 1
 
 
 class SegmentEntry(msgspec.Struct, frozen=True):
-    """A segment as the manifest knows it: enough to find it and to tell whether it is what was written."""
+    """The manifest's entry for a segment: enough to find the file and to verify its contents."""
 
     id: int
     size: int
@@ -63,15 +63,15 @@ class JournalEntry(msgspec.Struct, frozen=True):
 
 class Manifest(msgspec.Struct, kw_only=True):
     version: int = VERSION
-    #: Which data directory this is: another one for each that is made or restored.
+    #: The id of the data directory. Every new or restored directory gets a new one.
     id: str = msgspec.field(default_factory=lambda: os.urandom(8).hex())
     #: The first journal file that is not covered by checkpoints and segments.
     boundary: int = 1
     #: The journal files from the boundary on, in order. A file is named after its header is durable and before a record
-    #: is written to it. Directories of older releases have no such list until their next start.
+    #: is written to it. Directories of older releases get this list at their next start.
     journals: list[JournalEntry] = msgspec.field(default_factory=list)
     checkpoints: list[str] = msgspec.field(default_factory=list)
-    #: In the order of the journal: for every log, the runs of an earlier segment come before those of a later one.
+    #: In journal order: for every log, the runs of an earlier segment come before those of a later one.
     segments: list[SegmentEntry] = msgspec.field(default_factory=list)
     next_segment: int = 1
     next_checkpoint: int = 1
@@ -85,7 +85,7 @@ def write_manifest(disk: Disk, manifest: Manifest) -> None:
 
 
 def read_manifest(disk: Disk) -> Manifest | None:
-    """The manifest, or None when there is none yet."""
+    """Return the manifest, or None if there is none yet."""
     if not disk.exists(MANIFEST):
         return None
     return parse_manifest(disk.read(MANIFEST))
@@ -105,7 +105,8 @@ def parse_manifest(raw: bytes, path: str = MANIFEST) -> Manifest:
 
 
 def checked(manifest: Manifest, path: str) -> Manifest:
-    """The manifest, if it names only files that the program could have written; ``path`` is the file that has it."""
+    """Return the manifest if it names only files that Strandline can have written. ``path`` is the file that contains
+    it."""
     for name in manifest.checkpoints:
         check_name("checkpoint", name, path)
     for entry in manifest.segments:
@@ -202,7 +203,7 @@ class BookState(msgspec.Struct, array_like=True):
         return book
 
     def put_into(self, book: Logbook) -> None:
-        """Make the book like this, except for its records."""
+        """Apply this state to the book, except for its records."""
         book.assigned = book.head = self.assigned
         book.last_ts = self.last_ts
         book.earliest = self.earliest
@@ -241,7 +242,7 @@ class OverlayState(msgspec.Struct, array_like=True):
 
 
 def state_frame(epoch: int, state: BookState, ts: int | None = None) -> Encoded:
-    """In a journal ``ts`` is the time of writing, as in every frame there; in a checkpoint that of the last record."""
+    """In a journal, ``ts`` is the time of writing, as in every frame; in a checkpoint, the time of the last record."""
     written = state.last_ts if ts is None else ts
     return encode(FrameType.STATE, epoch, 0, written, pack(state), reserved=state.reserved)
 
@@ -255,7 +256,7 @@ def manifest_frame(manifest: Manifest) -> Encoded:
 
 
 def book_frames(book: Logbook) -> Iterator[Encoded]:
-    """All that a complete checkpoint says of a log whose records are all sealed."""
+    """Yield the frames of a log in a complete checkpoint. All records of the log are sealed."""
     yield state_frame(book.epoch, BookState.of(book))
     for run in book.runs:
         if run.overlay is not None:
@@ -271,7 +272,7 @@ def checkpoint_path(name: str) -> str:
 
 
 def write_checkpoint(disk: Disk, name: str, index: int, frames: Iterable[Encoded]) -> int:
-    """Write a checkpoint file; returns its size."""
+    """Write a checkpoint file and return its size."""
     seed = int.from_bytes(os.urandom(8), "little")
     parts = [file_header(FileKind.CHECKPOINT, index, seed)]
     offset = FILE_HEADER.size
@@ -300,9 +301,9 @@ def scan_checkpoint(disk: Disk, name: str) -> Iterator[Frame | FrameDamage]:
 
 
 def load_books(frames: Iterable[Frame]) -> dict[int, Logbook]:
-    """The logbooks by epoch, from the frames of all checkpoints in order; what comes later counts.
+    """Return the logbooks by epoch, from the frames of all checkpoints in order. Later frames replace earlier ones.
 
-    What forks were forked from is still to be linked.
+    Forks are not linked to their sources yet.
     """
     states: dict[int, bytes] = {}
     overlays: dict[int, dict[int, OverlayState]] = {}
@@ -319,7 +320,7 @@ def load_books(frames: Iterable[Frame]) -> dict[int, Logbook]:
     books: dict[int, Logbook] = {}
     for epoch, raw in states.items():
         book = unpack(raw, BookState).make(epoch)
-        # A million logs have a handful of different configurations.
+        # A million logs typically share a few configurations.
         book.config = configs.setdefault(msgspec.msgpack.encode(book.config), book.config)
         known = overlays.get(epoch)
         if known is not None:

@@ -1,8 +1,8 @@
-"""Forks: a log that begins with the records of another one, by reference.
+"""Forks: a log that starts with the records of another log, by reference.
 
-A fork has nothing of the shared part itself. What readers see of it is put together of *layers*: the log it was forked
-from up to the fork point (which may be a fork in its turn), and then its own records. So whatever becomes of a shared
-record in the log it belongs to, and wherever that moves it, is so in the fork as well.
+A fork stores nothing of the shared part. Readers see *layers*: the source up to the fork point (the source may itself
+be a fork), and then the fork's own records. Any change to a shared record in its source, including a move to another
+file, therefore applies to the fork as well.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ by_first = attrgetter("first")
 
 
 class ForkBase:
-    """The log that a fork was made from. ``book`` is None only while the logbooks of a directory are loaded."""
+    """The source of a fork. ``book`` is None only while the logbooks of a directory are loaded."""
 
     __slots__ = ("book", "point", "through")
 
@@ -34,7 +34,7 @@ class ForkBase:
 
 
 class ForkLayer(NamedTuple):
-    """The seqs of a log whose records belong to one logbook."""
+    """A range of seqs of a log whose records belong to one logbook."""
 
     book: Logbook
     first: int
@@ -42,7 +42,7 @@ class ForkLayer(NamedTuple):
 
 
 def chain(book: Logbook) -> Iterator[Logbook]:
-    """The logbook, the one it was forked from, and so on."""
+    """Yield the logbook, its source, the source of that, and so on."""
     while True:
         yield book
         if book.base is None:
@@ -52,7 +52,7 @@ def chain(book: Logbook) -> Iterator[Logbook]:
 
 
 def layers(book: Logbook) -> list[ForkLayer]:
-    """What readers see, the oldest first. The last layer is the log's own, even if nothing is in it."""
+    """Return the layers that readers see, oldest first. The last layer is the log's own, even if it is empty."""
     if book.base is None:
         return [ForkLayer(book, 1, book.head)]
     found: list[ForkLayer] = []
@@ -67,15 +67,15 @@ def layers(book: Logbook) -> list[ForkLayer]:
 
 
 def earliest_of(book: Logbook) -> int:
-    """The first seq that is there for readers; head + 1 when there is none."""
+    """Return the first seq that readers can see; head + 1 if there is none."""
     if book.base is None:
         return book.earliest
     return next((layer.book.earliest for layer in layers(book) if layer.book.earliest <= layer.last), book.head + 1)
 
 
 def evict_floor_of(book: Logbook) -> int:
-    """Everything below was lost without anybody having asked for it. Losses of later layers count only if all before
-    them is lost; else they lie in the middle, and are told to whoever comes by."""
+    """Return the floor: all records below it were lost to retention. Losses in later layers count only if everything
+    before them is lost; otherwise they are in the middle and are reported to readers as gaps."""
     floor = 1
     for part, _, last in layers(book):
         floor = max(floor, min(part.evict_floor, last + 1))
@@ -89,7 +89,7 @@ def revision_of(book: Logbook) -> int:
 
 
 def seq_since(book: Logbook, ts: int, segments: Segments, *, closely: bool = False) -> int:
-    """The seq of the first record, deleted or not, whose time is ``ts`` or later; head + 1 when there is none. See
+    """Return the seq of the first record, deleted or not, with time ``ts`` or later; head + 1 if there is none. See
     :meth:`Logbook.seq_since`."""
     for part, _, last in layers(book):
         seq = part.seq_since(ts, segments, closely=closely)
@@ -99,7 +99,7 @@ def seq_since(book: Logbook, ts: int, segments: Segments, *, closely: bool = Fal
 
 
 def last_retained_below(book: Logbook, floor: int, segments: Segments) -> int | None:
-    """The highest seq below ``floor`` that is there and not deleted."""
+    """Return the highest existing seq below ``floor`` that is not deleted."""
     for part, first, last in reversed(layers(book)):
         if first < floor:
             found = last_retained_in(part, min(floor, last + 1), segments)
@@ -109,14 +109,15 @@ def last_retained_below(book: Logbook, floor: int, segments: Segments) -> int | 
 
 
 def time_at(book: Logbook, seq: int) -> int:
-    """No record up to ``seq`` is of a later time; as close as can be told without a look at the disk."""
+    """Return an upper bound for the times of the records up to ``seq``, as tight as possible without reading the
+    disk."""
     if not seq:
         return 0
     for layer in reversed(layers(book)):
         last = min(seq, layer.last)
         for part in reversed(tuple(layer.book.parts())):
             if part.first <= last and isinstance(part, Run):
-                # A record from the future at its end says nothing about the others.
+                # A record from the future at the end says nothing about the other records.
                 return min(part.ts_last, layer.book.last_ts)
             if part.first <= last and isinstance(part, Tail) and part.blocks:
                 return _time_in(part, last)
@@ -129,7 +130,7 @@ def _time_in(tail: Tail, last: int) -> int:
 
 
 def link(book: Logbook, books: Mapping[int, Logbook]) -> bool:
-    """Let a fork know the book that it was forked from. If that is not there, it is none from now on."""
+    """Link a fork to its source. If the source is missing, the log stops being a fork."""
     assert book.base is not None
     source = books.get(book.base.point.epoch)
     if source is None or source.epoch >= book.epoch:

@@ -1,6 +1,6 @@
-"""Recognising an append that was made before: idempotency keys and producers.
+"""Recognise repeated appends: idempotency keys and producers.
 
-What is remembered travels in the append's own frame, so it survives a restart and never disagrees with the records.
+This state is in the append's own frame, so it survives a restart and never disagrees with the records.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from strandline.engine.state.notes import check_changes
 if TYPE_CHECKING:
     from strandline.engine.state.logbook import Logbook
 
-#: Idempotency keys and producer ids are remembered by the log, so they are bounded.
+#: The log remembers idempotency keys and producer ids, so their length is limited.
 MAX_IDENTITY = 1024
 
 
 def find_duplicate(book: Logbook, key: str | None, producer: Producer | None, now: int) -> Appended | None:
-    """What the first append with this idempotency key or producer seq did; raises for a fenced producer."""
+    """Return the result of the first append with this idempotency key or producer seq. Raises for a fenced producer."""
     if key is not None and book.idempotency is not None:
         _forget_old_keys(book, now)
         found = book.idempotency.get(key)
@@ -36,8 +36,8 @@ def find_duplicate(book: Logbook, key: str | None, producer: Producer | None, no
 def _forget_old_keys(book: Logbook, now: int) -> None:
     assert book.idempotency is not None
     oldest = now - book.config.idempotency_window_ms
-    # Keys stand in the order of their appends, and the engine's time never goes backwards: only the front can be too
-    # old. It goes back by more than a day after a wrong clock: keys from then would never become too old.
+    # Keys are in the order of their appends, and the engine's time never goes backwards, so only the first keys can be
+    # too old. The time can go back by more than a day after a wrong clock; keys from then would never expire.
     expired = []
     for key, appended in book.idempotency.items():
         if oldest <= (appended.at or appended.ts) <= now + MAX_AHEAD_MS:
@@ -77,10 +77,10 @@ def remember(book: Logbook, extras: Extras, appended: Appended, now: int) -> Non
 
 
 def remember_keys(book: Logbook, extras: Sequence[Extras], appends: Sequence[Remembered], times: Sequence[int]) -> bool:
-    """``remember`` for many appends at once, in their order; tells whether it was done.
+    """Call ``remember`` for many appends at once, in their order. Return whether this was possible.
 
-    It is not if one of them carried something else than an idempotency key, or if keys have become too old or become
-    so within these appends: then the order in which they are forgotten and come again matters.
+    It is not possible if an append carries anything other than an idempotency key, or if keys expire before or within
+    these appends: then the order in which keys are forgotten and added again matters.
     """
     keys = [each.idempotency_key for each in extras if each.producer is None and each.notes is None]
     if len(keys) < len(extras) or None in keys:

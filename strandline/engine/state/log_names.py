@@ -1,4 +1,4 @@
-"""The names of all logs in order, for listing: quick with a million of them."""
+"""The names of all logs in order, for listing. Fast even with a million logs."""
 
 from __future__ import annotations
 
@@ -6,19 +6,20 @@ from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterable, Sequence
 from itertools import islice
 
-#: Names from the first to before the second; None: to the end.
+#: Names from the first (inclusive) to the second (exclusive); None: to the end.
 Span = tuple[str, str | None]
 
-#: Putting one name in or taking one out moves all behind it, which is quick; for more, the list is made anew.
+#: Inserting or removing one name moves all names after it, which is fast. For more changes than this, the list is
+#: rebuilt.
 _ONE_BY_ONE = 64
 
 
 class Names:
-    """Adding and removing costs next to nothing; the order is made when somebody asks."""
+    """A sorted set of names. Adding and removing is cheap; the names are sorted when they are read."""
 
     def __init__(self, names: Iterable[str] = ()) -> None:
         self._ordered = sorted(names)
-        #: Not in the list yet, and in the list but not to be shown.
+        #: Names that are not in the list yet, and names in the list that were removed.
         self._new: set[str] = set()
         self._gone: set[str] = set()
 
@@ -35,7 +36,7 @@ class Names:
             self._gone.add(name)
 
     def page(self, prefix: str, after: str, limit: int | None) -> list[str]:
-        """Names with the prefix, from behind ``after`` on."""
+        """Return names with the prefix, starting after ``after``."""
         ordered = self._put_in_order()
         at = max(bisect_left(ordered, prefix), bisect_right(ordered, after) if after else 0)
         end = (
@@ -46,10 +47,10 @@ class Names:
         return list(islice((ordered[row] for row in range(at, end) if ordered[row] not in self._gone), limit))
 
     def slice(self, spans: Iterable[Span], hidden: Sequence[str], position: int, limit: int) -> list[str]:
-        """``limit`` names from the ``position``-th on, counted from 0, of those within the spans, less the hidden ones.
+        """Return ``limit`` names from the ``position``-th on, counted from 0, of those within the spans and not hidden.
 
-        The spans ascend and do not overlap; ``hidden`` are names that there are, ascending. How long it takes does not
-        depend on the position.
+        The spans ascend and do not overlap; ``hidden`` are existing names, ascending. The cost does not depend on the
+        position.
         """
         ordered, found = self._without_gone(), list[str]()
         for low, high in spans:
@@ -61,7 +62,7 @@ class Names:
                 continue
 
             def rank(row: int, start: int = start, first: int = first, last: int = last) -> int:
-                """How many visible ones there are up to a row."""
+                """Return the number of visible names up to a row."""
                 return row + 1 - start - (bisect_right(hidden, ordered[row], first, last) - first)
 
             at = start + bisect_left(range(start, end), position + 1, key=rank)
@@ -82,7 +83,7 @@ class Names:
                 insort(ordered, name)
         else:
             ordered.extend(new)
-            # Two sorted stretches: merging them is a single pass.
+            # Two sorted ranges: merging them is a single pass.
             ordered.sort()
         return ordered
 

@@ -1,8 +1,8 @@
-"""A logbook: what is true of one log.
+"""A logbook: the state of one log.
 
-Nothing here writes a journal or takes a lock, nor does anything in ``removing``, ``retention`` and ``changing``, which
-say what can become of its records. The engine journals a change and then makes it here; recovery reads the journal and
-makes the same changes again. So both arrive at the same state.
+A logbook neither writes the journal nor takes a lock, and neither do ``retention`` and ``record_changes``, which change
+its records. The engine journals a change and then applies it here; recovery reads the journal and applies the same
+changes, so both reach the same state.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from strandline.engine.state.parts import Part, Run, Segments, Tail
 from strandline.engine.state.retention import evict_over_caps
 from strandline.engine.stats import NOWHERE, Totals
 
-#: What a waiting reader is told: the logbook it waits for has changed.
+#: Called with a logbook when it has changed.
 Listener = Callable[["Logbook"], None]
 
 
 class Gap(NamedTuple):
-    """Seqs that hold nothing and that nobody removed on purpose."""
+    """Seqs without a record that no caller removed."""
 
     first: int
     last: int
@@ -36,13 +36,13 @@ class Gap(NamedTuple):
 
 
 class Logbook:
-    """``assigned`` is the highest seq handed out, ``head`` the highest that readers may see.
+    """``assigned`` is the highest assigned seq, ``head`` the highest that readers can see.
 
-    ``earliest`` is the first seq that is neither deleted nor evicted (hidden records keep their place). The floors
-    are moved by involuntary loss only: everything below the higher of them was lost to a cap or to time.
-    ``count`` and ``size`` are over live records: not deleted, not evicted, not hidden.
+    ``earliest`` is the first seq that is neither deleted nor evicted (hidden records count). Only involuntary loss
+    moves the floors: everything below the higher floor was lost to retention. ``count`` and ``size`` cover live
+    records: not deleted, not evicted, not hidden.
 
-    All of this is of the log's own records. A fork shares those before them with its ``base``; see ``forks``.
+    All of this refers to the log's own records. A fork shares the records before them with its ``base``; see ``forks``.
     """
 
     __slots__ = (
@@ -59,10 +59,10 @@ class Logbook:
         self.config = config
         self.assigned = 0
         self.head = 0
-        #: The time of the last record, and when the engine was last told to append, which may be another.
+        #: The time of the last record, and the time of the last append, which may differ.
         self.last_ts = 0
         self.active_ts = 0
-        #: When it was last tried to expire records after one from the future.
+        #: When records after one from the future were last examined for expiry.
         self.expired_ts = 0
         self.earliest = 1
         self.cap_floor = 1
@@ -72,10 +72,10 @@ class Logbook:
         self.size = 0
         #: Counts the changes, other than appends, to what readers see.
         self.revision = 0
-        #: Counts those of them that have done more than take records away.
+        #: Counts those of the changes that did more than remove records.
         self.rewrites = 0
-        #: Counts what was asked for, whether or not it has been made yet, that can make an earlier record the last of
-        #: its key for somebody: deletes, hides, and forks that come and go.
+        #: Counts requested changes, applied or not, that can make an earlier record the last of its key for a reader:
+        #: deletes, hides, and forks that are created or dropped.
         self.withdrawals = 0
         self.runs: tuple[Run, ...] = ()
         self.tail: Tail | None = None
@@ -84,25 +84,26 @@ class Logbook:
         self.cursors: dict[str, Cursor] | None = None
         self.notes: Notes | None = None
         self.base: ForkBase | None = None
-        #: How many logs were forked from this one.
+        #: The number of logs forked from this one.
         self.forks = 0
         self.totals: Totals = NOWHERE
         self.listeners: tuple[Listener, ...] = ()
-        #: The segments in which the newest checkpoint says this log has a run.
+        #: The segments in which this log has a run, according to the newest checkpoint.
         self.filed_in: tuple[int, ...] = ()
-        #: The journal file of the last append, and the first seq appended in it: what a FORWARD frame may refer to.
+        #: The journal file of the last append, and the first seq appended in it: a FORWARD frame may refer to these
+        #: records.
         self.journal_index = 0
         self.journal_first = 0
         self.dropped = False
-        #: Changes that are journaled and wait for the flush before they are made here.
+        #: The number of journaled changes that wait for the flush before they are applied here.
         self.pending = 0
         self.pending_count = 0
         self.pending_size = 0
-        #: The highest seq that the journal says may have been handed out, and how much of that is durable.
+        #: The highest seq that may have been assigned according to the journal, and the durable part of it.
         self.reserved = 0
         self.reserved_durable = 0
         self.reserve_step = 0
-        #: The first seq that is in memory only, because the log was ephemeral when it was written; 0: none.
+        #: The first seq that is only in memory, because the log was ephemeral when it was written; 0: none.
         self.volatile_from = 0
 
     @property
@@ -110,14 +111,14 @@ class Logbook:
         return max(self.cap_floor, self.ttl_floor)
 
     def begin_behind(self, base: ForkBase) -> None:
-        """It is a fork: its own records begin behind the fork point."""
+        """Turn this into a fork, whose own records start after the fork point."""
         self.base = base
         self.assigned = self.head = base.through
         self.earliest = base.through + 1
         self.last_ts = base.point.ts
 
     def lose_base(self) -> None:
-        """What it was forked from is not there any more: what it shared with it is lost."""
+        """Record that the source of this fork is missing: the shared records are lost."""
         assert self.base is not None
         through, self.base = self.base.through, None
         if through >= self.evict_floor:
@@ -142,13 +143,15 @@ class Logbook:
         )
 
     def count_in(self, totals: Totals) -> None:
-        """From now on the records are counted there, and no longer where they were."""
+        """Count the records in ``totals`` from now on, instead of where they were counted."""
         self.totals.records -= self.count
         self.totals.size -= self.size
+        self.totals.pending_size -= self.pending_size
         self.totals.count(self.config.durability, -1)
         self.totals = totals
         totals.records += self.count
         totals.size += self.size
+        totals.pending_size += self.pending_size
         totals.count(self.config.durability, 1)
 
     def parts(self) -> Iterator[Part]:
@@ -159,15 +162,15 @@ class Logbook:
     # --- appending -----------------------------------------------------------------------------------------
 
     def time_of(self, now: int, ts: int | None = None) -> int:
-        """The time of a new record, of ``ts`` if that is given. It is not earlier than the last one's, unless that is
-        more than a day ahead of ``now``: then it came from a wrong clock."""
+        """Return the time of a new record: ``now``, or ``ts`` if it is given. It is not earlier than the last record's,
+        unless that is more than a day ahead of ``now`` and therefore came from a wrong clock."""
         time = now if ts is None else ts
         if time >= self.last_ts or self.last_ts - now > MAX_AHEAD_MS:
             return time
         return self.last_ts
 
     def assign(self, block: Block, ts: int, extras: Extras | None, now: int) -> Appended:
-        """Hand out the block's seqs. They are taken from here on, whether or not anybody sees the records."""
+        """Assign the block's seqs. They are used from now on, whether or not readers see the records."""
         appended = Appended(block.first, block.last, ts)
         self.assigned = block.last
         if ts - now <= FUTURE_MS:
@@ -184,23 +187,29 @@ class Logbook:
         return appended
 
     def keep(self, extras: Extras, appended: Appended, now: int) -> None:
-        """Remember what an append or a note carried besides records."""
+        """Remember the notes, idempotency key and producer of an append or a note."""
         remember(self, extras, appended, now)
         if extras.notes is not None:
             self.notes = changed(self.notes, extras.notes)
 
     def keep_all(self, extras: Sequence[Extras], appends: Sequence[Remembered], times: Sequence[int]) -> None:
-        """``keep`` for many appends, in their order."""
+        """Call ``keep`` for many appends, in their order."""
         if extras and not remember_keys(self, extras, appends, times):
             for each, done, now in zip(extras, appends, times, strict=True):
                 self.keep(each, Appended(done.first, done.last, done.ts), now)
 
     def publish(self, block: Block, segments: Segments) -> None:
-        """Let readers see the block, and evict what no longer fits."""
+        """Make the block visible to readers, and evict records that no longer fit."""
         self.add(block)
         config = self.config
         if config.cap_records or config.cap_bytes:
             evict_over_caps(self, segments)
+
+    def count_pending(self, count: int, size: int) -> None:
+        """Add to the number and size of the records that wait for the flush before they are visible."""
+        self.pending_count += count
+        self.pending_size += size
+        self.totals.pending_size += size
 
     def add(self, block: Block) -> None:
         if self.tail is None:
@@ -216,7 +225,7 @@ class Logbook:
         totals.size += size
 
     def skip(self, first: int, last: int, reason: Reason) -> None:
-        """Leave these seqs, the next ones, empty."""
+        """Leave these seqs, which are the next ones, empty."""
         self.revision += 1
         if self.earliest == first:
             self.earliest = last + 1
@@ -228,9 +237,9 @@ class Logbook:
         self.assigned = max(self.assigned, last)
 
     def take_back(self, first: int) -> bool:
-        """Undo the skipping of the seqs from ``first`` on, the last ones, if they were given up as lost.
+        """Undo the skipping of the seqs from ``first`` to the end, if they were skipped as lost.
 
-        An ephemeral log that ceases to be one writes down what a checkpoint has given up already.
+        An ephemeral log that becomes durable writes records that a checkpoint has already marked as lost.
         """
         gap = self.gaps[-1] if self.gaps else None
         if gap is None or gap.reason != "lost" or gap.last != self.assigned or not gap.first <= first:
@@ -246,18 +255,18 @@ class Logbook:
         return True
 
     def seq_since(self, ts: int, segments: Segments, *, closely: bool = False) -> int:
-        """The seq of the first record, deleted or not, whose time is ``ts`` or later; head + 1 when there is none.
+        """Return the seq of the first record, deleted or not, with time ``ts`` or later; head + 1 if there is none.
 
-        A record from the future counts as of the time of the next record that is not: it was written before it. Of a
-        run that begins and ends with such records, the others are found only if it is looked at ``closely``, block by
-        block; else they count as later.
+        A record from the future counts as if it had the time of the next record that is not, because it was written
+        before that one. If a run begins and ends with records from the future, its other records are found only with
+        ``closely``, which reads the run block by block; otherwise they count as later.
         """
         seq, found = self._first_since(ts, segments)
-        # In a log whose times are in order, none is later than the last.
+        # If the times of a log are in order, no time is later than the last one.
         return seq if found <= self.last_ts else self._end_of_earlier(ts, segments, closely)
 
     def _first_since(self, ts: int, segments: Segments) -> tuple[int, int]:
-        """A record whose time is ``ts`` or later, right after one whose time is earlier: its seq and its time."""
+        """Return the seq and time of a record with time ``ts`` or later that directly follows an earlier one."""
         for run in self.runs:
             if run.ts_last >= ts and run.last >= self.earliest:
                 if run.ts_first >= ts:
@@ -273,7 +282,7 @@ class Logbook:
         return self.head + 1, 0
 
     def _end_of_earlier(self, ts: int, segments: Segments, closely: bool) -> int:
-        """The seq after the last record whose time is before ``ts``. Looks at all times from the end on, so it takes
+        """Return the seq after the last record with a time before ``ts``. Examines all times from the end, so it takes
         longer."""
         if self.tail is not None:
             for block in reversed(self.tail.blocks):
@@ -294,7 +303,7 @@ class Logbook:
 
     @staticmethod
     def _first_in_run(run: Run, ts: int, segments: Segments) -> tuple[int, int]:
-        """Found by halving: of a run of many blocks only a few are looked at."""
+        """Search a run by bisection: only a few of its blocks are read."""
         segment, end_row = segments.segment(run.segment), run.row + run.rows
 
         def rows(index: int) -> tuple[Block, int, int]:
@@ -306,10 +315,10 @@ class Logbook:
             return block.timestamp(end - 1) >= ts
 
         indexes = range(segment.block_of(run.row), segment.block_of(end_row - 1) + 1)
-        # The last one does: the run would not be looked at otherwise.
+        # The last record matches: the run would not be searched otherwise.
         at = bisect_left(indexes, True, hi=len(indexes) - 1, key=reaches)
         block, start, end = rows(indexes[at])
-        # Where a record from the future is in the middle of the run, the halving may end in a block without any.
+        # If a record from the future is in the middle of the run, the bisection may end in a block without a match.
         row = min(block.row_since(ts, start, end), end - 1)
         return block.seq(row), block.timestamp(row)
 
@@ -328,10 +337,10 @@ class Logbook:
             self.cursors = None
         return True
 
-    # --- what became of records ----------------------------------------------------------------------------
+    # --- changes to records --------------------------------------------------------------------------------
 
     def has(self, seq: int, segments: Segments) -> bool:
-        """Whether the record is there: not deleted, not evicted. A hidden one is there."""
+        """Return whether the record exists: it is neither deleted nor evicted. Hidden records exist."""
         for part in self.parts():
             if part.first <= seq <= part.last:
                 if part.overlay is not None and seq in part.overlay.dead:
@@ -340,7 +349,7 @@ class Logbook:
         return False
 
     def account(self, part: Part, count: int, size: int) -> None:
-        """The live records of a part have become this many more, and this much larger."""
+        """Add to the number and size of the live records of a part."""
         self.revision += 1
         self.count += count
         self.size += size
@@ -351,7 +360,7 @@ class Logbook:
             part.live_size += size
 
     def forget_passed_gaps(self) -> None:
-        """What is below the floor is lost as a whole: the gaps in it tell nothing more."""
+        """Remove gaps below the floor: everything below it is lost, so they carry no information."""
         floor = self.evict_floor
         if self.gaps and self.gaps[0].last < floor:
             self.gaps = tuple(gap for gap in self.gaps if gap.last >= floor)

@@ -1,7 +1,7 @@
-"""Notes: small named values that a protocol keeps with a log, changed together with an append or by themselves.
+"""Notes: small named values that a protocol stores with a log, changed together with an append or by themselves.
 
-A note is kept twice, as a value for those who ask and as the bytes that frames and checkpoints carry, so that writing a
-state down costs nothing more than copying references.
+A note is stored twice, as a value for readers and as the bytes for frames and checkpoints, so that writing a state only
+copies references.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from strandline.engine.errors import BadRequest
 from strandline.engine.journal.bodies import pack, unpack
 
 MAX_NAME = 64
-#: A note whose name begins with this is a secret: nothing that prints a directory shows its value.
+#: Notes whose names start with this are secret: tools that print a directory do not show their values.
 SECRET = "secret"
-#: All notes of a log together, names included: they are in memory, and in every checkpoint of a log that changed.
+#: The limit for all notes of a log together, including names: they are in memory, and in every checkpoint of a changed
+#: log.
 MAX_NOTES_BYTES = 1 << 20
 
-#: How a frame says that a note is removed.
+#: Marks a removed note in a frame.
 NOTHING = pack(None)
 NO_VALUES: Mapping[str, Any] = MappingProxyType({})
 
 
 class Notes(NamedTuple):
-    """Never changed: a change makes another one, in which the values of the names that it leaves alone are the same
-    objects."""
+    """Immutable. A change creates a new object that keeps the value objects of unchanged names."""
 
     values: Mapping[str, Any]
     packed: Mapping[str, bytes]
@@ -39,17 +39,17 @@ class Notes(NamedTuple):
         return changed(None, packed)
 
     def raw(self) -> dict[str, Raw]:
-        """As frames carry them."""
+        """The notes as stored in frames."""
         return {name: Raw(packed) for name, packed in self.packed.items()}
 
 
 def changed(notes: Notes | None, changes: Mapping[str, Raw]) -> Notes | None:
-    """The notes after these changes; None when there are none left."""
+    """Return the notes after these changes; None if there are none left."""
     values = {} if notes is None else dict(notes.values)
     packed = {} if notes is None else dict(notes.packed)
     same = True
     for name, raw in changes.items():
-        # A copy: what was read from a file refers to all of the frame.
+        # Copy the bytes: a value that was read from a file keeps the whole frame in memory.
         new = bytes(raw)
         if new == NOTHING:
             same = packed.pop(name, None) is None and same
@@ -63,7 +63,8 @@ def changed(notes: Notes | None, changes: Mapping[str, Raw]) -> Notes | None:
 
 
 def check_changes(changes: Mapping[str, Any]) -> dict[str, Raw]:
-    """The changes as frames carry them; raises BadRequest for a bad name, and for a value that cannot be written."""
+    """Return the changes as stored in frames. Raises BadRequest for an invalid name, and for a value that cannot be
+    encoded."""
     checked: dict[str, Raw] = {}
     for name, value in changes.items():
         _check_name(name)
@@ -71,7 +72,7 @@ def check_changes(changes: Mapping[str, Any]) -> dict[str, Raw]:
             packed = pack(value)
             unpack(packed, object)
         except (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError) as error:
-            raise BadRequest(f"note {name!r} cannot be kept: {error}") from None
+            raise BadRequest(f"note {name!r} cannot be stored: {error}") from None
         checked[name] = Raw(packed)
     return checked
 
@@ -82,12 +83,12 @@ def _check_name(name: str) -> None:
 
 
 def check_fits(notes: Notes | None, changes: Mapping[str, Raw]) -> None:
-    """Raise BadRequest if with these changes a log had more notes than it may have."""
+    """Raise BadRequest if these changes exceed the limit for the notes of a log."""
     sizes = {} if notes is None else {name: _size(name, packed) for name, packed in notes.packed.items()}
     sizes |= {name: _size(name, bytes(raw)) for name, raw in changes.items()}
     total = sum(sizes.values())
     if total > MAX_NOTES_BYTES:
-        raise BadRequest(f"the notes of the log would have {total} bytes, the limit is {MAX_NOTES_BYTES}")
+        raise BadRequest(f"the notes of the log would have {total} bytes; the limit is {MAX_NOTES_BYTES}")
 
 
 def _size(name: str, packed: bytes) -> int:

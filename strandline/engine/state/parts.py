@@ -1,7 +1,7 @@
-"""Where a log's records are: sealed runs in segments, then the tail in memory.
+"""Where a log's records are stored: sealed runs in segments, then the tail in memory.
 
-Both are *parts*: they give pieces of blocks for a range of seqs, and carry an overlay that says what became of
-records since they were written.
+Both are *parts*: they return pieces of blocks for a range of seqs, and have an overlay with the changes to records
+since they were written.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from strandline.engine.segments.segment import Segment
 from strandline.engine.state.block import Block, by_last
 from strandline.engine.state.ranges import SeqRanges
 
-#: Small blocks at the end of a tail are joined once this many have gathered, so that a million single appends
-#: are not a million objects.
+#: Small blocks at the end of a tail are joined once there are this many, so that a million single appends are not a
+#: million objects.
 JOIN_BLOCKS = 64
 JOIN_ROWS = 64
 
-#: A block and the rows from the first number to before the second.
+#: A block, and a range of its rows (end exclusive).
 Piece = tuple[Block, int, int]
 
 
 class Segments(Protocol):
-    """Where a run finds its segment. The one used for reading refuses to touch the disk; see ``reading``."""
+    """Finds the segment of a run. The implementation for reads refuses to touch the disk; see ``reads.page``."""
 
     def segment(self, id: int) -> Segment: ...
 
@@ -33,7 +33,7 @@ class Segments(Protocol):
 
 
 class Overlay:
-    """What became of records after they were written: deleted for good, hidden, or given other data."""
+    """Changes to records after they were written: deleted, hidden or amended."""
 
     __slots__ = ("amended", "dead", "hidden")
 
@@ -48,7 +48,7 @@ class Overlay:
 
 
 class Part(ABC):
-    """A stretch of a log. Seqs may be missing from it; those it has are ascending."""
+    """A range of a log. Seqs may be missing from it; those it has are ascending."""
 
     __slots__ = ("first", "last", "overlay")
 
@@ -58,22 +58,22 @@ class Part(ABC):
 
     @abstractmethod
     def pieces(self, first: int, last: int, segments: Segments) -> Iterator[Piece]:
-        """The rows that are physically there, from ``first`` to ``last``."""
+        """Yield the physically existing rows from ``first`` to ``last``."""
         ...
 
     @abstractmethod
     def seqs_with_key(self, key: str, prefix: bool, segments: Segments) -> list[int]:
-        """The seqs of the rows with this key (or with this prefix in their key), ascending."""
+        """Return the ascending seqs of the rows with this key, or with this prefix in their key."""
         ...
 
     def change(self) -> Overlay:
-        """The overlay, to be changed."""
+        """Return the overlay, for changing it."""
         if self.overlay is None:
             self.overlay = Overlay()
         return self.overlay
 
     def visible(self, first: int, last: int, segments: Segments) -> Iterator[Piece]:
-        """The rows that a reader may see: there, not deleted, not hidden."""
+        """Yield the rows that a reader can see: not deleted, not hidden."""
         first, last = max(first, self.first), min(last, self.last)
         if first > last:
             return
@@ -84,7 +84,7 @@ class Part(ABC):
             yield from self.pieces(start, end, segments)
 
     def weigh(self, ranges: Iterable[tuple[int, int]], segments: Segments) -> tuple[int, int]:
-        """How many rows lie within the ranges and how many bytes they have, amendments counted."""
+        """Return the number and the bytes of the rows within the ranges, including amendments."""
         count = size = 0
         amended = self.overlay is not None and bool(self.overlay.amended)
         for first, last in ranges:
@@ -106,7 +106,7 @@ class Part(ABC):
 
 
 class Tail(Part):
-    """The records that are not sealed yet, in memory."""
+    """The unsealed records of a log, in memory."""
 
     __slots__ = ("_boundary", "_keys", "blocks")
 
@@ -127,7 +127,8 @@ class Tail(Part):
         if self._keys is not None and block.keys is not None:
             self._keys.add(block)
         if len(blocks) >= JOIN_BLOCKS and block.last - block.first < JOIN_ROWS:
-            # What was joined before is large: mostly a look at one block tells that there are not enough small ones.
+            # Blocks that were joined before are large, so checking one block usually shows that too few small ones have
+            # gathered.
             first = blocks[-JOIN_BLOCKS]
             if len(first.offsets) <= JOIN_ROWS and first.first > self._boundary:
                 self._join_small(first)
@@ -140,11 +141,11 @@ class Tail(Part):
         self.blocks[-JOIN_BLOCKS:] = [Block.join(group)]
 
     def join_no_further(self) -> None:
-        """What is here now and what comes later go different ways: never join them."""
+        """Never join the current blocks with later ones: they are stored differently."""
         self._boundary = self.last
 
     def uniform_blocks(self, first: int) -> Iterator[Block]:
-        """The blocks from ``first`` on, cut where the time changes, as an append frame has them."""
+        """Yield the blocks from ``first`` on, split where the time changes, as append frames require."""
         for block in self.blocks:
             start = 0
             while block.first >= first and start < len(block):
@@ -165,7 +166,7 @@ class Tail(Part):
                 yield block, start, end
 
     def find(self, seq: int) -> tuple[Block, int] | None:
-        """The block and row of a record; None when there is no such one."""
+        """Return the block and row of a record; None if there is no such record."""
         blocks = self.blocks
         at = bisect_left(blocks, seq, key=by_last)
         if at == len(blocks) or blocks[at].first > seq:
@@ -173,7 +174,7 @@ class Tail(Part):
         return blocks[at], seq - blocks[at].first
 
     def cut(self, last: int) -> None:
-        """Forget everything up to ``last``."""
+        """Remove everything up to ``last``."""
         count = bisect_right(self.blocks, last, key=by_last)
         if count:
             del self.blocks[:count]
@@ -198,7 +199,7 @@ class Tail(Part):
 
 
 class KeyIndex:
-    """Key to seqs, for a tail. Made when a key is first asked for and kept up from then on."""
+    """Maps keys to seqs for a tail. Built on first use and kept up to date from then on."""
 
     __slots__ = ("_seqs", "_sorted")
 
@@ -237,8 +238,8 @@ class KeyIndex:
 class Run(Part):
     """Consecutive rows of one segment that belong to one log.
 
-    ``live`` and ``live_size`` count what is neither deleted nor hidden, so that a whole run can be evicted
-    without looking into it.
+    ``live`` and ``live_size`` count the rows that are neither deleted nor hidden, so that a whole run can be evicted
+    without reading it.
     """
 
     __slots__ = (
@@ -280,7 +281,7 @@ class Run(Part):
         self.key_first = key_first
         self.key_last = key_last
         self.overlay = None
-        #: The overlay differs from what the newest checkpoint holds.
+        #: Whether the overlay differs from the newest checkpoint.
         self.dirty = False
 
     def change(self) -> Overlay:
@@ -304,7 +305,7 @@ class Run(Part):
             row = base + high
 
     def weigh(self, ranges: Iterable[tuple[int, int]], segments: Segments) -> tuple[int, int]:
-        """Of blocks that are weighed whole the segment knows the size: they are not loaded."""
+        """Like :meth:`Part.weigh`. The segment knows the size of whole blocks, so these are not loaded."""
         segment, count, size = segments.segment(self.segment), 0, 0
         for first, last in ranges:
             start, end = self._row_from(first, segment), self._row_from(last + 1, segment)
@@ -316,7 +317,7 @@ class Run(Part):
         return count, size
 
     def _row_from(self, seq: int, segment: Segment) -> int:
-        """The row of the first record from a seq on."""
+        """Return the row of the first record at or after a seq."""
         if self.last - self.first + 1 == self.rows:
             return self.row + min(max(seq - self.first, 0), self.rows)
         return segment.row_of(self.row, self.rows, self.first, seq)

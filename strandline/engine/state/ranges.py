@@ -1,4 +1,4 @@
-"""A set of seqs kept as sorted, disjoint, inclusive ranges: small when the members lie side by side."""
+"""A set of seqs stored as sorted, disjoint, inclusive ranges: small if many members are adjacent."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 
 class SeqRanges:
-    """Members cost 16 bytes and a bit per *range*, not per seq; every look-up is a binary search."""
+    """Takes about 16 bytes per *range*, not per seq. Every lookup is a binary search."""
 
     __slots__ = ("_firsts", "_lasts")
 
@@ -24,7 +24,7 @@ class SeqRanges:
         return bool(self._firsts)
 
     def __len__(self) -> int:
-        """How many ranges (not how many seqs)."""
+        """Return the number of ranges (not of seqs)."""
         return len(self._firsts)
 
     def __iter__(self) -> Iterator[tuple[int, int]]:
@@ -49,7 +49,7 @@ class SeqRanges:
         return twin
 
     def add(self, first: int, last: int) -> None:
-        """Add ``first`` to ``last``, both included, joining ranges that touch."""
+        """Add ``first`` to ``last``, both included, and join adjacent ranges."""
         lasts = self._lasts
         if not lasts or first > lasts[-1] + 1:
             self._firsts.append(first)
@@ -79,14 +79,14 @@ class SeqRanges:
         self._lasts[low:high] = lasts
 
     def overlap(self, first: int, last: int) -> Iterator[tuple[int, int]]:
-        """The members within ``first`` to ``last``, as ranges."""
+        """Yield the members within ``first`` to ``last``, as ranges."""
         at = bisect_left(self._lasts, first)
         while at < len(self._firsts) and self._firsts[at] <= last:
             yield max(first, self._firsts[at]), min(last, self._lasts[at])
             at += 1
 
     def gaps(self, first: int, last: int) -> Iterator[tuple[int, int]]:
-        """The seqs within ``first`` to ``last`` that are *not* members, as ranges."""
+        """Yield the seqs within ``first`` to ``last`` that are *not* members, as ranges."""
         for start, end in self.overlap(first, last):
             if start > first:
                 yield first, start - 1
@@ -96,11 +96,11 @@ class SeqRanges:
 
 
 def inside(seqs: NDArray[np.int64], ranges: Sequence[tuple[int, int]]) -> NDArray[np.bool_]:
-    """Which of the seqs are in one of the ranges, which are inclusive. Neither need be in order."""
+    """Return which of the seqs are in one of the inclusive ranges. Neither needs to be in order."""
     if not ranges:
         return np.zeros(len(seqs), np.bool_)
     bounds = np.array(sorted(ranges), np.int64)
-    # A seq is in a range that begins before it if the farthest end of all these is not before it.
+    # A seq is in one of the ranges that start before it if the farthest end of these ranges is not before it.
     ends = np.maximum.accumulate(bounds[:, 1])
     at = np.searchsorted(bounds[:, 0], seqs, "right") - 1
     return np.asarray((at >= 0) & (seqs <= ends[at]), np.bool_)

@@ -1,6 +1,6 @@
-"""What records can become: deleted, hidden, restored, amended; and which of them are meant.
+"""Changes to records: delete, hide, restore and amend; and selecting the affected records.
 
-As in ``removing``, everything that must be read of segments is read before anything is changed.
+As in ``retention``, everything that must be read from segments is read before anything is changed.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def delete(book: Logbook, select: Select, segments: Segments) -> Deleted:
-    """Remove the selected records for good. Silent: the floors stay where they are."""
+    """Remove the selected records permanently. Readers get no tombstone: the floors do not move."""
     if select.key is None and select.prefix is None and select.seqs is None:
         assert select.before is not None
         before = min(select.before, select.bound + 1)
@@ -45,7 +45,7 @@ def delete(book: Logbook, select: Select, segments: Segments) -> Deleted:
 
 
 def _is_in_tail(book: Logbook, select: Select) -> bool:
-    """Whether nothing but seqs is given, all of them of records that are not sealed yet."""
+    """Return whether only seqs are given, all of records that are not sealed yet."""
     seqs, tail = select.seqs, book.tail
     if not seqs or tail is None or not tail.blocks:
         return False
@@ -55,7 +55,7 @@ def _is_in_tail(book: Logbook, select: Select) -> bool:
 
 
 def _delete_in_tail(book: Logbook, select: Select, segments: Segments) -> Deleted:
-    """A few seqs, one by one: the usual end of a job in a queue."""
+    """Delete a few seqs, one by one: the usual end of a job in a queue."""
     tail = book.tail
     assert tail is not None
     assert select.seqs is not None
@@ -84,7 +84,7 @@ def _delete_in_tail(book: Logbook, select: Select, segments: Segments) -> Delete
 
 
 def hide(book: Logbook, select: Select, segments: Segments) -> Deleted:
-    """Take the selected records out of sight; ``restore`` brings them back."""
+    """Hide the selected records. ``restore`` makes them visible again."""
     chosen = []
     for part, ranges in _selected(book, select, segments):
         for first, last in ranges:
@@ -123,7 +123,7 @@ def restore(book: Logbook, select: Select, segments: Segments) -> Deleted:
 
 
 def amend(book: Logbook, seq: int, data: bytes, segments: Segments) -> None:
-    """Give a record other data under the same seq and time. It has been checked that the record is there."""
+    """Replace the data of a record under the same seq and time. The caller has checked that the record exists."""
     for part in book.parts():
         if not part.first <= seq <= part.last:
             continue
@@ -140,7 +140,7 @@ def amend(book: Logbook, seq: int, data: bytes, segments: Segments) -> None:
 
 
 def check_readable(book: Logbook, select: Select, segments: Segments) -> None:
-    """Raise unless everything can be read that hiding or restoring the selected records has to look at."""
+    """Raise unless everything that hiding or restoring the selected records needs can be read."""
     for part, ranges in _selected(book, select, segments):
         # The tail is in memory.
         if isinstance(part, Run):
@@ -148,7 +148,7 @@ def check_readable(book: Logbook, select: Select, segments: Segments) -> None:
 
 
 def check_removable(book: Logbook, select: Select, segments: Segments) -> None:
-    """As ``check_readable``, for a delete; runs that go as a whole need not be looked at."""
+    """Like ``check_readable``, for a delete. Runs that are removed as a whole need not be read."""
     if select.key is None and select.prefix is None and select.seqs is None:
         assert select.before is not None
         doomed_below(book, min(select.before, select.bound + 1), segments)
@@ -157,7 +157,7 @@ def check_removable(book: Logbook, select: Select, segments: Segments) -> None:
 
 
 def _selected(book: Logbook, select: Select, segments: Segments) -> Iterator[tuple[Part, list[tuple[int, int]]]]:
-    """Per part, the ranges of seqs that fulfil the selection (not all of them need to be there)."""
+    """Yield the ranges of seqs of each part that match the selection. Not all of these seqs need to exist."""
     bound = select.bound if select.before is None else min(select.bound, select.before - 1)
     wanted = None if select.seqs is None else sorted(set(select.seqs))
     for part in tuple(book.parts()):
@@ -188,7 +188,7 @@ def _both(one: list[int] | None, other: list[int]) -> list[int]:
 
 
 def _ranges_of(seqs: list[int]) -> Iterator[tuple[int, int]]:
-    """Ascending seqs as ranges, those side by side joined."""
+    """Group ascending seqs into ranges of adjacent ones."""
     first = last = seqs[0]
     for seq in seqs[1:]:
         if seq != last + 1:

@@ -1,7 +1,7 @@
-"""Retention: removing the oldest records by count, bytes and age (TTL), and removing records that a caller deletes.
+"""Retention: remove the oldest records by count, bytes and age, and remove records that a caller deletes.
 
-Only retention moves the floors. If a segment cannot be read, removal waits: the log exceeds its limits, or keeps
-records past their age, until the segment is readable again.
+Only retention moves the floors. If a segment is unreadable, removal waits: the log exceeds its limits, or keeps records
+beyond their age, until the segment is readable again.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Doomed(NamedTuple):
-    """What is to be removed of one part, and what that weighs: live records, and hidden ones."""
+    """The records to remove from one part, and the number and bytes of the live and the hidden ones."""
 
     part: Part
     ranges: list[tuple[int, int]]
@@ -29,7 +29,7 @@ class Doomed(NamedTuple):
 
 
 def doomed_below(book: Logbook, floor: int, segments: Segments) -> list[Doomed]:
-    """Everything below ``floor``; runs that go as a whole are not looked into."""
+    """Return everything below ``floor``. Runs that are removed as a whole are not read."""
     doomed = []
     for part in book.parts():
         if part.first >= floor:
@@ -44,7 +44,7 @@ def doomed_below(book: Logbook, floor: int, segments: Segments) -> list[Doomed]:
 
 
 def doom(part: Part, ranges: Iterable[tuple[int, int]], segments: Segments) -> Doomed:
-    """These seqs of one part, as far as they are in it."""
+    """Return these seqs of one part, as far as the part contains them."""
     within = [(max(first, part.first), min(last, part.last)) for first, last in ranges]
     within = [(first, last) for first, last in within if first <= last]
     overlay = part.overlay
@@ -62,7 +62,7 @@ def _hidden_of(part: Part, first: int, last: int, segments: Segments) -> tuple[i
 
 
 def remove(book: Logbook, doomed: list[Doomed], floor: int, segments: Segments) -> tuple[int, int]:
-    """Take everything below ``floor`` out; returns how many records went and their bytes, hidden ones included."""
+    """Remove everything below ``floor``. Return the number and bytes of the removed records, including hidden ones."""
     book.revision += 1
     count, size = kill(book, doomed)
     book.runs = tuple(run for run in book.runs if run.last >= floor)
@@ -73,7 +73,7 @@ def remove(book: Logbook, doomed: list[Doomed], floor: int, segments: Segments) 
 
 
 def kill(book: Logbook, doomed: Iterable[Doomed]) -> tuple[int, int]:
-    """Mark records deleted; returns how many were not so before, and their bytes."""
+    """Mark records as deleted. Return the number and bytes of those that were not deleted before."""
     gone = (0, 0)
     for part, ranges, live, hidden in doomed:
         book.account(part, -live[0], -live[1])
@@ -90,7 +90,7 @@ def kill(book: Logbook, doomed: Iterable[Doomed]) -> tuple[int, int]:
 
 
 def _settle_earliest(book: Logbook, floor: int, segments: Segments) -> None:
-    """Move ``earliest`` up to the first record from ``floor`` on that is still there."""
+    """Move ``earliest`` up to the first existing record at or after ``floor``."""
     at = max(floor, book.earliest)
     for part in book.parts():
         if part.last < at:
@@ -113,11 +113,11 @@ def _first_there(part: Part, first: int, last: int, segments: Segments) -> int |
     try:
         return next((block.seq(start) for block, start, _ in part.pieces(first, last, segments)), None)
     except (DamagedFile, OSError):
-        return first  # or higher; nobody can tell
+        return first  # or higher, which is unknown
 
 
 def drop_dead_front(book: Logbook, segments: Segments) -> None:
-    """Let go of what lies before the first record that is still there."""
+    """Release everything before the first existing record."""
     before = book.earliest
     _settle_earliest(book, before, segments)
     if book.earliest > before:
@@ -127,7 +127,7 @@ def drop_dead_front(book: Logbook, segments: Segments) -> None:
 
 
 def pass_dead_front(book: Logbook, tail: Tail, segments: Segments) -> None:
-    """As ``drop_dead_front``, when the earliest record was in the tail."""
+    """Like ``drop_dead_front``, if the earliest record was in the tail."""
     assert tail.overlay is not None
     first, _ = next(tail.overlay.dead.gaps(book.earliest, tail.last), (0, 0))
     if not first or tail.find(first) is None:
@@ -150,8 +150,8 @@ def add_up(one: tuple[int, int], other: tuple[int, int]) -> tuple[int, int]:
     return one[0] + other[0], one[1] + other[1]
 
 
-#: While the first record of a log is from the future, the records after it are looked at no more often than this: it
-#: takes about a millisecond per 10,000 of them.
+#: While the first record of a log is from the future, the records after it are examined at most once in this time. It
+#: takes about a millisecond per 10,000 records.
 LOOK_MS = 1_000
 
 
@@ -160,7 +160,7 @@ def evict_over_caps(book: Logbook, segments: Segments) -> None:
     records = book.count - config.cap_records if config.cap_records else 0
     size = book.size - config.cap_bytes if config.cap_bytes else 0
     if records > 0 or size > 0:
-        # With a segment that cannot be read it has to wait: the log is over its cap until it works again.
+        # If a segment is unreadable, eviction waits, and the log exceeds its limit until the segment is readable again.
         with suppress(DamagedFile, OSError):
             last = _last_to_evict(book, records, size, segments)
             doomed = doomed_below(book, last + 1, segments)
@@ -169,10 +169,11 @@ def evict_over_caps(book: Logbook, segments: Segments) -> None:
 
 
 def evicts_alike(book: Logbook) -> bool:
-    """Whether evicting once, after several appends, leaves the log exactly as evicting after each of them would.
+    """Return whether evicting once after several appends has exactly the same result as evicting after each of them.
 
-    It does where the oldest records go one by one. Whole runs may go by their size, with empty records at their end;
-    and where records are deleted or hidden, where the floor comes to lie depends on when it is moved.
+    It has if the oldest records are evicted one by one. It may not if whole runs are evicted by size, including empty
+    records at their end, or if records are deleted or hidden: the position of the floor then depends on when it is
+    moved.
     """
     config = book.config
     if not config.cap_records and not config.cap_bytes:
@@ -189,11 +190,11 @@ def evicts_alike(book: Logbook) -> bool:
 
 
 def _last_to_evict(book: Logbook, records: int, size: int, segments: Segments) -> int:
-    """The seq of the live record with which, oldest first, this many records and bytes have gone."""
+    """Return the seq of the live record up to which this many records and bytes are evicted, oldest first."""
     last = 0
     for part in book.parts():
         ends_here = isinstance(part, Run) and part.live >= records and part.live_size >= size
-        # Where it ends, records behind the last live one that are hidden must stay: look closely.
+        # If eviction ends in this part, hidden records after the last evicted one must stay, so examine its rows.
         closely = ends_here and part.overlay is not None
         if isinstance(part, Run) and not closely and (part.live <= records or 0 < part.live_size <= size):
             if part.live:
@@ -210,7 +211,7 @@ def _last_to_evict(book: Logbook, records: int, size: int, segments: Segments) -
                 if size > 0:
                     rows = max(rows, block.reaching(start, end, size))
                 if amended:
-                    # Amended records have another size than their block says: go one by one.
+                    # Amended records have another size than in their block, so process them one by one.
                     rows = 1
                 last = block.seq(start + rows - 1)
                 records -= rows
@@ -224,30 +225,30 @@ def _last_to_evict(book: Logbook, records: int, size: int, segments: Segments) -
 
 
 def is_stale(book: Logbook, now: int) -> bool:
-    """Whether there may be something for ``expire`` to do; cheap."""
+    """Return whether ``expire`` may have something to do. Cheap."""
     if book.runs:
         first = book.runs[0].ts_first
     elif book.tail is not None and book.tail.blocks:
         first = book.tail.blocks[0].timestamp(0)
     else:
         return False
-    # A first record from the future says nothing about those after it, so these have to be looked at.
+    # A first record from the future says nothing about the records after it, so these must be examined.
     return first < now - book.config.ttl_ms or (first > book.last_ts and now - book.expired_ts >= LOOK_MS)
 
 
 def needs_expiring(book: Logbook, now: int, segments: Segments) -> bool:
-    """Whether time is about to take something."""
+    """Return whether ``expire`` would remove records."""
     return is_stale(book, now) and book.seq_since(now - book.config.ttl_ms, segments) > book.earliest
 
 
 def expire(book: Logbook, now: int, segments: Segments) -> bool:
-    """Evict what is older than the TTL; tells whether that moved the floor."""
+    """Evict records that exceed max age. Return whether that moved the floor."""
     ttl = book.config.ttl_ms
     if not ttl or book.earliest > book.head:
         return False
     oldest = now - ttl
     book.expired_ts = now
-    # As with caps: what cannot be read now goes later.
+    # As with max records and max bytes, records in unreadable segments are removed later.
     with suppress(DamagedFile, OSError):
         floor = book.seq_since(oldest, segments)
         if floor > book.earliest:
@@ -266,7 +267,7 @@ def expire_below(book: Logbook, floor: int, segments: Segments) -> bool:
 
 
 def evict_below(book: Logbook, floor: int, segments: Segments) -> None:
-    """Evict again what a cap once evicted."""
+    """Evict records again that were evicted before by max records or max bytes."""
     lost = last_retained_below(book, floor, segments)
     if lost is not None:
         doomed = doomed_below(book, lost + 1, segments)
@@ -275,14 +276,14 @@ def evict_below(book: Logbook, floor: int, segments: Segments) -> None:
 
 
 def last_retained_below(book: Logbook, floor: int, segments: Segments) -> int | None:
-    """The highest seq below ``floor`` that is there and not deleted."""
+    """Return the highest existing seq below ``floor`` that is not deleted."""
     for part in reversed(tuple(book.parts())):
         low, high = max(part.first, book.earliest), min(part.last, floor - 1)
         if low > high:
             continue
         ranges = [(low, high)] if part.overlay is None else list(part.overlay.dead.gaps(low, high))
         for first, last in reversed(ranges):
-            # Nearly always the last seq of the range is there; else look at what is.
+            # The last seq of the range usually exists; otherwise search for it.
             for start in (last, first):
                 found = None
                 for block, _, end in part.pieces(start, last, segments):

@@ -1,15 +1,14 @@
-"""A disk that fails on purpose: the test double behind the file-system seam.
+"""A disk that fails on purpose, for tests. It implements the engine's file-system interface.
 
-:class:`FaultDisk` keeps real files in a real directory (what a running process sees, and can memory-map)
-and, in memory, what of it is *durable*: what would still be there after a power cut. The rules are as
-strict as POSIX allows:
+:class:`FaultDisk` keeps real files in a real directory, which the process sees and can memory-map. In memory it tracks
+which part of them is *durable*, that is, would survive a power cut. The rules are as strict as POSIX allows:
 
-- appended bytes and truncations are pending until that file is synced, and so are overwritten records;
-- an entry that was created, renamed, removed or made is pending until its directory is synced, and syncing
-  the file does not help it. A removed file may come back; a directory that is lost takes its files along;
-- after a failed sync the bytes it was to write count as written: the next sync succeeds and leaves zeroes.
+- appended bytes, truncations and overwritten records are pending until that file is synced;
+- a created, renamed or removed directory entry is pending until its directory is synced, and syncing the file does
+  not help. A removed file may come back; losing a directory loses its files;
+- after a failed sync, its bytes count as written: the next sync succeeds and leaves zeroes.
 
-What reaches the directory around the disk is not durable. No call ever flushes for real.
+The files in the real directory are not durable: no call flushes for real.
 """
 
 from __future__ import annotations
@@ -52,7 +51,7 @@ class _Failure(NamedTuple):
 
 
 class FaultAppendFile:
-    """An open file of a :class:`FaultDisk`. Closing it is no disk call and works on a dead disk too."""
+    """An open file of a :class:`FaultDisk`. Closing it is not a disk call and also works on a dead disk."""
 
     def __init__(self, disk: FaultDisk, path: str, inode: Inode, fd: int) -> None:
         self._disk = disk
@@ -85,7 +84,7 @@ class FaultAppendFile:
 
     def sync(self) -> None:
         def carry_out() -> None:
-            os.fstat(self._fd)  # raises when the file is closed, as a real sync does
+            os.fstat(self._fd)  # raises if the file is closed, as a real sync does
             if not self._disk._lying:
                 self._inode.sync()
 
@@ -104,7 +103,7 @@ class FaultAppendFile:
 
 
 class FaultSectorFile:
-    """An open file of one record. As for :class:`FaultAppendFile`, closing it is no disk call."""
+    """An open file with one record. As with :class:`FaultAppendFile`, closing it is not a disk call."""
 
     def __init__(self, disk: FaultDisk, path: str, inode: Inode, fd: int) -> None:
         self._disk = disk
@@ -136,16 +135,16 @@ class FaultSectorFile:
 
 _File = TypeVar("_File", FaultAppendFile, FaultSectorFile)
 
-#: Who has which directory. A disk that dies lets go of it, as a process does.
+#: Which disk has locked which directory. A disk that dies releases its lock, as a process does.
 _locks: dict[str, FaultDisk] = {}
 
 
 class FaultDisk:
-    """A :class:`~strandline.engine.disk.Disk` that counts, fails, lies and loses what was not synced.
+    """A :class:`~strandline.engine.disk.Disk` that counts calls, fails, lies and loses unsynced data.
 
-    What the directory holds at first is durable. The mutating calls are numbered from 1, failed ones too:
-    ``calls`` tells how many there were, ``log`` which. Every callable in ``monitor`` gets the name and path
-    of each one that succeeded, and may raise. A disk can be used by several threads.
+    The initial contents of the directory are durable. The mutating calls are numbered from 1, including failed ones:
+    ``calls`` is their number, ``log`` lists them. Every callable in ``monitor`` gets the name and path of each
+    successful call, and may raise. Thread-safe.
     """
 
     def __init__(self, root: str | os.PathLike[str], *, _tree: Tree | None = None) -> None:
@@ -178,41 +177,41 @@ class FaultDisk:
         return self._counts[kind]
 
     def crash_after(self, n: int) -> None:
-        """Die once the n-th call has been carried out: whatever comes after it raises :class:`Crashed`."""
+        """Die after the n-th call: every later call raises :class:`Crashed`."""
         with self._guard:
             self._last_call = n
             self._die_if_due()
 
     def fail_at(self, n: int, error: int, *, kind: Kind | None = None, short: bool = False) -> None:
-        """Raise OSError(error) instead of the n-th call, or the n-th of a kind.
+        """Raise OSError(error) instead of the n-th call, or the n-th call of a kind.
 
-        It changes nothing, except that with ``short`` a write has put half of its bytes in place, and that a
-        failed sync gives up the bytes it was to write.
+        The failed call changes nothing, with two exceptions: with ``short``, a write stores half of its bytes, and a
+        failed sync drops the bytes it should have written.
         """
         self._failures.append(_Failure(n, n, error, kind, short))
 
     def fail_from(self, n: int, error: int, *, kind: Kind | None = None, short: bool = False) -> None:
-        """As :meth:`fail_at`, for the n-th call and every one after it, until :meth:`heal`."""
+        """Like :meth:`fail_at`, for the n-th call and every later one, until :meth:`heal`."""
         self._failures.append(_Failure(n, float("inf"), error, kind, short))
 
     def fail_read(self, path_substring: str, error: int) -> None:
-        """Raise OSError(error) from ``read``, ``list`` and ``local_path`` of such paths, until :meth:`heal`.
+        """Raise OSError(error) from ``read``, ``list`` and ``local_path`` of matching paths, until :meth:`heal`.
 
-        ``size`` and ``exists`` go on working, as they do on a disk with bad sectors.
+        ``size`` and ``exists`` continue to work, as they do on a disk with bad sectors.
         """
         self._read_failures.append((path_substring, error))
 
     def heal(self) -> None:
-        """End all failures, those of reads included."""
+        """End all failures, including those of reads."""
         self._failures.clear()
         self._read_failures.clear()
 
     def lie(self, lying: bool = True) -> None:
-        """Let syncs of files and directories succeed while everything stays pending, until ``lie(False)``."""
+        """Make syncs of files and directories succeed while everything stays pending, until ``lie(False)``."""
         self._lying = lying
 
     def damage(self, path: str, offset: int, data: bytes) -> None:
-        """Overwrite bytes inside a file, what is durable of it included: bit rot. Not a counted call."""
+        """Overwrite bytes inside a file, including its durable part, to simulate bit rot. Not a counted call."""
         with self._guard:
             self._check_alive()
             if offset < 0 or offset + len(data) > self._local.size(path):
@@ -223,12 +222,12 @@ class FaultDisk:
                 inode.damage(offset, data)
 
     def power_cut(self, seed: int | None = None) -> FaultDisk:
-        """Cut the power: this disk is dead, the new one shows the directory as the next boot finds it.
+        """Cut the power: this disk is dead, and the new one shows the directory as the next boot finds it.
 
-        Without a seed exactly what is durable is there. With one, anything pending may be: of a file's bytes
-        all, none, a prefix, a prefix that ends in garbage or zeroes, or some sectors and zeroes between them;
-        of the changes of directories any. What is durable is never damaged. The same cut can be made again
-        with another seed: the disk it gave before is then dead as well.
+        Without a seed, exactly the durable data exists. With a seed, any pending data may exist: all, none or a prefix
+        of a file's bytes, a prefix that ends in garbage or zeroes, or some sectors with zeroes between them; and any of
+        the changes to directories. Durable data is never damaged. The same cut can be repeated with another seed; the
+        disk of the previous cut is then dead as well.
         """
         with self._guard:
             self._die()
@@ -238,7 +237,8 @@ class FaultDisk:
             return self._successor
 
     def process_kill(self) -> FaultDisk:
-        """Kill the process: this disk is dead, the new one has all that was written, pending as it was."""
+        """Kill the process: this disk is dead, and the new one has everything that was written, with the same data
+        pending."""
         with self._guard:
             if self._successor is not None:
                 raise Crashed
@@ -389,7 +389,7 @@ class FaultDisk:
             self._locked = True
 
     def unlock(self) -> None:
-        """Let go of the directory; on a dead disk, which has let go already, it does nothing."""
+        """Release the lock of the directory. Does nothing on a dead disk, which has released it already."""
         with self._guard:
             if self._locked:
                 del _locks[os.path.realpath(self.root)]
@@ -397,13 +397,13 @@ class FaultDisk:
 
     @property
     def had_data(self) -> bool:
-        """Its lock is no file, so nothing is noted with it."""
+        """Return False: the lock is not a file, so it records nothing."""
         return False
 
     def note_data(self) -> None:
-        """As above."""
+        """Do nothing, see ``had_data``."""
 
-    # How a call goes
+    # How calls are made
 
     def _call(
         self,
@@ -434,7 +434,7 @@ class FaultDisk:
         return None
 
     def _inode(self, key: str) -> Inode:
-        """The file of this path, which has just been opened. What the tree does not know of it is pending."""
+        """Return the file of this path, which has just been opened. Contents unknown to the tree are pending."""
         if key not in self._tree.current:
             self._tree.change({key: Inode(changes=[FileChange(self._local.read(key))])})
         return self._tree.current[key]

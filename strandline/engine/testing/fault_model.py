@@ -1,4 +1,4 @@
-"""What of a directory survives a power cut: the model behind ``FaultDisk``."""
+"""The model of ``FaultDisk``: what a directory contains after a power cut."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from pathlib import Path
 from random import Random
 from typing import NamedTuple
 
-#: What a device writes in one piece; unsynced bytes survive or vanish by the sector.
+#: A device writes a sector in one piece: unsynced bytes survive or vanish by the sector.
 SECTOR = 512
 
-#: What a directory holds: the content of each file, None for a directory.
+#: The contents of a directory: the contents of each file, None for a directory.
 Snapshot = dict[str, bytes | None]
 
 
@@ -20,15 +20,15 @@ class FileChange(NamedTuple):
 
     data: bytes | None
     size: int = 0
-    #: A sync of these bytes failed: they may be on the disk, but no later sync puts them there.
+    #: A sync of these bytes failed. They may be on the disk, but no later sync writes them.
     given_up: bool = False
-    #: The data is not appended: it replaces what is at the start of the file.
+    #: The data is not appended: it overwrites the start of the file.
     overwrites: bool = False
 
 
 @dataclass(slots=True, eq=False)
 class Inode:
-    """A file or directory apart from its name: what is durable of it, and the changes since, in order."""
+    """A file or directory without its name: its durable contents, and the changes since, in order."""
 
     directory: bool = False
     durable: bytearray = field(default_factory=bytearray)
@@ -44,7 +44,7 @@ class Inode:
         self.changes = [change._replace(given_up=change.data is not None) for change in self.changes]
 
     def rewrite(self, content: bytes) -> None:
-        """What programs see of the file is written again: where that is not durable, it is pending now."""
+        """Write the visible contents of the file again. The parts that are not durable become pending."""
         pairs = enumerate(zip(self.durable, content, strict=False))
         same = next((at for at, (old, new) in pairs if old != new), min(len(self.durable), len(content)))
         self.changes = [FileChange(None, same), FileChange(content[same:])]
@@ -66,8 +66,8 @@ class Inode:
             return bytes(self.durable)
         if self.changes[-1].overwrites:
             return self._record_after_power_cut(random)
-        # Truncations reach the disk in order, so those that did are a prefix of them; what was written
-        # behind one that did not cannot be there either.
+        # Truncations reach the disk in order, so those that did are a prefix of them. Data written after a missing
+        # truncation cannot exist either.
         truncations = [index for index, change in enumerate(self.changes) if change.data is None]
         content, stable = bytearray(self.durable), len(self.durable)
         for change in self.changes[: random.choice([*truncations, len(self.changes)])]:
@@ -77,7 +77,8 @@ class Inode:
         return bytes(content[:stable]) + _survivors(random, stable, bytes(content[stable:]))
 
     def _record_after_power_cut(self, random: Random) -> bytes:
-        """A file of one record: one of the records it has had, or the start of one and the end of the one before."""
+        """Return the contents of a file with one record: one of its past records, or the start of one and the end of
+        the previous one."""
         content = bytearray(self.durable)
         last = random.randrange(len(self.changes))
         for change in self.changes[:last]:
@@ -105,7 +106,7 @@ def _overlay(target: bytearray, offset: int, data: bytes) -> None:
 
 
 def _survivors(random: Random, offset: int, pending: bytes) -> bytes:
-    """What a power cut leaves of unsynced bytes that lie at ``offset``."""
+    """Return the bytes that a power cut leaves of unsynced bytes at ``offset``."""
     cut = random.randint(0, len(pending))
     torn = random.randint(0, len(pending) - cut)
     match random.choice(["none", "all", "prefix", "garbage", "zeroes", "holes"]):
@@ -128,14 +129,14 @@ def _survivors(random: Random, offset: int, pending: bytes) -> bytes:
 
 
 class EntryChange(NamedTuple):
-    """An unsynced change of one directory, atomic: the paths that now name an inode, or nothing."""
+    """An unsynced, atomic change of one directory: the paths that now name an inode, or nothing."""
 
     directory: str
     entries: dict[str, Inode | None]
 
 
 class Tree:
-    """The directory as it is, as it is durably, and the changes in between, in order."""
+    """The current directory, its durable state, and the changes between them, in order."""
 
     def __init__(self, snapshot: Snapshot, boot_id: str) -> None:
         self.durable = {
@@ -190,9 +191,9 @@ def scan_directory(root: Path) -> Snapshot:
 
 
 def restore_directory(root: Path, snapshot: Snapshot) -> None:
-    """Make the directory hold exactly this.
+    """Make the directory contain exactly this snapshot.
 
-    A file that changes is replaced, never cut: somebody may still have the old one memory-mapped.
+    A changed file is replaced, never truncated: a process may still have the old one memory-mapped.
     """
     present = scan_directory(root)
     for path in sorted(present, reverse=True):

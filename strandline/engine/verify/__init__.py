@@ -1,1 +1,1 @@
-"""Looking after a data directory: checking it, mending it, printing its files."""
+"""Check, repair and print the files of a data directory."""

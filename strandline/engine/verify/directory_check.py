@@ -1,4 +1,4 @@
-"""Verifying a data directory: every checksum and every invariant, without changing a byte.
+"""Verify a data directory: every checksum and every invariant, without changing a byte.
 
 The directory must not be in use. The journal is replayed in memory, so the check sees what the next start would find.
 The result is a :class:`Report`; a repair returns one too.
@@ -56,11 +56,11 @@ class LostRecords(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Report(msgspec.Struct, kw_only=True):
-    """``problems`` are violated invariants; ``notes`` are worth knowing and harmless.
+    """The result. ``problems`` are violated invariants; ``notes`` are harmless findings.
 
-    ``repairs``, ``losses`` and ``kept`` are filled by a repair: what it did, the records that could not be saved, and
-    the damaged files that it kept. The ``problems`` of a repair are those that remain after it. ``lossy`` says that
-    something acknowledged is gone: records, or the state of a log, such as its configuration.
+    A repair fills ``repairs`` (what it did), ``losses`` (records that it could not save) and ``kept`` (damaged files
+    that it kept). The ``problems`` of a repair are those that remain after it. ``lossy`` means that acknowledged data
+    is gone: records, or the state of a log, such as its configuration.
     """
 
     problems: list[str] = msgspec.field(default_factory=list)
@@ -77,7 +77,7 @@ class Report(msgspec.Struct, kw_only=True):
     checkpoints: int = 0
     journal_files: int = 0
     journal_frames: int = 0
-    #: Bytes of all files that were read.
+    #: The bytes of all files that were read.
     file_bytes: int = 0
 
     @property
@@ -86,14 +86,14 @@ class Report(msgspec.Struct, kw_only=True):
 
 
 def verify(disk: Disk, cold: ColdStore | None = None) -> Report:
-    """Check a data directory; raises DirectoryInUse, NoDataDirectory, and BadConfig when the cold tier is missing."""
+    """Check a data directory. Raises DirectoryInUse, NoDataDirectory, and BadConfig if the cold tier is missing."""
     with locked(disk), temporary_store(disk, cold) as store:
         return Check(disk, store, cold).run()
 
 
 @contextmanager
 def locked(disk: Disk) -> Iterator[None]:
-    """Hold the lock of a directory that has something of a data directory."""
+    """Hold the lock of a directory that contains at least a part of a data directory."""
     if not disk.exists(MANIFEST) and not any(map(disk.list, (JOURNAL, HOT_DIRECTORY, CHECKPOINTS))):
         raise NoDataDirectory(disk.local_path("").rstrip("/"))
     disk.lock()
@@ -105,7 +105,7 @@ def locked(disk: Disk) -> Iterator[None]:
 
 @contextmanager
 def temporary_store(disk: Disk, cold: ColdStore | None) -> Iterator[SegmentStore]:
-    """A store that leaves nothing behind on the disk."""
+    """Yield a store that leaves nothing behind on the disk."""
     with tempfile.TemporaryDirectory(prefix="strandline-") as directory:
         store = SegmentStore(disk, cold, cache_directory=directory)
         try:
@@ -115,7 +115,7 @@ def temporary_store(disk: Disk, cold: ColdStore | None) -> Iterator[SegmentStore
 
 
 class Check:
-    """One pass over a directory whose lock is held. What it found beyond its report is there for a repair."""
+    """One pass over a directory whose lock is held. Its attributes hold further findings for a repair."""
 
     def __init__(self, disk: Disk, store: SegmentStore, cold: ColdStore | None) -> None:
         self._disk = disk
@@ -123,9 +123,9 @@ class Check:
         self._cold = cold
         self.report = Report()
         self.manifest: Manifest | None = None
-        #: The segments that the manifest names and that are not sound.
+        #: The damaged segments that the manifest names.
         self.damaged_segments: set[int] = set()
-        #: Frames of these checkpoints were lost, so some log's state may be missing or old.
+        #: Checkpoints with lost frames: the state of some logs may be missing or old.
         self.damaged_checkpoints: list[str] = []
         self.recovered: Recovered | None = None
 
@@ -171,7 +171,7 @@ class Check:
             ("checkpoint", manifest.next_checkpoint, [int(name.partition(".")[0]) for name in manifest.checkpoints]),
         ):
             if next_one <= max(used, default=0):
-                self._problem(f"{MANIFEST}: the next {what} would be {next_one}, and there is a {what} {max(used)}.")
+                self._problem(f"{MANIFEST}: the next {what} number is {next_one}, but {what} {max(used)} exists.")
         return manifest
 
     def _check_checkpoint(self, name: str) -> list[Frame]:
@@ -181,13 +181,13 @@ class Check:
         try:
             for item in scan_checkpoint(self._disk, name):
                 if isinstance(item, FrameDamage):
-                    self._problem(f"{path}: {item.length} bytes at {item.offset} cannot be read: {item.why}.")
+                    self._problem(f"{path}: {item.length} bytes at offset {item.offset} are unreadable: {item.why}.")
                     damaged = True
                 else:
                     frames.append(item)
             index, _ = read_file_header(path, self._disk.read(path, 0, FILE_HEADER.size), FileKind.CHECKPOINT)
             if f"{index:08d}" != name.partition(".")[0]:
-                self._problem(f"{path}: its header says that it is checkpoint {index}.")
+                self._problem(f"{path}: its header has the checkpoint number {index}.")
             self.report.file_bytes += self._disk.size(path)
         except DamagedFile as error:
             self._problem(f"{path}: {error.why}.")
@@ -199,7 +199,7 @@ class Check:
         return good
 
     def _check_frames(self, path: str, frames: list[Frame], damaged: bool) -> Iterator[Frame]:
-        """Frames that say what they should. An overlay comes behind the state that has its run."""
+        """Yield the valid frames. An overlay must follow the state that contains its run."""
         runs: dict[int, set[int]] = {}
         for frame in frames:
             try:
@@ -209,7 +209,7 @@ class Check:
                     segment = unpack(frame.body, OverlayState).segment
                     if not damaged and segment not in runs.get(frame.epoch, ()):
                         self._problem(
-                            f"{path}: the overlay at {frame.offset} is for segment {segment}, "
+                            f"{path}: the overlay at offset {frame.offset} is for segment {segment}, "
                             f"in which the log (epoch {frame.epoch}) has no run."
                         )
                 elif frame.type is FrameType.MANIFEST:
@@ -217,7 +217,7 @@ class Check:
                 elif frame.type is not FrameType.DROP:
                     raise ValueError(f"a frame of type {frame.type.name} does not belong here")
             except (msgspec.MsgspecError, ValueError) as error:
-                self._problem(f"{path}: the frame at {frame.offset} makes no sense: {error}.")
+                self._problem(f"{path}: the frame at offset {frame.offset} is invalid: {error}.")
                 continue
             yield frame
 
@@ -232,8 +232,8 @@ class Check:
                 )
             if book.epoch >= self.manifest.next_epoch:
                 self._problem(
-                    f"{MANIFEST}: the next epoch would be {self.manifest.next_epoch}, "
-                    f"and log {book.name!r} has {book.epoch}."
+                    f"{MANIFEST}: the next epoch is {self.manifest.next_epoch}, "
+                    f"but log {book.name!r} has epoch {book.epoch}."
                 )
         return books
 
@@ -249,13 +249,13 @@ class Check:
             path = segment.path
             report.file_bytes += segment.size
             if segment.rows != entry.rows:
-                self._problem(f"{path}: it has {segment.rows} rows, the manifest says {entry.rows}.")
+                self._problem(f"{path}: it has {segment.rows} rows; the manifest says {entry.rows}.")
             damage = segment.verify()
             report.problems.extend(f"{path}: {sentence}" for sentence in damage)
             if damage:
                 self._tell_what_is_lost(segment)
             if entry.tier == "cold" and self._disk.exists(segment_path(entry.id)):
-                # The store has read the file that was left here. Is the one that counts the same?
+                # The store has read the local file. Check that the object in the cold tier, which counts, is the same.
                 if not self._store.is_relocated(entry.id):
                     self._problem(f"{object_name(entry.id)} in the cold tier is missing or damaged.")
         except DamagedFile as error:
@@ -267,7 +267,7 @@ class Check:
         for lost in stretches(segment, damaged_blocks(segment)):
             self._problem(
                 f"{segment.path}: {lost.rows} records of log {lost.run.name!r} between seq {lost.first} and "
-                f"seq {lost.last} cannot be read."
+                f"seq {lost.last} are unreadable."
             )
 
     def _check_owner(self, manifest: Manifest) -> None:
@@ -282,11 +282,9 @@ class Check:
         used = {segment for book in books.values() for segment in book.filed_in}
         for entry in manifest.segments:
             if entry.id not in used and not self.damaged_checkpoints:
-                self._note(
-                    f"{segment_path(entry.id)}: no log has records in it; it goes when the next journal is sealed."
-                )
+                self._note(f"{segment_path(entry.id)}: no log has records in it; the next round of sealing removes it.")
 
-    # --- the journal, and what it makes of the logs --------------------------------------------------------
+    # --- the journal, and the logs after its replay --------------------------------------------------------
 
     def _replay(self, manifest: Manifest, books: dict[int, Logbook]) -> None:
         indexes = journal_indexes(self._disk)
@@ -296,7 +294,7 @@ class Check:
             lost = lost_journals(self._disk, manifest, mark, guess=True)
             recovered = self.recovered = replay(self._disk, self._store, manifest, books, mark, lost)
         except Exception as error:
-            # Whatever it is: it would stop the next start as well.
+            # Any error here would also stop the next start.
             self._check_journals(indexes)
             self._problem(f"The journal cannot be replayed, so the logs could not be checked: {_one_line(error)}.")
             return
@@ -312,17 +310,17 @@ class Check:
             (self._note if loss.allowed else self._problem)(sentence_of(loss))
         if recovered.lost_journals:
             self._note(
-                "The server refuses to start. A repair keeps every record that can be read. Each log that may have had "
+                "The server refuses to start. A repair keeps every readable record. Each log that may have had "
                 "records in the lost journal files continues after a gap with the reason 'lost'."
             )
         if recovered.torn is not None:
             torn = recovered.torn
-            self._note(f"{torn.path}: {torn.length} bytes at {torn.offset} were half written when the last stop came.")
+            self._note(f"{torn.path}: {torn.length} bytes at offset {torn.offset} were partly written at the stop.")
         if not recovered.clean:
-            self._note("The last stop was not an orderly one.")
+            self._note("The last shutdown was not clean.")
 
     def _check_journals(self, indexes: list[int]) -> None:
-        """The frames of these files, without looking at what they say."""
+        """Check the frames of these files without interpreting them."""
         for index in indexes:
             path = journal_path(index)
             self.report.journal_files += 1
@@ -333,7 +331,9 @@ class Check:
                     if isinstance(item, Frame):
                         self.report.journal_frames += 1
                     elif not (is_last and item.offset + item.length == self._disk.size(path)):
-                        self._problem(f"{path}: {item.length} bytes at {item.offset} cannot be read: {item.why}.")
+                        self._problem(
+                            f"{path}: {item.length} bytes at offset {item.offset} are unreadable: {item.why}."
+                        )
             except DamagedFile as error:
                 if not is_last or self._disk.size(path) > FILE_HEADER.size:
                     self._problem(f"{path}: {error.why}.")
@@ -346,33 +346,33 @@ class Check:
             report.records += book.count
             report.bytes += book.size
             if any(run.segment in self.damaged_segments for run in book.runs):
-                continue  # what is wrong there has been said
+                continue  # already reported
             try:
                 report.problems.extend(check_book(book, order, self._store))
             except (EngineError, LookupError, ValueError) as error:
                 self._problem(f"Log {book.name!r}: {_one_line(error)}.")
 
-    # --- what lies around ----------------------------------------------------------------------------------
+    # --- leftovers -----------------------------------------------------------------------------------------
 
     def _check_leftovers(self, manifest: Manifest) -> None:
         for path in self._store.orphans():
-            self._note(f"{path}: it belongs to no segment; it goes at the next start.")
+            self._note(f"{path}: it belongs to no segment; the next start removes it.")
         for name in self._disk.list(CHECKPOINTS):
             if name not in manifest.checkpoints:
-                self._note(f"{checkpoint_path(name)}: the manifest does not name it; it goes at the next start.")
+                self._note(f"{checkpoint_path(name)}: the manifest does not name it; the next start removes it.")
         for name in self._disk.list(""):
             if name.endswith(".tmp"):
-                self._note(f"{name}: it is half written; it goes at the next start.")
+                self._note(f"{name}: it is incomplete; the next start removes it.")
         kept = self._disk.list(DAMAGED)
         if kept:
-            self._note(f"{DAMAGED}/: {len(kept)} damaged files are kept here; remove them when nobody needs them.")
+            self._note(f"{DAMAGED}/: {len(kept)} damaged files are kept here; remove them if they are not needed.")
 
 
 def sentence_of(loss: RecoveryLoss) -> str:
     if loss.path.startswith(f"{JOURNAL}/") and not loss.length:
         return f"{loss.path}: {loss.what}."
     if loss.path.startswith(f"{JOURNAL}/"):
-        return f"{loss.path}: {loss.length} bytes at {loss.offset}: {loss.what}."
+        return f"{loss.path}: {loss.length} bytes at offset {loss.offset}: {loss.what}."
     return f"Log {loss.path!r}: seqs {loss.offset} to {loss.offset + loss.length - 1} {loss.what}."
 
 

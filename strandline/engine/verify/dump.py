@@ -1,7 +1,7 @@
-"""Printing a file of a data directory for a person: journal, checkpoint, segment, manifest or flush mark.
+"""Print a file of a data directory: journal, checkpoint, segment, manifest or flush mark.
 
-:func:`dump` yields one :class:`DumpItem` for everything there is to see, damage included, and never stops at damage.
-An item prints as one line.
+:func:`dump` yields one :class:`DumpItem` for each part of the file, including damage, and never stops at damage. An
+item prints as one line.
 """
 
 from __future__ import annotations
@@ -52,9 +52,9 @@ from strandline.engine.state.block import Block
 from strandline.engine.state.checkpoints import MANIFEST, BookState, Manifest, OverlayState, RunState, parse_manifest
 from strandline.engine.state.notes import SECRET
 
-#: So much of a payload is shown.
+#: Maximum bytes of a payload to print.
 SHOWN_BYTES = 48
-#: So many records of a frame, and rows of a segment, are shown unless asked for more.
+#: Default maximum number of records per frame, and of rows per segment, to print.
 SHOWN_ROWS = 10
 
 Facts = dict[str, Any]
@@ -74,7 +74,8 @@ class DumpItem(msgspec.Struct, omit_defaults=True):
 
 
 def dump(path: str | os.PathLike[str], rows: int = SHOWN_ROWS) -> Iterator[DumpItem]:
-    """Everything in a file, ``rows`` records at most of every frame and of a segment. Raises OSError only."""
+    """Yield everything in a file, with at most ``rows`` records of every frame and of a segment. Raises only
+    OSError."""
     file = Path(path)
     with open(file, "rb", buffering=0) as opened:
         start = opened.read(FILE_HEADER.size)
@@ -89,14 +90,15 @@ def dump(path: str | os.PathLike[str], rows: int = SHOWN_ROWS) -> Iterator[DumpI
 
 
 def _looks_like(file: Path, raw: bytes, start: bytes, name: str, suffix: str) -> bool:
-    """By its first bytes; if those say nothing, by its name, which a damaged file may keep with ``.2`` behind it."""
+    """Recognise a file by its first bytes or, if they are unknown, by its name. A damaged file may have ``.2`` after
+    its name."""
     if raw.startswith((b"{", ARROW_MAGIC, MAGIC)):
         return raw.startswith(start)
     return (bool(name) and file.name.startswith(name)) or (bool(suffix) and suffix in file.suffixes)
 
 
 def iso(ts: int) -> str:
-    """A time in milliseconds for people."""
+    """Format a time in milliseconds."""
     try:
         return datetime.fromtimestamp(ts / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     except (ValueError, OverflowError, OSError):
@@ -104,7 +106,7 @@ def iso(ts: int) -> str:
 
 
 def shorten(data: bytes) -> str:
-    """A payload as text if it is some, else in hexadecimal; cut off where it gets long."""
+    """Return a payload as text if possible, otherwise in hexadecimal, shortened if it is long."""
     start = data[:SHOWN_BYTES]
     more = "…" if len(data) > SHOWN_BYTES else ""
     text = start.decode("utf-8", "ignore" if more else "replace")
@@ -117,7 +119,7 @@ def _dump_mark(raw: bytes) -> Iterator[DumpItem]:
     yield DumpItem("file", {"name": FLUSHED, "what": "flush mark", "size": len(raw)})
     mark = decode_mark(raw)
     if mark is None:
-        yield DumpItem("damage", {"why": "it is not whole; a start ignores it"}, 0)
+        yield DumpItem("damage", {"why": "it is incomplete; a start ignores it"}, 0)
     else:
         yield DumpItem("mark", {"journal": mark.number, "flushed": mark.size, "left_size": mark.left_size}, 0)
 
@@ -187,7 +189,7 @@ def _dump_frame(frame: Frame, rows: int) -> Iterator[DumpItem]:
         facts["time"] = iso(frame.ts)
     facts["bytes"] = frame.length
     if frame.place or frame.flags & MORE:
-        facts["group"] = f"{frame.place}{'' if frame.flags & MORE else ', the last one'}"
+        facts["group"] = f"{frame.place}{'' if frame.flags & MORE else ', the last'}"
     if frame.reserved:
         facts["reserved"] = frame.reserved
     yield DumpItem(frame.type.name.lower(), facts, frame.offset)
@@ -242,7 +244,7 @@ def _extras(extras: Extras | None) -> Facts:
 
 
 def _notes(notes: Mapping[str, Raw]) -> Facts:
-    """Notes with their values, cut off where they get long, but for those that are secret; None: removed."""
+    """Return notes with their values, shortened if long. Secret values are not shown. None: the note was removed."""
     return {
         name: "(secret)" if name.startswith(SECRET) else shorten(repr(unpack(bytes(raw), object)).encode())
         for name, raw in notes.items()
@@ -363,7 +365,7 @@ def _dump_rows(segment: Segment, limit: int) -> Iterator[DumpItem]:
             seq = facts.pop("seq")
             time = iso(block.timestamp(row))
             yield DumpItem("row", {"log": repr(run.name), "epoch": run.epoch, "seq": seq, "time": time, **facts})
-        # Blocks behind the limit are read all the same, for the damage that may be in them.
+        # Blocks after the limit are still read, to find damage in them.
         limit -= min(limit, len(block))
 
 
@@ -390,7 +392,7 @@ def _given(struct: msgspec.Struct) -> Facts:
 
 
 def _changed(config: msgspec.Struct) -> str:
-    """A configuration as far as it is not the default."""
+    """Return the fields of a configuration that differ from the default."""
     default = type(config)()
     values = {name: getattr(config, name) for name in config.__struct_fields__}
     changed = [f"{name}={value}" for name, value in values.items() if value != getattr(default, name)]

@@ -1,4 +1,4 @@
-"""Checking a logbook: every promise it makes is held against the rows it has."""
+"""Check a logbook: compare everything it says with its rows."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from strandline.engine.state.parts import Part, Run, Segments, Tail
 
 
 def check_book(book: Logbook, order: Mapping[int, int], segments: Segments) -> Iterator[str]:
-    """Everything that is wrong with a logbook whose segments can all be read, as sentences.
+    """Yield all problems of a logbook whose segments are all readable, as sentences.
 
-    ``order`` has the place of every segment that the manifest names.
+    ``order`` has the position of every segment in the manifest.
     """
     problems = list(_check_runs(book, order, segments))
     yield from (f"Log {book.name!r}: {problem}." for problem in problems)
     if problems:
-        return  # what follows would only say the same in other words
+        return  # further checks would repeat the same problem
     for problem in (
         *_check_base(book),
         *_check_order(book),
@@ -32,20 +32,20 @@ def check_book(book: Logbook, order: Mapping[int, int], segments: Segments) -> I
 
 
 def info_of(run: Run, epoch: int, segment: Segment) -> RunInfo | None:
-    """What the footer of its segment says of a run; None when it has no such run."""
+    """Return the segment footer's entry for a run; None if the footer has no such run."""
     at = bisect_right(segment.runs, run.row, key=lambda info: info.row) - 1
     found = segment.runs[at] if at >= 0 else None
     return found if found is not None and (found.row, found.epoch) == (run.row, epoch) else None
 
 
 def live_of(part: Part, segments: Segments) -> tuple[int, int]:
-    """The records of a part that readers may see, and their bytes, counted row by row."""
+    """Count the visible records of a part and their bytes, row by row."""
     whole = [(part.first, part.last)]
     return part.weigh(whole if part.overlay is None else part.overlay.visible(*whole[0]), segments)
 
 
 def first_retained(book: Logbook, segments: Segments) -> int:
-    """The seq of the first record that is neither deleted nor evicted; head + 1 when there is none."""
+    """Return the seq of the first record that is neither deleted nor evicted; head + 1 if there is none."""
     for part in book.parts():
         ranges = [(part.first, part.last)] if part.overlay is None else part.overlay.dead.gaps(part.first, part.last)
         for first, last in ranges:
@@ -55,7 +55,7 @@ def first_retained(book: Logbook, segments: Segments) -> int:
 
 
 def recount(book: Logbook, segments: Segments) -> None:
-    """Put right what a logbook can count by itself."""
+    """Correct the counters of a logbook from its records."""
     book.count = book.size = 0
     for part in book.parts():
         live, live_size = live_of(part, segments)
@@ -79,7 +79,7 @@ def _check_runs(book: Logbook, order: Mapping[int, int], segments: Segments) -> 
         for what in ("name", "first", "last", "rows", "ts_first", "ts_last", "key_first", "key_last"):
             kept = book.name if what == "name" else getattr(run, what)
             if kept != getattr(info, what):
-                yield f"{where} has {what} {kept!r}, the segment's footer says {getattr(info, what)!r}"
+                yield f"{where} has {what} {kept!r}; the segment's footer says {getattr(info, what)!r}"
     for before, after in pairwise(book.runs):
         if order.get(before.segment, -1) >= order.get(after.segment, -1):
             yield f"its runs in segments {before.segment} and {after.segment} are not in the order of the manifest"
@@ -93,7 +93,7 @@ def _check_base(book: Logbook) -> Iterator[str]:
         yield f"it was forked from {base.book.name!r} at seq {base.through}, which has only {base.book.assigned}"
     first = next((part.first for part in book.parts()), base.through + 1)
     if first <= base.through:
-        yield f"its own record {first} is not behind seq {base.through}, where it was forked"
+        yield f"its own record {first} is not after seq {base.through}, where it was forked"
 
 
 def _check_order(book: Logbook) -> Iterator[str]:
@@ -102,9 +102,9 @@ def _check_order(book: Logbook) -> Iterator[str]:
         edges.append((block.first, block.last))
     for one, other in pairwise(edges):
         if other[0] <= one[1]:
-            yield f"seqs {other[0]} to {other[1]} come behind seqs {one[0]} to {one[1]}"
+            yield f"seqs {other[0]} to {other[1]} come after seqs {one[0]} to {one[1]}"
     if edges and edges[-1][1] > book.assigned:
-        yield f"it has a record {edges[-1][1]}, but the highest seq handed out is {book.assigned}"
+        yield f"it has a record {edges[-1][1]}, but the highest assigned seq is {book.assigned}"
 
 
 def _recount(book: Logbook, segments: Segments) -> Iterator[str]:
@@ -115,12 +115,12 @@ def _recount(book: Logbook, segments: Segments) -> Iterator[str]:
         if isinstance(part, Run) and (live, live_size) != (part.live, part.live_size):
             yield (
                 f"its run {part.first} to {part.last} in segment {part.segment} has {live} live records "
-                f"of {live_size} bytes, not {part.live} of {part.live_size}"
+                f"of {live_size} bytes; expected {part.live} of {part.live_size}"
             )
     if count != book.count:
-        yield f"it has {count} live records, not {book.count}"
+        yield f"it has {count} live records; expected {book.count}"
     if size != book.size:
-        yield f"its live records have {size} bytes, not {book.size}"
+        yield f"its live records have {size} bytes; expected {book.size}"
 
 
 def _check_floors(book: Logbook, segments: Segments) -> Iterator[str]:
@@ -128,7 +128,7 @@ def _check_floors(book: Logbook, segments: Segments) -> Iterator[str]:
         yield f"its floor {book.evict_floor} is above its earliest record {book.earliest}"
     first = first_retained(book, segments)
     if first != book.earliest:
-        yield f"its earliest record is {first}, not {book.earliest}"
+        yield f"its earliest record is {first}; expected {book.earliest}"
 
 
 def _check_gaps(book: Logbook) -> Iterator[str]:
@@ -137,4 +137,4 @@ def _check_gaps(book: Logbook) -> Iterator[str]:
             yield f"its gaps {one.first} to {one.last} and {other.first} to {other.last} are out of order"
     for gap in book.gaps:
         if not 1 <= gap.first <= gap.last <= book.assigned:
-            yield f"its gap {gap.first} to {gap.last} reaches beyond the seqs that were handed out"
+            yield f"its gap {gap.first} to {gap.last} extends beyond the assigned seqs"

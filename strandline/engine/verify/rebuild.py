@@ -1,7 +1,7 @@
-"""Making a lost manifest and lost states of logs again, from what is left: checkpoints, segment footers, journal.
+"""Rebuild a lost manifest and lost states of logs from checkpoints, segment footers and the journal.
 
-What nobody wrote down twice cannot be known again: a log's configuration falls back on the default, and what was
-deleted or hidden in segments comes back. All of that is told.
+Some information cannot be recovered: a log gets the default configuration, and deleted or hidden records in segments
+become visible again. All of this is reported.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ from strandline.engine.state.logbook import Gap, Logbook
 from strandline.engine.state.parts import Run
 from strandline.engine.state.ranges import SeqRanges
 
-#: The footers of the segments that can be opened, in the order of the manifest.
+#: The footers of the readable segments, in the order of the manifest.
 Footers = Mapping[int, list[RunInfo]]
 
 
 def checkpoint_frames(disk: Disk, names: Iterable[str]) -> Iterator[Frame]:
-    """The frames of checkpoint files that can be read."""
+    """Yield the readable frames of checkpoint files."""
     for name in names:
         try:
             yield from (item for item in scan_checkpoint(disk, name) if isinstance(item, Frame))
@@ -53,27 +53,29 @@ def checkpoint_frames(disk: Disk, names: Iterable[str]) -> Iterator[Frame]:
 
 class Rebuilt(NamedTuple):
     manifest: Manifest
-    #: Nothing has happened since that the manifest does not know of, but for what the journal tells.
+    #: Whether the manifest is current, so that only the journal has later changes.
     is_current: bool
 
 
 def rebuild_manifest(disk: Disk, cold: ColdStore | None) -> Rebuilt:
-    """The copy that the newest checkpoint carries, or one that is pieced together from the files that are there."""
+    """Return the copy of the manifest in the newest checkpoint, or one rebuilt from the existing files."""
     names = sorted(filter(partial(is_name, "checkpoint"), disk.list(CHECKPOINTS)))
     base = None
     for name in reversed(names):
         for frame in checkpoint_frames(disk, [name]):
             if base is None and frame.type is FrameType.MANIFEST:
                 base = checked(unpack(frame.body, Manifest), checkpoint_path(name))
-        # The journal file at its boundary was made before the checkpoint and goes when the next one is written. If the
-        # file is not there, it is lost, or there was a newer checkpoint: then newer segments count as well.
+        # The journal file at the boundary was created before the checkpoint and is removed when the next one is
+        # written. If it is missing, it was lost, or there was a newer checkpoint. In the second case newer segments
+        # count as well.
         if base is not None and name == names[-1] and disk.exists(journal_path(base.boundary)):
             return Rebuilt(_with_tiers(disk, cold, base), True)
     return Rebuilt(_piece_together(disk, cold, base, names), False)
 
 
 def _with_tiers(disk: Disk, cold: ColdStore | None, manifest: Manifest) -> Manifest:
-    """Moving a segment to the cold tier makes no checkpoint: look where it is."""
+    """Update the tiers of segments. Moving a segment to the cold tier writes no checkpoint, so look where each
+    one is."""
     for at, entry in enumerate(manifest.segments):
         if (
             not disk.exists(segment_path(entry.id))
@@ -121,7 +123,8 @@ def _describe(infos: dict[int, tuple[SegmentInfo, bool]], name: str, raw: bytes,
 
 
 def _without_superseded(infos: dict[int, SegmentInfo]) -> dict[int, SegmentInfo]:
-    """A merge has a higher number than its sources, which may still be there, and has all that they have."""
+    """Remove the sources of merges. A merged segment has a higher number than its sources, which may still exist, and
+    contains all their records."""
     chosen: dict[int, SegmentInfo] = {}
     covered: dict[int, list[tuple[int, int]]] = {}
     for id in sorted(infos, reverse=True):
@@ -135,7 +138,7 @@ def _without_superseded(infos: dict[int, SegmentInfo]) -> dict[int, SegmentInfo]
 
 
 def _in_order(infos: dict[int, SegmentInfo]) -> Iterable[int]:
-    """So that for every log an earlier segment has lower seqs."""
+    """Order the segments so that for every log an earlier segment has lower seqs."""
     places: dict[int, list[tuple[int, int]]] = {}
     for id, info in infos.items():
         for run in info.runs:
@@ -149,7 +152,7 @@ def _in_order(infos: dict[int, SegmentInfo]) -> Iterable[int]:
 
 
 def _find_boundary(disk: Disk, books: Mapping[int, Logbook]) -> int:
-    """The first journal file with a record that no log has yet; files before it may be kept for backups only."""
+    """Return the first journal file with a record that no log has yet. Earlier files may be kept for backups only."""
     indexes = journal_indexes(disk)
     for index in indexes:
         for frame in _journal_frames(disk, [index]):
@@ -161,7 +164,7 @@ def _find_boundary(disk: Disk, books: Mapping[int, Logbook]) -> int:
 
 
 def _records_in(frame: Frame) -> Iterator[tuple[int, int]]:
-    """The logs that a frame brings records to, and their first seqs."""
+    """Yield the logs that a frame adds records to, and their first seqs."""
     if frame.type is FrameType.APPEND:
         yield frame.epoch, frame.first
     elif frame.type is FrameType.FORWARD:
@@ -184,9 +187,9 @@ def _journal_frames(disk: Disk, indexes: Iterable[int]) -> Iterator[Frame]:
 def rebuild_books(
     books: dict[int, Logbook], dropped: set[int], footers: Footers, unreadable: set[int]
 ) -> Iterator[str]:
-    """Add what the footers know and the books do not; yields what was done, as sentences.
+    """Add what the footers contain and the books lack. Yield what was done, as sentences.
 
-    ``unreadable`` are the segments that count and whose footers cannot be read.
+    ``unreadable`` are the segments that count but have unreadable footers.
     """
     runs: dict[int, list[Run]] = {}
     names: dict[int, str] = {}
@@ -203,20 +206,20 @@ def rebuild_books(
             newest[names[epoch]] = epoch
             books[epoch] = _make_book(names[epoch], epoch, runs[epoch])
             yield (
-                f"Log {names[epoch]!r}: its state is lost; it has the default configuration now, and what was "
-                "deleted or hidden in its segments is back."
+                f"Log {names[epoch]!r}: its state is lost; it now has the default configuration, and records that were "
+                "deleted or hidden in its segments are visible again."
             )
     for book in [book for book in books.values() if newest.get(book.name, book.epoch) > book.epoch]:
         del books[book.epoch]
-        yield f"Log {book.name!r}: epoch {book.epoch} was dropped for epoch {newest[book.name]}."
+        yield f"Log {book.name!r}: epoch {book.epoch} was dropped in favor of epoch {newest[book.name]}."
 
 
 def _catch_up(book: Logbook, runs: list[Run], footers: Footers, unreadable: set[int]) -> Iterator[str]:
-    """A state that is older than the segments: its log gets the runs that are there now."""
+    """Update a state that is older than the segments: add the runs that exist now."""
     known = {run.segment: run for run in book.runs}
     if known.keys() <= footers.keys() | unreadable and runs[-1].last <= book.assigned:
         return
-    # Those in segments that cannot be read are still the log's: the repair of the segments reports them as lost.
+    # Runs in unreadable segments still belong to the log: the repair of the segments reports them as lost.
     there = [run for run in book.runs if run.segment in unreadable]
     there += [known.get(run.segment, run) for run in runs if run.last >= book.earliest]
     book.runs = tuple(sorted(there, key=lambda run: run.first))
@@ -230,8 +233,8 @@ def _catch_up(book: Logbook, runs: list[Run], footers: Footers, unreadable: set[
     book.assigned = book.head = max(book.assigned, runs[-1].last)
     book.last_ts = max(book.last_ts, runs[-1].ts_last)
     yield (
-        f"Log {book.name!r}: its newest state is lost; an older one was taken, so what was deleted, hidden or "
-        "configured after it is not known."
+        f"Log {book.name!r}: its newest state is lost; an older one was used, so later deletions, hidden records "
+        "and configuration changes are unknown."
     )
 
 
@@ -240,7 +243,8 @@ def _make_book(name: str, epoch: int, runs: list[Run]) -> Logbook:
     book.runs = tuple(runs)
     book.assigned = book.head = book.reserved = runs[-1].last
     book.last_ts = runs[-1].ts_last
-    # Whether these were lost or removed on purpose nobody knows: better a tombstone too many.
+    # It is unknown whether these seqs were lost or removed on purpose. Report them as lost: a superfluous tombstone is
+    # harmless.
     edges = [0, *(run.last for run in runs)]
     starts = [run.first for run in runs]
     book.gaps = tuple(
@@ -250,7 +254,7 @@ def _make_book(name: str, epoch: int, runs: list[Run]) -> Logbook:
 
 
 def adopt_frames(disk: Disk, manifest: Manifest, books: dict[int, Logbook], dropped: set[int]) -> Iterator[str]:
-    """Logs of which nothing is left but records in the journal get a name of their own."""
+    """Give new names to logs of which only records in the journal are left."""
     configured: set[int] = set()
     for frame in _journal_frames(disk, [index for index in journal_indexes(disk) if index >= manifest.boundary]):
         manifest.next_epoch = max(manifest.next_epoch, frame.epoch + 1)
@@ -267,7 +271,7 @@ def adopt_frames(disk: Disk, manifest: Manifest, books: dict[int, Logbook], drop
 
 
 def told_in_journal(disk: Disk, manifest: Manifest) -> set[int]:
-    """The epochs of the logs of which the journal tells how many seqs they have handed out."""
+    """Return the epochs of the logs whose number of assigned seqs is in the journal."""
     told: set[int] = set()
     for frame in _journal_frames(disk, [index for index in journal_indexes(disk) if index >= manifest.boundary]):
         # The header of every other frame has the highest seq of the log.
@@ -278,12 +282,12 @@ def told_in_journal(disk: Disk, manifest: Manifest) -> set[int]:
     return told
 
 
-#: The name of a log whose own is lost starts like this.
+#: The prefix of the new name of a log whose name is lost.
 NAMELESS = "recovered-"
 
 
 def run_of(segment: int, info: RunInfo) -> Run:
-    """A run as the footer describes it; its live records are still to be counted."""
+    """Return a run as the footer describes it. Its live records are not counted yet."""
     return Run(
         segment, info.first, info.last, info.row, info.rows, 0, 0,
         info.ts_first, info.ts_last, info.key_first, info.key_last,

@@ -1,7 +1,7 @@
-"""Repairing a data directory: whatever can be read is kept, and what is lost is told and leaves a tombstone.
+"""Repair a data directory: keep everything that is readable, and report lost records and leave a tombstone for them.
 
-Damaged files are copied to ``damaged/`` before anything refers to their replacements. The repaired states become
-one complete checkpoint; the journal is left to the engine, which replays and seals it as it always does.
+Damaged files are copied to ``damaged/`` before anything refers to their replacements. The repaired states become one
+complete checkpoint. The engine replays and seals the journal as usual.
 """
 
 from __future__ import annotations
@@ -53,13 +53,13 @@ from strandline.engine.verify.rebuild import (
     told_in_journal,
 )
 
-#: A repair seals, and moves nothing to the cold tier.
+#: A repair seals the journal and moves nothing to the cold tier.
 OPTIONS = Options(hot_segments=1 << 30)
 STATE_LOST = "the newest state of the log is lost"
 
 
 def repair(disk: Disk, cold: ColdStore | None = None) -> Report:
-    """Make a data directory sound again; a sound one is left as it is. Raises what ``verify`` raises."""
+    """Repair a data directory. An undamaged one is left unchanged. Raises the errors of ``verify``."""
     with locked(disk):
         with temporary_store(disk, cold) as store:
             check = Check(disk, store, cold)
@@ -70,7 +70,7 @@ def repair(disk: Disk, cold: ColdStore | None = None) -> Report:
             work = Repair(disk, store, cold, check)
             work.run()
         _replay_and_seal(disk, cold, work)
-        # The engine has given the directory free.
+        # The engine has unlocked the directory.
         disk.lock()
         with temporary_store(disk, cold) as store:
             report = Check(disk, store, cold).run()
@@ -93,7 +93,7 @@ def _replay_and_seal(disk: Disk, cold: ColdStore | None, work: Repair) -> None:
             for book in recovered.books.values():
                 work.losses.extend(_new_gaps(book, work.gaps.get(book.epoch, ()), paths, why))
         for book in engine.by_epoch.values():
-            # The journal may hold states from before the loss.
+            # The journal may contain states from before the loss.
             engine.touch(book)
             _add_gaps(book, work.lost.get(book.epoch, SeqRanges()).copy())
             recount(book, engine.store)
@@ -111,7 +111,7 @@ def _new_gaps(book: Logbook, known: tuple[Gap, ...], paths: str, why: str) -> It
 
 
 class Repair:
-    """Makes checkpoint, manifest and segments sound, as of the boundary."""
+    """Repairs checkpoint, manifest and segments, as of the boundary."""
 
     def __init__(self, disk: Disk, store: SegmentStore, cold: ColdStore | None, check: Check) -> None:
         self._disk = disk
@@ -120,21 +120,21 @@ class Repair:
         self._check = check
         self.repairs: list[str] = []
         self.losses: list[LostRecords] = []
-        #: Something else than records is lost, too: states of logs, or changes in the journal.
+        #: Whether more than records is lost: states of logs, or changes in the journal.
         self.lossy = False
         #: The gaps of every log as of the boundary, after the repair.
         self.gaps: dict[int, tuple[Gap, ...]] = {}
-        #: What of every log was lost with segments.
+        #: The seqs of every log that were lost with segments.
         self.lost: dict[int, SeqRanges] = {}
-        #: What became of damaged segments: None when nothing of them is left.
+        #: The replacements of damaged segments; None if no row is left.
         self._replaced: dict[int, SegmentInfo | None] = {}
         self._lost_rows: dict[int, list[DamagedRows]] = {}
         self._originals: list[tuple[int, Tier]] = []
-        #: Not every log has the state that it had at the boundary.
+        #: Whether some logs lack the state that they had at the boundary.
         self.incomplete = False
-        #: Epochs of logs that may have handed out more seqs than anything tells of.
+        #: Epochs of logs that may have assigned more seqs than the remaining files show.
         self._doubtful: set[int] = set()
-        #: The manifest is the last one that was written, or a copy of it.
+        #: Whether the manifest is the last one that was written, or a copy of it.
         self._is_current = True
 
     def run(self) -> None:
@@ -162,7 +162,7 @@ class Repair:
                 self._copy(MANIFEST)
             manifest, self._is_current = rebuild_manifest(self._disk, self._cold)
             self.repairs.append(
-                f"{MANIFEST}: made again from {len(manifest.checkpoints)} checkpoints, "
+                f"{MANIFEST}: rebuilt from {len(manifest.checkpoints)} checkpoints, "
                 f"{len(manifest.segments)} segments and the journal from file {manifest.boundary} on."
             )
         names = [*self._disk.list(HOT_DIRECTORY), *([] if self._cold is None else self._cold.list())]
@@ -188,11 +188,10 @@ class Repair:
             if unreadable:
                 paths = ", ".join(map(segment_path, sorted(unreadable)))
                 for book in books.values():
-                    why = "the segment cannot be read, and the state of the log is lost"
+                    why = "the segment is unreadable, and the state of the log is lost"
                     self.losses.extend(_new_gaps(book, known.get(book.epoch, ()), paths, why))
             lost_states += (
-                f"{segment_path(id)}: it cannot be read, and neither can a checkpoint. Logs that nothing else names "
-                "are gone."
+                f"{segment_path(id)}: it is unreadable, and so is a checkpoint. Logs that no other file names are lost."
                 for id in sorted(unreadable)
             )
         if incomplete or lost_journals(self._disk, manifest, read_mark(self._disk), guess=True):
@@ -210,7 +209,7 @@ class Repair:
         return books
 
     def _find_doubtful(self, manifest: Manifest, books: dict[int, Logbook]) -> None:
-        """The logs of which nothing that is left tells for sure how many seqs they have handed out."""
+        """Find the logs whose number of assigned seqs is not certain from the remaining files."""
         certain: set[int] = set()
         names = manifest.checkpoints
         damaged = [at for at, name in enumerate(names) if name in self._check.damaged_checkpoints]
@@ -228,7 +227,8 @@ class Repair:
     # --- the journal ---------------------------------------------------------------------------------------
 
     def _heal_journals(self, manifest: Manifest) -> None:
-        """A file of which only the header is damaged gets a new one; damaged ones that are not needed go."""
+        """Rebuild the header of a file if only the header is damaged, and move damaged files aside that are not
+        needed."""
         for index in journal_indexes(self._disk):
             path = journal_path(index)
             try:
@@ -237,7 +237,7 @@ class Repair:
                 damaged = not self._heal_header(index, path)
             if damaged and index < manifest.boundary:
                 put_aside(self._disk, path)
-                self.repairs.append(f"{path}: put aside; its records are in segments.")
+                self.repairs.append(f"{path}: moved aside; its records are in segments.")
 
     def _heal_header(self, index: int, path: str) -> bool:
         size = self._disk.size(path)
@@ -251,7 +251,7 @@ class Repair:
         self._copy(path)
         header = file_header(FileKind.JOURNAL, index, seed, boot)
         self._disk.write_file(path, chain([header], pieces_of(self._disk, path, FILE_HEADER.size, size)))
-        self.repairs.append(f"{path}: its header was made again.")
+        self.repairs.append(f"{path}: its header was rebuilt.")
         return True
 
     # --- segments ------------------------------------------------------------------------------------------
@@ -263,7 +263,7 @@ class Repair:
             if tier != entry.tier:
                 self._put_entry(manifest, entry.id, SegmentEntry(entry.id, entry.size, entry.edges, entry.rows, tier))
                 self._store.add(entry, tier)
-                self.repairs.append(f"{path}: taken from the {tier} tier, where it is sound.")
+                self.repairs.append(f"{path}: replaced by the undamaged copy from the {tier} tier.")
             return
         source = self._copy_segment(entry)
         info = None
@@ -274,7 +274,7 @@ class Repair:
         self._replaced[entry.id] = info
         if info is None:
             self._put_entry(manifest, entry.id, None)
-            self.repairs.append(f"{path}: nothing of it could be kept.")
+            self.repairs.append(f"{path}: none of its rows could be kept.")
         else:
             new = SegmentEntry(info.id, info.size, info.edges, info.rows)
             self._put_entry(manifest, entry.id, new)
@@ -282,10 +282,10 @@ class Repair:
             self.repairs.append(f"{path}: {info.rows} of {entry.rows} rows were kept, in {segment_path(info.id)}.")
 
     def _find(self, entry: SegmentEntry) -> tuple[Segment | None, Tier]:
-        """The segment, from the other tier if it cannot be opened where it should be."""
+        """Return the segment, from the other tier if it cannot be opened in its own."""
         path = segment_path(entry.id)
         if entry.tier == "cold" and self._disk.exists(path) and self._cold is not None:
-            # A leftover that would be read instead of the object. It goes if there is one that may be better.
+            # A leftover that would be read instead of the object. Move it aside if an object of the right size exists.
             if self._cold.size(object_name(entry.id)) == entry.size:
                 put_aside(self._disk, path)
         tiers: list[Tier] = ["hot", "cold"] if self._cold is not None else ["hot"]
@@ -313,7 +313,7 @@ class Repair:
         )
 
     def _copy_segment(self, entry: SegmentEntry) -> str | None:
-        """Keep what is there of a segment, in both tiers; returns the path of the copy that is to be read."""
+        """Keep a copy of the damaged segment, from both tiers. Return the path of the copy to read."""
         copies = {}
         path, name = segment_path(entry.id), object_name(entry.id)
         if self._disk.exists(path):
@@ -349,7 +349,7 @@ class Repair:
         self._recount(book)
 
     def _leap(self, book: Logbook) -> None:
-        """The log's newest state is lost: it may have handed out seqs that nothing tells of any more."""
+        """Skip seqs: the log's newest state is lost, so it may have assigned seqs that no file shows."""
         first = book.assigned + 1
         leap(book)
         self.lost[book.epoch].add(first, book.assigned)
@@ -361,7 +361,7 @@ class Repair:
 
     @property
     def checkpoints(self) -> str:
-        """The damaged checkpoints, in words."""
+        """The damaged checkpoints, for messages."""
         return ", ".join(map(checkpoint_path, self._check.damaged_checkpoints)) or CHECKPOINTS
 
     def _repair_run(self, book: Logbook, run: Run, known: set[int], lost: SeqRanges) -> Run | None:
@@ -372,7 +372,7 @@ class Repair:
             segment = self._store.segment(id)
             info = info_of(run, book.epoch, segment) or _info_in(segment.runs, book)
         if info is None and run.segment not in self._replaced:
-            self._lose(book, run, _whole(book, run), lost, "the log's state names a run that is not there")
+            self._lose(book, run, _whole(book, run), lost, "the log's state names a run that does not exist")
         if info is None:
             return None
         new = run_of(id, info)
@@ -384,10 +384,10 @@ class Repair:
         return new
 
     def _replacement(self, book: Logbook, run: Run, lost: SeqRanges) -> tuple[int, RunInfo | None]:
-        """Where the rows of a run in a damaged segment are now."""
+        """Return where the rows of a run in a damaged segment are now."""
         replaced = self._replaced[run.segment]
         if replaced is None and run.segment not in self._lost_rows:
-            self._lose(book, run, _whole(book, run), lost, "the segment is missing or cannot be read")
+            self._lose(book, run, _whole(book, run), lost, "the segment is missing or unreadable")
         for stretch in self._lost_rows.get(run.segment, ()):
             if stretch.run.epoch == book.epoch:
                 self._lose(book, run, stretch, lost, "damaged blocks")
@@ -396,7 +396,7 @@ class Repair:
         return replaced.id, _info_in(replaced.runs, book)
 
     def _lose(self, book: Logbook, run: Run, stretch: DamagedRows, lost: SeqRanges, why: str) -> None:
-        """What was deleted before it was lost is no loss."""
+        """Record lost rows. Rows that were deleted before do not count as lost."""
         whole = (stretch.first, stretch.last)
         pieces = [whole] if run.overlay is None else list(run.overlay.dead.gaps(*whole))
         for first, last in pieces:
@@ -415,11 +415,11 @@ class Repair:
         after = (book.count, book.size, book.earliest)
         if after != before:
             self.repairs.append(
-                f"Log {book.name!r}: as of the last checkpoint it has {after[0]} live records of {after[1]} bytes from "
-                f"seq {after[2]} on; its state said {before[0]} of {before[1]} from {before[2]} on."
+                f"Log {book.name!r}: at the last checkpoint it has {after[0]} live records of {after[1]} bytes from "
+                f"seq {after[2]} on; its state said {before[0]} of {before[1]} bytes from {before[2]} on."
             )
 
-    # --- writing it down -----------------------------------------------------------------------------------
+    # --- writing the result --------------------------------------------------------------------------------
 
     def _write(self, manifest: Manifest, books: dict[int, Logbook]) -> None:
         used = {run.segment for book in books.values() for run in book.runs}
@@ -439,7 +439,8 @@ class Repair:
                 self._cold.delete(object_name(id))
 
     def _copy(self, path: str) -> str:
-        """Copied first and removed when nothing refers to it any more: a crash in between destroys nothing."""
+        """Copy a file to ``damaged/``. The original is removed when nothing refers to it, so a crash in between
+        destroys nothing."""
         target = damaged_path(self._disk, path)
         self._disk.write_file(target, self._disk.read(path))
         return target
@@ -458,7 +459,7 @@ def _info_in(runs: list[RunInfo], book: Logbook) -> RunInfo | None:
 
 
 def _add_gaps(book: Logbook, lost: SeqRanges) -> None:
-    """Readers who pass what was lost get a tombstone."""
+    """Add gaps, so that readers get a tombstone for the lost records."""
     for gap in book.gaps:
         lost.remove(gap.first, gap.last)
     gaps: list[Gap] = []

@@ -37,7 +37,7 @@ def _needing_packages() -> Iterator[None]:
 
 
 class StrandlineSource(DataSource):
-    """``format("strandline")``. The guide describes its options."""
+    """``format("strandline")``. ``docs/reference/python/spark.md`` lists its options."""
 
     @classmethod
     def name(cls) -> str:

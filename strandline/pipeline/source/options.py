@@ -30,10 +30,11 @@ _READING = (
     *_PLACE, "logs", "prefix", "startSeq", "endSeq", "startTime", "endTime", "rowsPerPartition", "splitsPerLog",
     "keys", "batchRows", "payload", "own",
 )  # fmt: skip
-_BATCH = (*_READING, "pushdown")
-_STREAMING = (*_READING, "startingOffsets", "rowsPerBatch", "failOnDataLoss")
-_WRITING = (*_PLACE, "log", "create", "batchRows")
-_STREAM_WRITING = (*_WRITING, "writer", "checkpointLocation")
+#: The options of each purpose. docs/reference/python/spark.md lists them.
+BATCH = (*_READING, "pushdown")
+STREAMING = (*_READING, "startingOffsets", "rowsPerBatch", "failOnDataLoss")
+WRITING = (*_PLACE, "log", "create", "batchRows")
+STREAM_WRITING = (*WRITING, "writer", "checkpointLocation")
 #: The prefix of options for the object store of the cold tier.
 _COLD = "cold."
 
@@ -93,7 +94,7 @@ class WriteOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 def read_options(given: Mapping[str, str], *, stream: bool | None = None) -> ReadOptions:
     """``stream``: whether the options are for a stream; None if not known yet. Raises BadOption."""
-    known = {None: {*_BATCH, *_STREAMING}, True: _STREAMING, False: _BATCH}[stream]
+    known = {None: {*BATCH, *STREAMING}, True: STREAMING, False: BATCH}[stream]
     said = _Said(given, known, "reading a stream" if stream else "reading")
     logs, keys = said.names("logs"), said.names("keys")
     if logs is not None and said.has("prefix"):
@@ -128,7 +129,7 @@ def read_options(given: Mapping[str, str], *, stream: bool | None = None) -> Rea
 
 def write_options(given: Mapping[str, str], *, stream: bool) -> WriteOptions:
     """Raises BadOption."""
-    said = _Said(given, _STREAM_WRITING if stream else _WRITING, "writing a stream" if stream else "writing")
+    said = _Said(given, STREAM_WRITING if stream else WRITING, "writing a stream" if stream else "writing")
     place = _place(said)
     if place.cold:
         raise BadOption("cold is only for reading: records are written to the directory itself")

@@ -1,91 +1,29 @@
-"""The files of the page: public, packaged with the server, and served unchanged.
-
-The media type, the ETag and the compressed form of a file are computed at its first request and kept.
-"""
+"""The files of the console."""
 
 from __future__ import annotations
 
-import gzip
-from hashlib import sha256
 from pathlib import Path, PurePosixPath
 
-from strandline.service.http import Call, Head, Reply, accepts_gzip
+from strandline.service.http import Call, Reply
 from strandline.service.problems import NOT_FOUND, Refusal
+from strandline.service.static_files import StaticFiles, moved
 
 DIRECTORY = Path(__file__).parent / "assets"
 INDEX = "index.html"
 
-MEDIA_TYPES = {
-    ".css": b"text/css; charset=utf-8",
-    ".html": b"text/html; charset=utf-8",
-    ".ico": b"image/x-icon",
-    ".js": b"text/javascript; charset=utf-8",
-    ".json": b"application/json",
-    ".png": b"image/png",
-    ".svg": b"image/svg+xml",
-    ".webmanifest": b"application/manifest+json",
-    ".woff2": b"font/woff2",
-}
-TEXT = b"text/plain; charset=utf-8"
-
-#: Allows only the server's own files and no inline code, so the content of a record never runs.
-POLICY = (
-    b"default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; "
-    b"connect-src 'self'; manifest-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
-)
-#: File names do not change between releases, so a browser revalidates a file every time and mostly gets a 304.
-HEADERS = (
-    (b"content-security-policy", POLICY),
-    (b"cache-control", b"no-cache"),
-    (b"referrer-policy", b"no-referrer"),
-    (b"cross-origin-opener-policy", b"same-origin"),
-    (b"vary", b"accept-encoding"),
-)
-
-
-class Asset:
-    """One file, plain and compressed. Each form has its own strong ETag."""
-
-    __slots__ = ("body", "content_type", "gzip_tag", "gzipped", "tag")
-
-    def __init__(self, path: Path) -> None:
-        self.body = path.read_bytes()
-        self.content_type = MEDIA_TYPES.get(path.suffix, TEXT)
-        digest = sha256(self.body).hexdigest()[:32]
-        self.tag = f'"{digest}"'.encode()
-        self.gzip_tag = f'"{digest}-gzip"'.encode()
-        # A timestamp would change the compressed bytes with every start.
-        self.gzipped = gzip.compress(self.body, mtime=0)
-
-    def reply(self, head: Head) -> Reply:
-        gzipped = accepts_gzip(head)
-        tag = self.gzip_tag if gzipped else self.tag
-        headers = ((b"etag", tag), *HEADERS)
-        known = [each.strip().removeprefix(b"W/") for each in head.headers.get(b"if-none-match", b"").split(b",")]
-        if tag in known or b"*" in known:
-            return Reply(b"", 304, self.content_type, headers)
-        if gzipped:
-            return Reply(self.gzipped, 200, self.content_type, (*headers, (b"content-encoding", b"gzip")))
-        return Reply(self.body, 200, self.content_type, headers)
-
 
 class Assets:
     def __init__(self, directory: Path = DIRECTORY) -> None:
-        self._files = {path.relative_to(directory).as_posix(): path for path in directory.rglob("*") if path.is_file()}
-        self._known: dict[str, Asset] = {}
+        self._files = StaticFiles(directory)
 
     def redirect(self, call: Call) -> Reply:
-        """GET /console. The location is relative, so that it works behind a proxy that adds a path."""
-        query = f"?{call.head.query_string}" if call.head.query_string else ""
-        return Reply(b"", 308, TEXT, ((b"location", f"console/{query}".encode("latin-1")),))
+        """GET /console"""
+        return moved(call, "console")
 
     def get(self, call: Call) -> Reply:
         """GET /console/{path}"""
         path = call.param("path") or INDEX
-        asset = self._known.get(path)
-        if asset is None:
-            file = self._files.get(path)
-            if file is None:
-                raise Refusal(NOT_FOUND, f"the console has no file named {PurePosixPath(path).name!r}")
-            asset = self._known[path] = Asset(file)
-        return asset.reply(call.head)
+        reply = self._files.reply(path, call.head)
+        if reply is None:
+            raise Refusal(NOT_FOUND, f"the console has no file named {PurePosixPath(path).name!r}")
+        return reply

@@ -6,7 +6,6 @@ from typing import Any
 
 from strandline.engine.record import MAX_SEQ, MAX_TIME
 from strandline.protocols.console import keys, logs, queues, read, routes, wire
-from strandline.protocols.console.assets import MEDIA_TYPES, TEXT
 from strandline.protocols.console.catalogue import SORTS
 from strandline.protocols.console.errors import PROBLEMS
 from strandline.protocols.console.kinds import KINDS
@@ -15,7 +14,6 @@ from strandline.service.openapi import (
     EVENTS,
     Answer,
     Described,
-    Header,
     Operation,
     Parameter,
     Schema,
@@ -23,6 +21,7 @@ from strandline.service.openapi import (
 )
 from strandline.service.openapi import TEXT as STRING
 from strandline.service.problems import ErrorAnswer
+from strandline.service.static_files import FILE_ANSWERS, FILE_PARAMETERS, moved_answer
 
 _GROUP = "console"
 _SEQ: Schema = {"type": "integer", "minimum": 0, "maximum": MAX_SEQ}
@@ -74,26 +73,17 @@ the stream starts with the next new record."""
 _QUEUE = """Returns the number of jobs in each state; the jobs that workers hold and the delayed jobs, each ordered by
 when their state changes next; and the next jobs to be delivered, in order."""
 
-_TAG = Header("ETag", "The version of the file.", STRING, required=True)
-_FILES = {media_type.decode().partition(";")[0]: STRING for media_type in (*MEDIA_TYPES.values(), TEXT)}
-
 _OPERATIONS: dict[tuple[str, str], Operation] = {
     ("GET", routes.PAGE): Operation(
         group=_GROUP,
         summary="Redirect to the console",
-        answers=(Answer(308, "The console is at `/console/`.", {"text/plain": STRING}),),
+        answers=moved_answer("`/console/`"),
     ),
     ("GET", routes.ASSET): Operation(
         group=_GROUP,
         summary="Get a file of the console",
-        answers=(
-            Answer(200, "The file.", _FILES, (_TAG,)),
-            Answer(304, "The file has not changed since the version in `If-None-Match`."),
-        ),
-        parameters=(
-            Parameter("path", "path", "The path of the file; empty for the page.", STRING, required=True),
-            Parameter("If-None-Match", "header", "The ETags of the versions that the client has.", STRING),
-        ),
+        answers=FILE_ANSWERS,
+        parameters=FILE_PARAMETERS,
         errors=("not_found",),
     ),
     ("GET", routes.SESSION): Operation(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from strandline.engine.ownership import PROFILE, REGISTRY
 from strandline.protocols.streams.context import StreamsContext
 from strandline.protocols.streams.replies import json_reply
-from strandline.schema.profiles import GENERIC, Profile, parse_profile_update, show
+from strandline.schema.profiles import GENERIC, Profile, keep_hidden, parse_profile_update, show
 from strandline.schema.registry import Registry
 from strandline.service.admission import Replying
 from strandline.service.http import Answer, Call, Later, Reply
@@ -45,7 +45,7 @@ class Profiling:
 
     def get(self, call: Call) -> Reply:
         """GET /v1/stream/{name}/_profile"""
-        return json_reply(show(self._context.stream(call).profile))
+        return json_reply(show(self._context.stream(call).profile, call.access.may_touch))
 
     def post(self, call: Call) -> Replying:
         """POST /v1/stream/{name}/_profile: sets the profile and its registry in one step."""
@@ -54,10 +54,12 @@ class Profiling:
         for name in profile.named_streams:
             if not call.access.may_touch(name):
                 raise may_not_touch(name)
+        profile = keep_hidden(profile, stream.profile, call.access.may_touch)
         profile.check_install(is_json=stream.is_json, is_empty=not stream.end, current=stream.profile)
         notes = notes_of(profile, profile.registry(stream.name))
         stream.use(self._context.hub.now())
-        return self._context.admission.after(stream.log.note(notes), lambda _: json_reply(show(profile)))
+        shown = show(profile, call.access.may_touch)
+        return self._context.admission.after(stream.log.note(notes), lambda _: json_reply(shown))
 
 
 def notes_of(profile: Profile, registry: Registry | None) -> dict[str, object]:

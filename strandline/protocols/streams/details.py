@@ -36,7 +36,7 @@ _NO_REQUESTS = AllStoreRequests(by_artifact=[ArtifactRequests(artifact) for arti
 def details(seen: Inspected) -> StreamDetails:
     return StreamDetails(
         stream=_facts(seen),
-        profile=show(seen.stream.profile),
+        profile=show(seen.stream.profile, seen.access.may_touch),
         schema=seen.stream.registry.document(),
         index_status=index_status(seen),
         storage=StreamStorage(
@@ -53,7 +53,7 @@ def details(seen: Inspected) -> StreamDetails:
 def _facts(seen: Inspected) -> StreamFacts:
     stream, holdings = seen.stream, seen.holdings
     created_at = stream.traits.created_at
-    kind, observability = profile_of(stream)
+    kind, observability = profile_of(stream, seen.access)
     return StreamFacts(
         name=stream.name,
         content_type=stream.content_type,

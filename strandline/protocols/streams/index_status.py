@@ -28,6 +28,7 @@ from strandline.protocols.streams.wire.inspection import (
 from strandline.query.config import Field, SearchConfig
 from strandline.query.search import Family
 from strandline.query.searcher import LogIndexStatus
+from strandline.service.access import Access
 
 #: In the order in which they are shown.
 FAMILIES: tuple[Family, ...] = get_args(Family)
@@ -45,6 +46,8 @@ class Inspected(NamedTuple):
     plan_generation: int
     #: When the newest segment was written, in milliseconds; None if unknown.
     cut_at: int | None
+    #: Who looks at it.
+    access: Access
 
     @property
     def uploaded(self) -> tuple[SealedPart, ...]:

@@ -25,6 +25,7 @@ from strandline.protocols.streams.index_status import Inspected, index_status
 from strandline.protocols.streams.stream import Stream
 from strandline.protocols.streams.wire.inspection import IndexStatus, StreamDetails
 from strandline.query.index import IndexPlan
+from strandline.service.access import Access
 from strandline.service.http import NO_STORE, Answer, Call, Later, Reply
 
 #: How often a board checks for changes that logs do not report.
@@ -63,7 +64,7 @@ class Shown(NamedTuple):
 class Inspecting:
     def __init__(self, context: StreamsContext) -> None:
         self._context = context
-        self._boards: dict[tuple[int, Kind], Board] = {}
+        self._boards: dict[tuple[int, Kind, tuple[str, ...]], Board] = {}
         self._plans: dict[int, tuple[IndexPlan, int]] = {}
         self._written: dict[int, int | None] = {}
         context.kernel.catalog.dropping.append(self._forget)
@@ -111,27 +112,27 @@ class Inspecting:
             raise bad_request(f"live must be true, 1 or long-poll, not {call.query['live']!r}")
         timeout = call.query.get("timeout", call.query.get("timeout_ms"))
         wait_ms = self._context.settings.long_poll_ms if timeout is None else duration_ms("timeout", timeout)
-        shown = self.show(stream, kind)
+        shown = self.show(stream, kind, call.access)
         if not shown.is_known(call.head.headers.get(b"if-none-match")):
             return shown.reply()
-        return self._wait(stream, kind, shown, wait_ms) if live else shown.unchanged()
+        return self._wait(stream, kind, call.access, shown, wait_ms) if live else shown.unchanged()
 
-    def _wait(self, stream: Stream, kind: Kind, shown: Shown, wait_ms: int) -> Later:
-        key = stream.log.epoch, kind
+    def _wait(self, stream: Stream, kind: Kind, access: Access, shown: Shown, wait_ms: int) -> Later:
+        key = stream.log.epoch, kind, access.prefixes
         board = self._boards.get(key)
         if board is not None and board.shown.etag != shown.etag:
             # The document has changed since the board's last check.
             board.look()
             board = self._boards.get(key)
         if board is None:
-            board = self._boards[key] = Board(self, self._context, stream, kind, shown)
+            board = self._boards[key] = Board(self, self._context, stream, kind, access, shown)
             board.begin()
         poll = Poll(self._context, board, wait_ms)
         board.add(poll)
         return poll.later
 
-    def show(self, stream: Stream, kind: Kind) -> Shown:
-        document = _DOCUMENTS[kind](self._inspect(stream))
+    def show(self, stream: Stream, kind: Kind, access: Access) -> Shown:
+        document = _DOCUMENTS[kind](self._inspect(stream, access))
         body = msgspec.json.encode(document)
         if isinstance(document, StreamDetails) and stream.traits.ttl_seconds is not None:
             # Every read moves the expiry time of such a stream, which does not count as a change.
@@ -146,7 +147,7 @@ class Inspecting:
 
     # --- inspecting ------------------------------------------------------------------------------------------------
 
-    def _inspect(self, stream: Stream) -> Inspected:
+    def _inspect(self, stream: Stream, access: Access) -> Inspected:
         log, search = stream.log, stream.registry.search
         holdings = status_of(log)
         held = None if search is None or not search.fields else self._context.searcher.held(log, search)
@@ -157,6 +158,7 @@ class Inspecting:
             held,
             0 if held is None else self._generation(log, held.plan),
             self._written_at(holdings.sealed[-1].segment) if holdings.sealed else None,
+            access,
         )
 
     def _generation(self, log: Log, plan: IndexPlan) -> int:
@@ -184,7 +186,7 @@ class Inspecting:
     # --- waiting -------------------------------------------------------------------------------------------------
 
     def done(self, board: Board) -> None:
-        self._boards.pop((board.stream.log.epoch, board.kind), None)
+        self._boards.pop((board.stream.log.epoch, board.kind, board.access.prefixes), None)
 
     @property
     def waiting(self) -> int:
@@ -202,18 +204,25 @@ def _tag(kind: Kind, body: bytes) -> bytes:
 
 
 class Board(Waiter):
-    """The requests that wait for one document of a stream; all of them have its current version."""
+    """The requests with the same access that wait for one document of a stream; all have its current version."""
 
-    __slots__ = ("_context", "_inspecting", "_marks", "kind", "polls", "rings_at", "shown", "stream")
+    __slots__ = ("_context", "_inspecting", "_marks", "access", "kind", "polls", "rings_at", "shown", "stream")
 
     def __init__(
-        self, inspecting: Inspecting, context: StreamsContext, stream: Stream, kind: Kind, shown: Shown
+        self,
+        inspecting: Inspecting,
+        context: StreamsContext,
+        stream: Stream,
+        kind: Kind,
+        access: Access,
+        shown: Shown,
     ) -> None:
         self._inspecting = inspecting
         self._context = context
         self._marks: tuple[object, ...] = ()
         self.stream = stream
         self.kind = kind
+        self.access = access
         self.shown = shown
         self.polls: dict[Poll, None] = {}
         self.rings_at: float | None = None
@@ -253,7 +262,7 @@ class Board(Waiter):
         if marks == self._marks:
             return
         self._marks = marks
-        shown = self._inspecting.show(self.stream, self.kind)
+        shown = self._inspecting.show(self.stream, self.kind, self.access)
         if shown.etag != self.shown.etag:
             for poll in self._leave():
                 poll.later.settle(shown.reply())

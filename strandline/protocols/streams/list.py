@@ -16,7 +16,8 @@ from strandline.protocols.streams.grammar import iso, number
 from strandline.protocols.streams.replies import json_reply
 from strandline.protocols.streams.stream import Stream
 from strandline.protocols.streams.wire.inspection import StreamRow
-from strandline.schema.profiles import ProfileKind
+from strandline.schema.profiles import NAMES_STREAMS, ProfileKind, shown_document
+from strandline.service.access import Access
 from strandline.service.http import Call, Reply
 
 DEFAULT_LIMIT = 100
@@ -50,18 +51,18 @@ class Listing:
             if stream is None or stream.gone:
                 continue
             try:
-                found.append(describe(stream))
+                found.append(describe(stream, call.access))
             except UnknownLog:  # removed in the meantime
                 continue
         return json_reply(found)
 
 
-def describe(stream: Stream) -> StreamRow:
+def describe(stream: Stream, access: Access) -> StreamRow:
     """A stream as a row of the list. Positions are sequence numbers: of the next record, of the last sealed record, and
     of the last record in the cold tier."""
     log = stream.log
     sealed = sealed_through(log)
-    kind, observability = profile_of(stream)
+    kind, observability = profile_of(stream, access)
     return StreamRow(
         name=stream.name,
         created_at=time(stream.traits.created_at),
@@ -75,12 +76,12 @@ def describe(stream: Stream) -> StreamRow:
     )
 
 
-def profile_of(stream: Stream) -> tuple[ProfileKind, dict[str, Any] | UnsetType]:
-    """The kind of the profile, and the other streams that it names."""
+def profile_of(stream: Stream, access: Access) -> tuple[ProfileKind, dict[str, Any] | UnsetType]:
+    """The kind of the profile, and the other streams that it names, unless the key may not touch them."""
     if stream.is_plain:
         return "generic", UNSET
     profile = stream.profile
-    return profile.kind, profile.document().get("observability", UNSET)
+    return profile.kind, shown_document(profile, access.may_touch).get(NAMES_STREAMS, UNSET)
 
 
 def time(milliseconds: int | None) -> str | None:

@@ -1,8 +1,7 @@
-"""Answering from index files: which of them are valid for a log as it is now, and which of their records are still
-there.
+"""Answer queries from index files: which files are valid for the current log, and which of their records still exist.
 
-The engine knows in memory which records were removed. Records that were restored or amended are different: what was
-indexed of them is no longer right. The log of erasures lists these changes, also those from before a restart.
+The engine knows in memory which records were removed. Restored or amended records are different, because their indexed
+values are no longer right. The log of erasures lists these changes, including those from before a restart.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ _REWRITES = ("restore", "amend")
 
 
 class Rewritten(NamedTuple):
-    """What an event concerns: records from ``first`` to ``last``, of them those in ``seqs`` (ascending) if given."""
+    """The records that an event affects: from ``first`` to ``last``; only those in ``seqs`` (ascending) if given."""
 
     event: int
     first: int
@@ -51,7 +50,7 @@ class Rewritten(NamedTuple):
 
 
 class Rewriting:
-    """The events of one engine that rewrite records, from some seq of the log of erasures on."""
+    """The events of one engine that rewrite records, starting at some seq of the log of erasures."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -62,8 +61,8 @@ class Rewriting:
         self._rewrites: dict[int, int] = {}
 
     def since(self, log: Log, mark: int) -> list[Rewritten] | None:
-        """What was rewritten of the records that readers of the log see, by events behind ``mark``. None: that cannot
-        be told any more."""
+        """Return the visible records of the log that were rewritten by events after ``mark``. None if this is no longer
+        known."""
         events = self._engine.find(NAME)
         if events is None:
             return []
@@ -73,7 +72,7 @@ class Rewriting:
                 self._events.clear()
             rewrites = rewrites_of(log)
             if self._rewrites.get(log.epoch) != rewrites:
-                # An event shows when it is durable; the change it tells of may be seen before.
+                # Readers see an event when it is durable, but may see its change earlier.
                 events.sync().wait()
                 self._rewrites[log.epoch] = rewrites
             if events.state().evict_floor > mark + 1:
@@ -107,7 +106,7 @@ def _concerned(seq: int, event: Erasure) -> Rewritten:
 
 
 class Served(NamedTuple):
-    """The records from ``first`` to ``last``; ``chunk`` is None if there are none left of them."""
+    """The records from ``first`` to ``last``; ``chunk`` is None if none of them is left."""
 
     first: int
     last: int
@@ -115,28 +114,28 @@ class Served(NamedTuple):
 
 
 class Laid(NamedTuple):
-    """What index files answer for, in the order of the log and without overlaps; and which seqs stand at all."""
+    """The ranges that index files answer, in the order of the log and without overlaps; and the visible seqs."""
 
     served: tuple[Served, ...]
     live: Ranges
 
 
 class IndexFileStatus(NamedTuple):
-    """What the index files of a log cover: ``ranges`` of seqs (first and last, inclusive), and the bytes of the files
-    by column, with those of rollups under "rollup:NAME"."""
+    """The part of a log that index files cover: ``ranges`` of seqs (inclusive), and the bytes of the files by column,
+    with those of rollups under "rollup:NAME"."""
 
     ranges: tuple[tuple[int, int], ...] = ()
     sizes: Mapping[str, int] = {}
-    #: The bytes of the files, all together.
+    #: The total bytes of the files.
     size: int = 0
-    #: When the latest of them was built, in milliseconds.
+    #: When the latest file was built, in milliseconds.
     built_at: int | None = None
-    #: There are index files, but none that hold for this plan.
+    #: Whether there are index files, but none for this plan.
     is_stale: bool = False
 
 
 class _Known(NamedTuple):
-    """What stands of a log up to ``head``, and the chunks that were masked accordingly."""
+    """The visible seqs of a log up to ``head``, and the chunks without other records."""
 
     revision: int
     head: int
@@ -144,7 +143,8 @@ class _Known(NamedTuple):
     chunks: WeakKeyDictionary[IndexFile, tuple[Ranges, Chunk | None]]
 
     def mask(self, index_file: IndexFile, live: Ranges) -> Chunk | None:
-        """The same chunk as long as the same records of it stand: what was found out about it stays with it."""
+        """Return the visible part of a chunk. The same object is returned while the same records are visible, so that
+        cached results stay with it."""
         known = self.chunks.get(index_file)
         if known is None or known[0] != live:
             chunk = index_file.chunk()
@@ -153,7 +153,7 @@ class _Known(NamedTuple):
 
 
 class IndexFiles:
-    """The index files of the logs of one server. Any thread may use it; it may wait for disks."""
+    """The index files of the logs of one server. Thread-safe. May wait for disks."""
 
     def __init__(self, catalog: IndexCatalog) -> None:
         self.catalog = catalog
@@ -165,8 +165,8 @@ class IndexFiles:
     def lay_out(
         self, log: Log, config: SearchConfig, plan: IndexPlan, versions: Versions, deadline: float
     ) -> Laid | None:
-        """None: there are no index files that hold for the log."""
-        if not is_told(log.name):  # nobody learns what was removed from it
+        """Return the index files to answer from; None if no index file is valid for the log."""
+        if not is_told(log.name):  # its removals leave no events
             return None
         listed = self.catalog.entries_of(log.epoch)
         chosen = choose(self._holding(log, listed, plan, versions), rollups_id(config), log.head)
@@ -186,7 +186,7 @@ class IndexFiles:
         if not entries:
             return []
         rewriting = self._rewriting
-        assert rewriting is not None, "made together with what is known of the directory"
+        assert rewriting is not None, "set together with the catalog"
         marks = [max(entry.info.erasures, listed.erasures) for entry in entries]
         events = rewriting.since(log, min(marks))
         found = []
@@ -205,7 +205,7 @@ class IndexFiles:
             return self._directory
 
     def _known(self, log: Log, through: int) -> _Known:
-        """What is known of the log as it is now, up to the seq ``through`` at least."""
+        """Return the visible part of the log, at least up to the seq ``through``."""
         known = self._logs.get(log.epoch)
         if known is None or known.revision != log.revision or known.head < through:
             head = log.head
@@ -215,7 +215,7 @@ class IndexFiles:
         return known
 
     def describe(self, log: Log, config: SearchConfig, plan: IndexPlan, versions: Versions) -> IndexFileStatus:
-        """What there is for the log now. Files are opened, but nothing of what is in them is read."""
+        """Describe the current index files of the log. Opens the files without reading their contents."""
         listed = self.catalog.entries_of(log.epoch)
         chosen = choose(self._holding(log, listed, plan, versions), rollups_id(config), log.head)
         sizes: Counter[str] = Counter()
@@ -231,7 +231,7 @@ class IndexFiles:
         return IndexFileStatus(tuple(ranges), sizes, total, built_at, bool(listed.entries) and not chosen)
 
     def forget(self, log: Log) -> None:
-        """The log is being dropped."""
+        """Drop the state of a log that is being dropped."""
         self._logs.pop(log.epoch, None)
         self.catalog.forget(log.epoch)
 
@@ -244,10 +244,10 @@ def _holds(entry: IndexEntry, mark: int, events: Iterable[Rewritten], versions: 
 
 
 def choose(entries: Sequence[IndexEntry], rollups: str, head: int) -> list[tuple[IndexEntry, int, int]]:
-    """Index files, and the first and the last seq that each answers for, so that no record is answered for twice.
+    """Return index files, and the first and last seq that each answers for, so that each record is answered once.
 
-    Where several can, one with these rollups goes before others, then one that need not be cut, then one that reaches
-    farther.
+    If several files are possible, prefer one with these rollups, then one that is used from its start, then one that
+    reaches further.
     """
     chosen: list[tuple[IndexEntry, int, int]] = []
     at = 1
@@ -262,7 +262,7 @@ def choose(entries: Sequence[IndexEntry], rollups: str, head: int) -> list[tuple
         best = max(able, key=lambda entry: _merit(entry, rollups, at))
         last = best.info.last
         if best.info.rollups != rollups:
-            # Behind it there may be one that is better, from somewhere in its middle on.
+            # A better file may start in the middle of this one.
             better = [e.info.first for e in entries if e.info.rollups == rollups and at < e.info.first <= last]
             last = min(better, default=last + 1) - 1
         chosen.append((best, at, last))

@@ -1,10 +1,11 @@
-"""Building index files, from records or from other index files.
+"""Build index files from records or from other index files::
 
     made = build(origin, config, batches)
     made = merge([index_file, index_file], config, live=ranges)
 
 Both return the bytes of the file and its entry in the table of index files; the caller stores them. An index file
-states what was indexed and how (:func:`plan_id` and its like), so that it is only used for queries that it can answer.
+states what was indexed and how (:func:`plan_id`, :func:`rollup_id`), so that it is only used for queries that it can
+answer.
 """
 
 from __future__ import annotations
@@ -30,12 +31,12 @@ from strandline.query.index import BATCH_ROWS, IndexPlan, Versions, plan_of, str
 from strandline.query.index_files.file import SEQS, IndexFile, Info, plain_column, store_column, write_index_file
 from strandline.query.index_files.rollups import store_rollup, sum_up
 
-#: Goes into every name: what other code has indexed in another way has another name.
+#: A part of every name. Increase it when the code indexes records differently.
 _GENERATION = "1"
 
 
 def plan_id(plan: IndexPlan) -> str:
-    """The name of a plan. Plans that are equal, and no others, have the same."""
+    """Return the name of a plan. Only equal plans have the same name."""
     return _name(msgspec.json.encode(plan))
 
 
@@ -44,24 +45,25 @@ def plan_id_of(config: SearchConfig) -> str:
 
 
 def rollup_id(rollup: Rollup, config: SearchConfig) -> str:
-    """The name of everything that decides what a rollup adds up: another alias in a query may make it another one."""
+    """Return a name that identifies everything that affects the sums of a rollup. For example, a changed alias in a
+    query may change it."""
     measures = [
         (name, measure.kind, _bound(measure, config), measure.field, measure.histogram, measure.pointers)
         for name, measure in sorted(rollup.measures.items())
     ]
     intervals = sorted(set(rollup.intervals.values()))
     facts = rollup.name, rollup.timestamp_field, intervals, rollup.dimensions, _bound(rollup, config), measures
-    # What is shown of a bound query names the classes of its parts, which their JSON does not.
+    # The repr of a bound query contains the classes of its parts; its JSON does not.
     return _name(repr(facts).encode())
 
 
 def rollups_id(config: SearchConfig) -> str:
-    """The name of all rollups of a configuration."""
+    """Return the name of all rollups of a configuration."""
     return _name(*(rollup_id(config.rollups[name], config).encode() for name in sorted(config.rollups)))
 
 
 def versions_between(versions: Versions, first: int, last: int) -> tuple[tuple[int, int], ...]:
-    """Under which schema versions the records from ``first`` to ``last`` are read, and from where on each."""
+    """Return the schema versions of the records from ``first`` to ``last``, with the first seq of each."""
     before = [version for start, version in versions if start <= first]
     found = [(first, before[-1] if before else 0)]
     for start, version in versions:
@@ -85,11 +87,11 @@ Seqs = npt.NDArray[np.int64]
 
 
 class Origin(Struct, frozen=True, kw_only=True):
-    """Which records an index file is to answer for: all of a log from ``first`` to ``last``, in the data directory with
-    this id.
+    """The records that an index file covers: all records of a log from ``first`` to ``last``, in the data directory
+    with this id.
 
-    ``versions`` say from which seq on records have which schema version, as the log's registry has it. ``erasures`` is
-    the head of the log of erasures from before the first of the records was read (0: there is none yet).
+    ``versions`` has the first seq of each schema version, from the log's registry. ``erasures`` is the head of the log
+    of erasures before the first record was read (0: it does not exist yet).
     """
 
     directory: str
@@ -102,7 +104,7 @@ class Origin(Struct, frozen=True, kw_only=True):
 
 
 class Made(NamedTuple):
-    """``content`` is the file, something bytes-like; ``checksum`` is over all of it."""
+    """``content`` is the bytes-like file; ``checksum`` is over all of it."""
 
     info: Info
     content: Any
@@ -114,11 +116,11 @@ class Made(NamedTuple):
 
 
 class CannotMerge(Exception):
-    """These index files do not make one: they are not consecutive, not of one log, or not of this plan."""
+    """These index files cannot be merged: they are not consecutive, not of one log, or not of this plan."""
 
 
 class Builder:
-    """Takes records bit by bit, in the order of the log."""
+    """Builds an index file from records that are added in the order of the log."""
 
     def __init__(self, origin: Origin, config: SearchConfig) -> None:
         self._origin = origin
@@ -128,7 +130,7 @@ class Builder:
         self._chunks: list[Chunk] = []
 
     def add(self, seqs: Sequence[int] | Seqs, data: Sequence[bytes]) -> None:
-        """Records with their payloads. Those that are no JSON objects are left out, as they are by searches."""
+        """Add records with their payloads. Records that are not JSON objects are omitted, as in searches."""
         for start in range(0, len(data), BATCH_ROWS):
             end = start + BATCH_ROWS
             self._add(np.asarray(seqs[start:end], np.int64), data[start:end])
@@ -162,7 +164,7 @@ class Builder:
 
 
 def build(origin: Origin, config: SearchConfig, batches: Iterable[Any]) -> Made:
-    """The index file of Arrow record batches with columns ``seq`` and ``data``, in the order of the log."""
+    """Build the index file of Arrow record batches with columns ``seq`` and ``data``, in the order of the log."""
     builder = Builder(origin, config)
     for batch in batches:
         builder.add(batch.column("seq").to_numpy(), batch.column("data").to_pylist())
@@ -177,12 +179,11 @@ def merge(
     without: Iterable[int] = (),
     erasures: int | None = None,
 ) -> Made:
-    """One index file for the ranges of several consecutive ones, or of one.
+    """Merge one or several consecutive index files into one.
 
-    Records outside of the ``live`` ranges (if given; ascending, inclusive) or among the seqs ``without`` are left
-    out, and nothing of them is in the file. Rollups are added up as ``config`` says now; its plan must be that of the
-    index files. ``erasures`` is for callers that have applied later erasures too; by default it is the lowest of all
-    inputs.
+    Records outside of the ``live`` ranges (ascending, inclusive), if given, or among the seqs ``without`` are omitted,
+    with all of their data. Rollups are computed with ``config``, whose plan must be that of the index files.
+    ``erasures`` is for callers that have applied later erasures too; the default is the lowest of all inputs.
     """
     plan = plan_of(config)
     info = _merged_info(index_files, plan, config)
@@ -196,7 +197,7 @@ def merge(
 
 def _merged_info(index_files: Sequence[IndexFile], plan: IndexPlan, config: SearchConfig) -> Info:
     if not index_files:
-        raise CannotMerge("there is nothing to merge")
+        raise CannotMerge("no index files to merge")
     infos = [index_file.info for index_file in index_files]
     for before, behind in pairwise(infos):
         if (behind.directory, behind.epoch) != (before.directory, before.epoch) or behind.first != before.last + 1:
@@ -204,7 +205,7 @@ def _merged_info(index_files: Sequence[IndexFile], plan: IndexPlan, config: Sear
     name = plan_id(plan)
     for info in infos:
         if info.plan != name:
-            raise CannotMerge(f"{info} is not of the plan {name}")
+            raise CannotMerge(f"{info} has another plan than {name}")
     first, last = infos[0].first, infos[-1].last
     versions = versions_between([each for info in infos for each in info.versions], first, last)
     return replace(infos[-1], first=first, last=last, versions=versions, rollups=rollups_id(config))

@@ -1,8 +1,7 @@
-"""The index files that exist: the table of the lake, as far as it is needed, the open files, and the local copies of
-files.
+"""The existing index files: the required part of the lake table, the open files, and the local copies of files.
 
-Files in an object store are fetched once, kept on the local disk, and waited for only up to a timeout. Most functions
-may wait for a disk or an object store: call them from worker threads, not from an event loop.
+Files in an object store are fetched once and kept on the local disk. Waiting for them is limited by a timeout. Most
+functions may wait for a disk or an object store: call them from worker threads, not from an event loop.
 """
 
 from __future__ import annotations
@@ -26,9 +25,9 @@ from strandline.query.index_files.table import ERASURES, TABLE, IndexEntry, list
 if TYPE_CHECKING:
     from deltalake import DeltaTable
 
-#: What copies may take of the local disk.
+#: Disk space for local copies.
 CACHE_BYTES = 8 << 30
-#: Things that an object store is asked for at a time.
+#: The maximum number of concurrent requests to an object store.
 MAX_ERRANDS = 8
 
 T = TypeVar("T")
@@ -45,7 +44,7 @@ class LocalCopies:
         self._held: OrderedDict[str, int] | None = None
 
     def path_of(self, entry: IndexEntry) -> Path | None:
-        """None: it is not here, and has to be fetched."""
+        """Return the local path; None if the file must be fetched first."""
         if self._lake.directory is not None:
             return self._lake.directory / entry.path
         copy = self._directory / _copy_name(entry.path)
@@ -57,7 +56,7 @@ class LocalCopies:
             return copy
 
     def fetch(self, entry: IndexEntry) -> Path:
-        """Raises FileNotFoundError, DamagedIndexFile, or whatever an object store does."""
+        """Fetch a file. Raises FileNotFoundError, DamagedIndexFile, or the errors of the object store."""
         copy = self._directory / _copy_name(entry.path)
         content = self._lake.read(entry.path)
         if content is None:
@@ -74,14 +73,15 @@ class LocalCopies:
         return copy
 
     def drop(self, path: str) -> None:
-        """Nobody needs the copy any more, or it is broken."""
+        """Remove a copy that is no longer needed, or is damaged."""
         if self._lake.directory is None:
             with self._lock:
                 self._load().pop(_copy_name(path), None)
                 (self._directory / _copy_name(path)).unlink(missing_ok=True)
 
     def _load(self) -> OrderedDict[str, int]:
-        """What an earlier server has fetched is still good: an index file never changes under its name."""
+        """Find the copies of an earlier server. They are still valid, because an index file never changes under its
+        name."""
         if self._held is None:
             self._directory.mkdir(parents=True, exist_ok=True)
             files = sorted(self._directory.glob("*.arrow"), key=lambda path: path.stat().st_mtime_ns)
@@ -95,9 +95,9 @@ class LocalCopies:
 
 
 class Errands:
-    """Requests to an object store, on ``threads``, so that a caller waits no longer than it wants to.
+    """Runs requests to an object store on ``threads``, so that the wait can be limited.
 
-    A request that is under way is not made again; its answer is there for the next caller.
+    A request that is already running is not started again. If a wait times out, a later call gets the result.
     """
 
     def __init__(self, threads: Executor) -> None:
@@ -106,7 +106,8 @@ class Errands:
         self._running: dict[str, Future[Any]] = {}
 
     def run(self, name: str, work: Callable[[], T], seconds: float) -> T | None:
-        """What the work gives, or raises; None if that takes longer, or if too much is under way."""
+        """Return the result of ``work``, or raise its error. Return None after ``seconds``, or if too many requests are
+        running."""
         with self._lock:
             future: Future[T] | None = self._running.get(name)
             if future is None:
@@ -132,13 +133,13 @@ def _copy_name(path: str) -> str:
 
 log = logging.getLogger(__name__)
 
-#: How often it is looked whether the table has changed.
+#: How often the table is checked for changes.
 LOOK_SECONDS = 1.0
 _TICK_NS = 100_000_000
 _ABSENT = "absent"
-#: Each costs a file descriptor.
+#: The maximum number of open files. Each takes a file descriptor.
 MAX_OPEN = 1024
-#: How long an object store may take to tell what there is; it is asked again the next time.
+#: How long to wait for an object store. If it takes longer, the next call asks again.
 PATIENCE_SECONDS = 1.0
 
 
@@ -156,7 +157,7 @@ NOTHING = LogEntries(-1, (), 0)
 class IndexCatalog:
     """The index files of a lake. Thread-safe. A lake that does not exist yet has none.
 
-    ``cache`` is a directory for files that come from an object store, ``threads`` are those that wait for the store.
+    ``cache`` is a directory for files from an object store. ``threads`` wait for the store.
     """
 
     def __init__(
@@ -185,20 +186,21 @@ class IndexCatalog:
         self._open: OrderedDict[str, IndexFile] = OrderedDict()
         self._broken: set[str] = set()
 
-    # --- what there is -----------------------------------------------------------------------------------------------
+    # --- entries of the table ----------------------------------------------------------------------------------------
 
     def known(self, epoch: int) -> LogEntries | None:
-        """What was last seen of a log; None: it has not been looked yet. Does not wait for anything."""
+        """Return the last known entries of a log; None if they were never read. Never waits."""
         with self._lock:
             return self._shelved.get(epoch)
 
     @property
     def is_due(self) -> bool:
-        """Whether it is time to look again. Does not wait for anything."""
+        """Whether the table should be checked again. Never waits."""
         return self._looked_at is None or self._clock() - self._looked_at >= self._look_seconds
 
     def entries_of(self, epoch: int) -> LogEntries:
-        """What there is of a log, not older than a second or so; older if an object store does not answer."""
+        """Return the entries of a log, at most about a second old. They are older if an object store does not
+        answer."""
         if self._lake.directory is not None:
             return self._look(epoch)
         found = self._errands.run(f"log {epoch}", lambda: self._look(epoch), PATIENCE_SECONDS)
@@ -213,7 +215,7 @@ class IndexCatalog:
                 found = self.known(epoch)
                 return self._read(epoch) if found is None or found.version != self._version else found
             except Exception as error:
-                # The lake is no part of what must be there for an answer.
+                # Answers must not depend on the lake.
                 log.warning("cannot read the table of index files in %s: %s", self._lake.url, error)
                 self._table, self._mark, self._looked_at = None, None, self._clock()
                 return self.known(epoch) or NOTHING
@@ -225,20 +227,20 @@ class IndexCatalog:
         if mark == _ABSENT:
             self._table, self._version, self._mark = None, -1, mark
             return
-        # A server that has no lake need not load what reads one.
+        # Import lazily: a server without a lake does not need this library.
         from deltalake import DeltaTable
         from deltalake.exceptions import TableNotFoundError
 
         if self._table is not None:
             self._table.update_incremental()
         else:
-            # To ask first whether there is one would hold up all threads while an object store is asked.
+            # Checking first whether the table exists would block all threads during the request to an object store.
             try:
                 self._table = DeltaTable(self._lake.place_of(TABLE), storage_options=self._lake.storage_options)
             except TableNotFoundError:
                 self._version, self._mark = -1, mark
                 return
-        # Looked at before it was read: what has come in between is found the next time.
+        # The mark was taken before reading, so a change in between is found the next time.
         self._mark = mark
         if self._table.version() != self._version:
             self._version = self._table.version()
@@ -246,7 +248,7 @@ class IndexCatalog:
             self._broken.clear()
 
     def _mark_now(self) -> object:
-        """Something that is another whenever the table has changed, if that can be had for next to nothing."""
+        """Return a value that changes whenever the table changes; None if there is no cheap way to know."""
         directory = self._lake.directory
         if directory is None:
             return None
@@ -254,7 +256,7 @@ class IndexCatalog:
             changed = os.stat(directory / TABLE / "_delta_log").st_mtime_ns
         except OSError:
             return _ABSENT
-        # Of two changes in one tick of the file system's clock the second leaves no mark.
+        # The second of two changes within one tick of the file system's clock does not change the time.
         return changed if abs(time_ns() - changed) > _TICK_NS else None
 
     def _read(self, epoch: int) -> LogEntries:
@@ -279,8 +281,8 @@ class IndexCatalog:
     # --- the files ---------------------------------------------------------------------------------------------------
 
     def open(self, entry: IndexEntry, deadline: float) -> IndexFile | None:
-        """The index file; None if it cannot be used, or would have to be fetched and the deadline (of
-        ``perf_counter``) is over."""
+        """Return the index file; None if it is unusable, or if it must be fetched and the deadline (of
+        ``perf_counter``) has passed."""
         with self._lock:
             index_file = self._open.get(entry.path)
             if index_file is not None:
@@ -299,7 +301,7 @@ class IndexCatalog:
                 return None
             index_file = open_index_file(str(path), entry.path)
             if index_file.info != entry.info:
-                raise DamagedIndexFile(entry.path, f"it is {index_file.info}, not {entry.info}")
+                raise DamagedIndexFile(entry.path, f"it is {index_file.info}; expected {entry.info}")
         except Exception as error:
             self.report(entry.path, error)
             return None
@@ -311,16 +313,16 @@ class IndexCatalog:
 
     @property
     def broken(self) -> frozenset[str]:
-        """The files that cannot be used."""
+        """The unusable files."""
         with self._lock:
             return frozenset(self._broken)
 
     def report(self, path: str, error: Exception) -> None:
-        """A file that cannot be used: it counts as not there until the table changes."""
+        """Record an unusable file. It is ignored until the table changes."""
         with self._lock:
             known = path in self._broken
             self._broken.add(path)
             self._open.pop(path, None)
         self._copies.drop(path)
         if not known:
-            log.warning("cannot use the index file %s, its records are indexed in memory: %s", path, error)
+            log.warning("cannot use the index file %s; its records are indexed in memory instead: %s", path, error)

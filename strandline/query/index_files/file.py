@@ -1,8 +1,8 @@
 """The index file: one uncompressed Arrow IPC file, used in place.
 
 It has one row. Every column is a list: an array of numbers or texts, named "seqs", "column:NAME:PART" or
-"rollup:NAME:INTERVAL:…". The metadata of the file's footer holds a :class:`IndexHead`, which says what the arrays mean,
-where they are in the file, and their checksums; it has a checksum itself. Any Arrow reader can read the file.
+"rollup:NAME:INTERVAL:…". The metadata of the file's footer holds an :class:`IndexHead` with the meaning of the arrays,
+their positions in the file, and their checksums; the head has a checksum itself. Any Arrow reader can read the file.
 Strandline verifies the head when a file is opened, and an array when it is first used, so opening is cheap and only the
 needed parts of a file are read.
 """
@@ -38,7 +38,7 @@ from strandline.query.sums import Sums
 
 
 class StoredColumn(Struct, frozen=True):
-    """``kind`` is "number", "bool", "keyword", "text" or "histogram"; ``parts`` are the arrays there are of it."""
+    """``kind`` is "number", "bool", "keyword", "text" or "histogram"; ``parts`` are the names of its arrays."""
 
     name: str
     kind: str
@@ -46,7 +46,7 @@ class StoredColumn(Struct, frozen=True):
 
 
 def store_column(name: str, column: AnyColumn) -> tuple[StoredColumn, dict[str, Any]]:
-    """What it is, and its arrays by their names."""
+    """Return the description of a column, and its arrays by name."""
     kind, parts = _parts(column)
     if column.rows is not None:
         parts["rows"] = column.rows
@@ -95,7 +95,7 @@ def _number_parts(column: NumberColumn) -> tuple[str, dict[str, Any]]:
 
 
 def load_column(stored: StoredColumn, array: Callable[[str], Any]) -> AnyColumn:
-    """The column again; ``array`` gives arrays by their names, numbers as numpy's and texts as Arrow's."""
+    """Restore a column. ``array`` returns arrays by name, numbers as numpy arrays and texts as Arrow arrays."""
     parts = {part: array(array_name(stored.name, part)) for part in stored.parts}
     rows = parts.get("rows")
     match stored.kind:
@@ -119,7 +119,7 @@ def load_column(stored: StoredColumn, array: Callable[[str], Any]) -> AnyColumn:
                 parts["starts"],
             )
         case kind:
-            raise ValueError(f"there are no columns of the kind {kind!r}")
+            raise ValueError(f"unknown kind of column: {kind!r}")
 
 
 def _numbers(parts: dict[str, Any]) -> Any:
@@ -133,7 +133,7 @@ def _numbers(parts: dict[str, Any]) -> Any:
 
 
 def plain_column(column: AnyColumn) -> AnyColumn:
-    """The same values without what is known about where words are, and with codes of the usual size."""
+    """Return the same values as a column without postings and with codes of the usual size."""
     if isinstance(column, TextColumn):
         return TextColumn(column.tokens.astype(np.int32), column.words, column.bounds, column.rows)
     if isinstance(column, HistogramColumn):
@@ -146,14 +146,15 @@ def plain_column(column: AnyColumn) -> AnyColumn:
 FORMAT = 1
 METADATA_KEY = b"strandline.companion"
 MAGIC = b"STRDCOMP"
-#: Before the head: the magic, its length and its XXH3, as hexadecimal digits. The metadata of an Arrow file is text.
+#: Precedes the head: the magic number, the length of the head and its XXH3, in hexadecimal, because the metadata of an
+#: Arrow file is text.
 _FRAME = struct.Struct("8s8s16s")
 _STRING = "string"
 SEQS = "seqs"
 
 
 class DamagedIndexFile(Exception):
-    """The file is not what it was written as, or is no index file. Everything in it can be made again."""
+    """The file is damaged or is not an index file. Everything in it can be built again."""
 
     def __init__(self, path: str, why: str) -> None:
         super().__init__(f"the index file {path} cannot be used: {why}")
@@ -161,7 +162,7 @@ class DamagedIndexFile(Exception):
 
 
 class Info(Struct, frozen=True, kw_only=True):
-    """The records that an index file covers: ``first`` to ``last`` of a log. Some of these seqs may hold no record."""
+    """The records that an index file covers: ``first`` to ``last`` of a log. Some of these seqs may have no record."""
 
     #: The id of the data directory, and the log in it.
     directory: str
@@ -169,20 +170,20 @@ class Info(Struct, frozen=True, kw_only=True):
     epoch: int
     first: int
     last: int
-    #: Under which schema versions they were read: see :func:`~strandline.query.index_files.builder.versions_between`.
+    #: The schema versions of the records: see :func:`~strandline.query.index_files.builder.versions_between`.
     versions: tuple[tuple[int, int], ...]
-    #: The names of what is indexed and of what is added up.
+    #: The names of the plan and of the rollups.
     plan: str
     rollups: str
-    #: All erasures up to this seq of the log of erasures had been made when the records were read.
+    #: All erasures up to this seq of the log of erasures were applied when the records were read.
     erasures: int
-    #: How many records it has: those that are JSON objects.
+    #: The number of indexed records: those that are JSON objects.
     records: int
 
 
 class StoredArray(Struct, frozen=True, array_like=True):
-    """``kind`` is what numpy calls the numbers, or "string". ``buffers`` are the places and sizes of what the array
-    consists of: the numbers, or the offsets of texts and the texts themselves."""
+    """``kind`` is the numpy type of the numbers, or "string". ``buffers`` has the positions and sizes of the parts of
+    the array: the numbers, or the offsets of the texts and the texts themselves."""
 
     kind: str
     length: int
@@ -218,11 +219,11 @@ class IndexFile:
         self._sums: dict[tuple[str, int], Sums] = {}
 
     def chunk(self) -> Chunk | None:
-        """Its records; None if it has none."""
+        """Return its records; None if it has none."""
         return Chunk(self.array(SEQS), self._columns, find_sums=self.sums) if self.info.records else None
 
     def sums(self, rollup_id: str, interval_ms: int) -> Sums | None:
-        """What its records add up to; None if it has no such rollup."""
+        """Return the sums of its records; None if it does not have this rollup."""
         found = self._sums.get((rollup_id, interval_ms))
         if found is None:
             stored = next((each for each in self.head.rollups if each.id == rollup_id), None)
@@ -232,7 +233,7 @@ class IndexFile:
         return found
 
     def array(self, name: str) -> Any:
-        """An array, verified: numbers as numpy's, texts as Arrow's."""
+        """Return a verified array: numbers as a numpy array, texts as an Arrow array."""
         stored = self.head.arrays[name]
         digest = xxhash.xxh3_64()
         buffers = []
@@ -248,7 +249,7 @@ class IndexFile:
         return np.frombuffer(buffers[0], stored.kind, stored.length)
 
     def sizes(self) -> dict[str, int]:
-        """The bytes of each column, and of what rollups add up under "rollup:NAME"."""
+        """Return the bytes of each column, and those of rollups under "rollup:NAME"."""
         sizes: dict[str, int] = {}
         for name, array in self.head.arrays.items():
             kind, _, rest = name.partition(":")
@@ -259,7 +260,7 @@ class IndexFile:
 
 
 class _Columns(Mapping[str, AnyColumn]):
-    """The columns of an index file, each made when it is first asked for."""
+    """The columns of an index file, each created on first use."""
 
     def __init__(self, index_file: IndexFile) -> None:
         self._index_file = index_file
@@ -286,11 +287,11 @@ class _Columns(Mapping[str, AnyColumn]):
 def write_index_file(
     info: Info, columns: tuple[StoredColumn, ...], rollups: tuple[StoredRollup, ...], arrays: Mapping[str, Any]
 ) -> Any:
-    """The bytes of the file, as an Arrow buffer."""
+    """Return the bytes of the file, as an Arrow buffer."""
     flat = {name: array if isinstance(array, pa.Array) else pa.array(array) for name, array in arrays.items()}
     lists = [pa.LargeListArray.from_arrays(pa.array([0, len(array)], pa.int64()), array) for array in flat.values()]
     batch = pa.record_batch(lists, names=list(flat))
-    # The footer comes last: what is in it moves nothing of what it tells the places of.
+    # The footer comes last, so its contents do not move the positions that it contains.
     draft = _file(batch, b"")
     written = pa.ipc.open_file(draft).get_batch(0)
     stored = {name: _stored(written.column(name).values, draft) for name in flat}
@@ -306,12 +307,12 @@ def _file(batch: Any, head: bytes) -> Any:
 
 
 def _stored(array: Any, file: Any) -> StoredArray:
-    assert not array.null_count, "there is no place for what is not there"
+    assert not array.null_count, "arrays must not contain nulls"
     buffers = [buffer for buffer in array.buffers()[1:] if buffer is not None]
     kind = _STRING
     if not pa.types.is_string(array.type):
         kind = np.dtype(array.type.to_pandas_dtype()).str
-        # Arrow may have written more than there is, to fill up.
+        # Arrow may have padded the buffer.
         buffers = [buffers[0].slice(0, len(array) * np.dtype(kind).itemsize)] if buffers else [pa.py_buffer(b"")]
     digest = xxhash.xxh3_64()
     for buffer in buffers:
@@ -321,7 +322,7 @@ def _stored(array: Any, file: Any) -> StoredArray:
 
 
 def open_index_file(path: str, name: str | None = None) -> IndexFile:
-    """Map the file; ``name`` is what it is called in errors. Raises FileNotFoundError or DamagedIndexFile."""
+    """Map the file. ``name`` is its name in errors. Raises FileNotFoundError or DamagedIndexFile."""
     with open(path, "rb") as file:
         if not os.fstat(file.fileno()).st_size:
             raise DamagedIndexFile(name or path, "it is empty")
@@ -330,7 +331,7 @@ def open_index_file(path: str, name: str | None = None) -> IndexFile:
 
 
 def read_index_file(content: Any, path: str = "in memory") -> IndexFile:
-    """The same, of the bytes of a file. Raises DamagedIndexFile."""
+    """Read an index file from its bytes. Raises DamagedIndexFile."""
     return _opened(path, bytes(content))
 
 
@@ -346,7 +347,7 @@ def _opened(path: str, content: bytes | mmap.mmap) -> IndexFile:
         head = b64decode(encoded, validate=True)
         found = msgspec.msgpack.decode(head, type=_Format)
         if found.format != FORMAT:
-            raise DamagedIndexFile(path, f"it has the format {found.format}, and this is {FORMAT}")
+            raise DamagedIndexFile(path, f"it has format {found.format}; this release supports {FORMAT}")
         return IndexFile(path, msgspec.msgpack.decode(head, type=IndexHead), pa.py_buffer(content))
     except (msgspec.ValidationError, msgspec.DecodeError, ValueError) as error:
         raise DamagedIndexFile(path, str(error)) from error

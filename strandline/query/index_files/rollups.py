@@ -1,7 +1,7 @@
 """The sums of the records of an index file, by rollup, interval and all dimensions: computed, stored, and as a lake
 table.
 
-A rollup without a query is answered from these groups instead of from the records, which are many more.
+A rollup without a query is answered from these groups instead of from the records, which are far more numerous.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ ByInterval = dict[int, Sums]
 
 
 class StoredMeasure(Struct, frozen=True):
-    """Which arrays there are of a measure. ``wide`` are the integers that have no room in them, as texts."""
+    """The arrays of a measure. ``wide`` are the integers that do not fit into 64 bits, as texts."""
 
     parts: tuple[str, ...]
     wide: dict[str, dict[int, str]]
@@ -43,7 +43,7 @@ class StoredRollup(Struct, frozen=True):
 
 
 def sum_up(chunk: Chunk, rollup: Rollup, config: SearchConfig) -> ByInterval:
-    """Everything in the chunk that contributes, once per interval."""
+    """Return the sums over all contributing records of the chunk, once per interval."""
     found: ByInterval = {}
     rows = None
     for text, milliseconds in rollup.intervals.items():
@@ -81,7 +81,7 @@ def _request_for_all(rollup: Rollup, interval: str, config: SearchConfig) -> Agg
 
 
 def store_rollup(name: str, id: str, found: ByInterval) -> tuple[StoredRollup, dict[str, Any]]:
-    """What there is, and the arrays by their names."""
+    """Return the description of a rollup, and its arrays by name."""
     arrays: dict[str, Any] = {}
     dimensions: tuple[str, ...] = ()
     intervals: dict[int, dict[str, StoredMeasure]] = {}
@@ -113,7 +113,7 @@ def _store_measure(sums: MeasureSums, prefix: str, arrays: dict[str, Any]) -> St
 
 
 def load_sums(stored: StoredRollup, milliseconds: int, array: Callable[[str], Any]) -> Sums:
-    """The sums by one of the intervals."""
+    """Return the sums for one of the intervals."""
     prefix = f"rollup:{stored.name}:{milliseconds}"
     places = range(len(stored.dimensions))
     return Sums(
@@ -142,7 +142,7 @@ def _load_measure(stored: StoredMeasure, prefix: str, array: Callable[[str], Any
 # --- for the lake ------------------------------------------------------------------------------------------------
 
 #: The table of rollups: a row per group and measure. An index file that replaces others replaces their rows, which are
-#: known by the log's epoch and the seqs from ``first`` to ``last``.
+#: identified by the log's epoch and the seqs from ``first`` to ``last``.
 ROLLUP_ROWS = pa.schema(
     [
         pa.field("log", pa.string(), nullable=False),
@@ -164,7 +164,8 @@ ROLLUP_ROWS = pa.schema(
 
 
 def rows_of(sums: Sums, constants: Mapping[str, Any]) -> Any:
-    """The rows of the table: as ``ROLLUP_ROWS`` says, with the columns up to ``interval_ms`` given."""
+    """Return the rows of the table, in the schema ``ROLLUP_ROWS``. ``constants`` are the columns up to
+    ``interval_ms``."""
     tables = []
     for name, measure in sums.measures.items():
         columns: dict[str, Any] = {key: pa.repeat(value, len(sums)) for key, value in constants.items()}

@@ -12,11 +12,11 @@ from strandline.query.index_files.builder import Made
 from strandline.query.index_files.file import IndexFile, Info
 from strandline.query.index_files.rollups import ROLLUP_ROWS, load_sums, rows_of
 
-#: The name of the table in the lake, and of the folder of the files beside it.
+#: The name of the table in the lake, and of the folder with the files.
 TABLE = "companions"
 FOLDER = "pieces"
 
-#: The progress of the table under this name: all erasures up to there have been made in all index files that it lists.
+#: The progress of the table under this name: all erasures up to there are applied in all index files that it lists.
 ERASURES = "erasures"
 
 #: One row per index file. ``path`` is relative to the lake; ``versions`` are texts "seq:version".
@@ -56,7 +56,7 @@ class IndexEntry(Struct, frozen=True):
 
 
 def listed_table(entries: list[IndexEntry]) -> Any:
-    """Rows for the table."""
+    """Return rows for the table."""
     return pa.Table.from_pylist([_row(entry) for entry in entries], schema=LISTED)
 
 
@@ -64,7 +64,7 @@ _PLAIN = ("directory", "log", "epoch", "plan", "rollups", "first", "last", "eras
 
 
 def listed_in(table: Any) -> list[IndexEntry]:
-    """The rows of the table, or of a part of it."""
+    """Return the entries of the table, or of a part of it."""
     return [_entry(row) for row in table.to_pylist()]
 
 
@@ -98,7 +98,7 @@ def _entry(row: dict[str, Any]) -> IndexEntry:
 
 
 def rollup_rows(index_file: IndexFile) -> Any:
-    """What an index file adds up, as rows of the table of rollups (``ROLLUP_ROWS``): one per group and measure."""
+    """Return the sums of an index file as rows of the table of rollups (``ROLLUP_ROWS``): one per group and measure."""
     info = index_file.info
     tables = [ROLLUP_ROWS.empty_table()]
     for stored in index_file.head.rollups:

@@ -130,7 +130,7 @@ class EvlogProfile(Options, frozen=True, tag_field="kind", tag="evlog"):
 
 
 class Evlog(Profile):
-    """``traces_stream`` is where the traces of its requests are, if that was said."""
+    """``traces_stream`` is the stream with the traces of its requests, if configured."""
 
     kind = "evlog"
     normalises = True
@@ -218,7 +218,7 @@ class Evlog(Profile):
         }
 
     def _context(self, record: dict[str, Any], redacted: list[str]) -> dict[str, Any]:
-        """What the service said beside the fields of the envelope, without secrets."""
+        """Return the members of the record outside of the envelope, without secrets."""
         given = record.get("context")
         context: dict[str, Any]
         if type(given) is dict:
@@ -236,7 +236,7 @@ class Evlog(Profile):
         return name.lower() in self._secrets
 
     def _trace(self, record: dict[str, Any]) -> tuple[str | None, str | None]:
-        """The ids of trace and span, each from the first place that has it."""
+        """Return the ids of trace and span, each from the first place that has it."""
         trace_id = _first_text(record, self._trace_id_at) or text_of(record.get("traceId"))
         span_id = _first_text(record, self._span_id_at) or text_of(record.get("spanId"))
         if trace_id is None or span_id is None:
@@ -280,7 +280,7 @@ def _first_text(record: dict[str, Any], paths: tuple[Path, ...]) -> str | None:
 
 
 def _traceparent(record: dict[str, Any]) -> tuple[str | None, str | None] | None:
-    """Trace and span by W3C Trace Context; ids of nothing but zeros are none."""
+    """Parse trace and span ids by W3C Trace Context. Ids of only zeros count as missing."""
     for path in _TRACEPARENT_AT:
         text = text_of(_at(record, path))
         match = None if text is None else _TRACEPARENT.fullmatch(text.lower())

@@ -122,7 +122,7 @@ INSTALLED = Installed(SCHEMA, SEARCH, routing_key="/seriesKey")
 
 Number = int | float
 
-#: Numbers beyond have no place in a sum.
+#: Numbers beyond this cannot be part of a sum.
 _LIMIT = 1 << 1000
 _INFINITY = float("inf")
 
@@ -202,7 +202,7 @@ def _interval(record: Any) -> dict[str, Any]:
 
 
 def _window(record: dict[str, Any]) -> tuple[int, int, int]:
-    """Start, end and length in milliseconds; parts of one are cut off."""
+    """Return start, end and length in whole milliseconds."""
     start, end = number_of(record.get("windowStart")), number_of(record.get("windowEnd"))
     if start is None or end is None:
         raise SchemaError("metrics record.windowStart and windowEnd must be integers")
@@ -219,7 +219,7 @@ def _window(record: dict[str, Any]) -> tuple[int, int, int]:
 
 
 def _attributes(record: dict[str, Any]) -> dict[str, str]:
-    """By name, in order of the names; what is neither text, number nor boolean is left out."""
+    """Return the attributes sorted by name. Values other than text, numbers and booleans are omitted."""
     given = record.get("attributes")
     if type(given) is not dict:
         given = record.get("tags")
@@ -259,7 +259,7 @@ def _measured(record: dict[str, Any]) -> dict[str, Any]:
 
 
 def _number(value: Any) -> Number | None:
-    """A number that can be reckoned with; one without a fraction is an integer."""
+    """Return a finite number; one without a fraction becomes an integer."""
     if value is None:
         return None
     if type(value) is not int:
@@ -270,7 +270,7 @@ def _number(value: Any) -> Number | None:
 
 
 def _given(record: dict[str, Any], summary: dict[str, Any], name: str) -> Number | None:
-    """A number of the record, or else of its summary."""
+    """Return a number of the record, or else of its summary."""
     value = _number(record.get(name))
     return _number(summary.get(name)) if value is None else value
 
@@ -291,7 +291,8 @@ def _average(total: Number, count: Number) -> Number:
 
 
 def _percentiles(record: dict[str, Any], buckets: dict[str, Number]) -> tuple[Number, Number, Number]:
-    """As given, or else the smallest bucket up to which there is that part of all that was counted."""
+    """Return the given percentiles, or else compute them: the lowest bucket up to which that share of the total is
+    counted."""
     p50, p95, p99 = _number(record.get("p50")), _number(record.get("p95")), _number(record.get("p99"))
     if p50 is not None and p95 is not None and p99 is not None:
         return p50, p95, p99

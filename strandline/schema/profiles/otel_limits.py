@@ -1,4 +1,4 @@
-"""The settings of a trace stream: how much of a span is kept, how much of a request is read; and applying them to
+"""The settings of a trace stream: how much of a span is stored, and how much of a request is read; and applying them to
 attributes.
 
 Attributes of spans, resources, scopes, events and links are redacted and cut to the limits.
@@ -29,7 +29,7 @@ class AttributeLimits(Options, frozen=True):
 
 
 class StoreRaw(Options, frozen=True):
-    """What of a span is stored beside the fields that are made of it."""
+    """Which parts of a span are stored in addition to the derived fields."""
 
     resource_attributes: bool = field(name="rawResourceAttributes", default=True)
     span_attributes: bool = field(name="rawSpanAttributes", default=True)
@@ -38,7 +38,7 @@ class StoreRaw(Options, frozen=True):
 
 
 class OtlpLimits(Options, frozen=True):
-    """How large one request may be, and how large the values in it."""
+    """The maximum size of a request and of the values in it."""
 
     max_compressed_bytes: Positive = 4 << 20
     max_decoded_bytes: Positive = 16 << 20
@@ -62,7 +62,7 @@ class OtelTracesProfile(Options, frozen=True, tag_field="kind", tag="otel-traces
     """Spans of OpenTelemetry."""
 
     redact_keys: LowerNames = ()
-    #: Where the id of a request is looked for; empty: in the usual places.
+    #: The attributes with the id of a request; empty: the usual ones.
     request_id_attributes: Names = ()
     attribute_limits: AttributeLimits = AttributeLimits()
     store: StoreRaw = StoreRaw()
@@ -76,9 +76,9 @@ class OtelTracesProfile(Options, frozen=True, tag_field="kind", tag="otel-traces
 SECRETS = frozenset(
     {"password", "token", "secret", "authorization", "cookie", "apikey", "api_key", "set-cookie", "x-api-key"}
 )
-#: How many words at the end of a name can be a secret name together.
+#: The maximum number of words at the end of a name that are compared with the secret names.
 MAX_WORDS = 4
-#: Names whose answer is remembered. Programs use few names, and the same again and again.
+#: The number of cached names. Programs use few names, and repeat them.
 REMEMBERED_NAMES = 4096
 
 STATEMENTS = frozenset({"db.statement", "db.query.text"})
@@ -88,8 +88,8 @@ _WORDS = re.compile("[._-]+")
 
 
 def secret_names(more: Iterable[str]) -> Callable[[str], bool]:
-    """Tells whether a name is a secret one: as a whole, from one of its dots on, or its last words, however they are
-    joined."""
+    """Return a function that tells whether a name is secret: as a whole, from one of its dots on, or by its last words,
+    however they are joined."""
     secrets = SECRETS.union(more)
 
     @lru_cache(REMEMBERED_NAMES)
@@ -115,7 +115,7 @@ def _ends_secret(name: str, secrets: frozenset[str]) -> bool:
 
 
 def without_query(url: str) -> str:
-    """A URL without what is asked, where on the page, and who asks."""
+    """Return a URL without query, fragment and credentials."""
     url = url.partition("#")[0].partition("?")[0]
     scheme, separator, rest = url.partition("://")
     if not separator or "@" not in rest:
@@ -125,14 +125,14 @@ def without_query(url: str) -> str:
 
 
 def shorten(text: str, most: int) -> str:
-    """The beginning of a text that has too many bytes, in whole characters."""
+    """Shorten a text to a number of bytes, in whole characters."""
     if len(text) * 4 <= most or len(data := text.encode()) <= most:
         return text
     return data[:most].decode(errors="ignore")
 
 
 class Attributes:
-    """Puts attributes into the form that they are stored in. One object per profile."""
+    """Converts attributes to their stored form. One object per profile."""
 
     def __init__(self, settings: OtelTracesProfile) -> None:
         self._limits = settings.attribute_limits
@@ -141,7 +141,7 @@ class Attributes:
         self._is_secret = secret_names(settings.redact_keys)
 
     def clean(self, given: Any, path: str, redacted: list[str]) -> tuple[dict[str, Any], int]:
-        """The attributes, and how many there were too many. Where secrets were goes into ``redacted``."""
+        """Return the attributes, and the number of dropped ones. The paths of secrets are added to ``redacted``."""
         if given is None:
             return {}, 0
         if type(given) is not dict:
@@ -170,7 +170,7 @@ class Attributes:
         return cleaned, dropped
 
     def _policed(self, name: str, value: Any) -> Any:
-        """What of a statement or a URL may be stored; None: nothing."""
+        """Return the storable part of a statement or a URL; None if nothing may be stored."""
         if type(value) is not str:
             return None
         if name in STATEMENTS:
@@ -184,7 +184,7 @@ class Attributes:
         return self.text(text if self._keeps_queries else without_query(text))
 
     def text(self, text: str) -> str | None:
-        """A text that is not too long, without the space around it; None if nothing is left."""
+        """Return a trimmed and shortened text; None if it is empty."""
         return shorten(text, self._limits.max_attribute_value_bytes).strip() or None
 
     def _inner(self, value: Any, path: str, redacted: list[str]) -> Any:

@@ -19,7 +19,7 @@ from strandline.schema.profiles.values import iso, scalar_text, whole_of
 KINDS = ("unspecified", "internal", "server", "client", "producer", "consumer")
 STATUS_CODES = ("unset", "ok", "error")
 MAX_NANOSECONDS = (1 << 64) - 1
-#: Where the id of a request is looked for unless it is said.
+#: The attributes with the id of a request, unless configured.
 REQUEST_ID_ATTRIBUTES = (
     "request.id", "http.request_id", "http.request.header.x_request_id", "http.request.header.x-request-id",
     "http.request.header.x_correlation_id", "http.request.header.x-correlation-id", "correlation.id",
@@ -28,7 +28,7 @@ REQUEST_ID_ATTRIBUTES = (
 _TRACE_ID = re.compile("(?!0{32})[0-9a-f]{32}", re.ASCII)
 _SPAN_ID = re.compile("(?!0{16})[0-9a-f]{16}", re.ASCII)
 
-#: The fields that resource attributes give, and which.
+#: Fields that are filled in from resource attributes.
 _RESOURCE_FIELDS = {
     "service": ("service.name",),
     "serviceNamespace": ("service.namespace",),
@@ -37,7 +37,7 @@ _RESOURCE_FIELDS = {
     "version": ("service.version",),
     "region": ("cloud.region",),
 }
-#: The fields that span attributes give, and which; newer names of the conventions first.
+#: Fields that are filled in from span attributes. Newer names of the conventions come first.
 _SPAN_FIELDS: dict[str, dict[str, tuple[str, ...]]] = {
     "http": {
         "method": ("http.request.method", "http.method"),
@@ -61,7 +61,7 @@ _SPAN_FIELDS: dict[str, dict[str, tuple[str, ...]]] = {
         "operation": ("messaging.operation.type", "messaging.operation.name", "messaging.operation"),
     },
 }
-#: Of each kind of call, all attributes that say something about it: most spans have none.
+#: All attributes of each kind of call. Most spans have none of them.
 _TELLING = {
     group: frozenset(name for names in fields.values() for name in names) for group, fields in _SPAN_FIELDS.items()
 }
@@ -74,7 +74,7 @@ _ALLOWED = frozenset({
 
 
 class Spans:
-    """Makes the spans of one profile."""
+    """Builds the spans of one profile."""
 
     def __init__(self, settings: OtelTracesProfile) -> None:
         self._attributes = Attributes(settings)
@@ -83,7 +83,7 @@ class Spans:
         self._request_id_attributes = settings.request_id_attributes or REQUEST_ID_ATTRIBUTES
 
     def canonical(self, record: Any) -> dict[str, Any]:
-        """Raises SchemaError. What was given stays as it is."""
+        """Return the stored form of a record. Raises SchemaError. Does not change its argument."""
         if type(record) is not dict:
             raise SchemaError("otel-traces records must be JSON objects")
         if not record.keys() <= _ALLOWED:
@@ -150,7 +150,7 @@ class Spans:
         return {"code": code, "message": self._attributes.text(message) if message else None}
 
     def _value(self, given: Any, attributes: dict[str, Any], names: tuple[str, ...]) -> str | None:
-        """What was given, or else the first of these attributes, as text."""
+        """Return the given value, or else the first of these attributes, as text."""
         if given is None:
             return _first(attributes, names)
         text = scalar_text(given)
@@ -161,7 +161,7 @@ class Spans:
         return {field: value(record.get(field), attributes, names) for field, names in _RESOURCE_FIELDS.items()}
 
     def _groups(self, record: dict[str, Any], attributes: dict[str, Any]) -> dict[str, dict[str, Any]]:
-        """What is known about the call that the span is of, by the kind of call."""
+        """Return the details of the span's call, by the kind of call."""
         value = self._value
         groups: dict[str, dict[str, Any]] = {}
         for group, fields in _SPAN_FIELDS.items():
@@ -218,7 +218,7 @@ class Spans:
         }
 
     def _events(self, given: Any, redacted: list[str]) -> tuple[list[dict[str, Any]], int]:
-        """The events that are kept, and how many are not."""
+        """Return the stored events, and the number of dropped ones."""
         elements, dropped = _elements(given, "events", self._limits.max_events_per_span)
         events = []
         for index, element in enumerate(elements):
@@ -254,7 +254,7 @@ class Spans:
         return links, dropped
 
 
-# --- what is in a record ---------------------------------------------------------------------------------------------
+# --- members of a record ---------------------------------------------------------------------------------------------
 
 
 def _object(record: dict[str, Any], name: str, allowed: Iterable[str]) -> dict[str, Any]:
@@ -350,7 +350,7 @@ def _times(record: dict[str, Any]) -> tuple[int, int]:
 
 
 def _time(record: dict[str, Any], exact: str, readable: str) -> int | None:
-    """Nanoseconds; a time that is only given readably has milliseconds."""
+    """Return nanoseconds. A time that is only given in readable form has milliseconds."""
     given = record.get(exact)
     if given is not None:
         time = _nanoseconds(given)
@@ -365,7 +365,8 @@ def _time(record: dict[str, Any], exact: str, readable: str) -> int | None:
 
 
 def _first(attributes: dict[str, Any], names: tuple[str, ...]) -> str | None:
-    """The first of the attributes that has a value, as text. Of several values, as headers have them, the first."""
+    """Return the first of the attributes that has a value, as text. Of several values, as in headers, return the
+    first."""
     for name in names:
         value = attributes.get(name)
         if value is not None:
@@ -378,7 +379,7 @@ def _first(attributes: dict[str, Any], names: tuple[str, ...]) -> str | None:
 
 
 def _path(url: str) -> str | None:
-    """The path of a URL or of the target of a request."""
+    """Return the path of a URL or of the target of a request."""
     url = url.partition("#")[0].partition("?")[0]
     _, separator, rest = url.partition("://")
     if not separator:

@@ -1,4 +1,4 @@
-"""The otel-traces profile: the spans of OpenTelemetry in one form, found by trace."""
+"""The otel-traces profile: the spans of OpenTelemetry in one form, searchable by trace."""
 
 from __future__ import annotations
 
@@ -201,7 +201,7 @@ INSTALLED = Installed(SCHEMA, SEARCH, routing_key="/traceId")
 
 
 class OtelTraces(Profile):
-    """``events_stream`` is where the events of its requests are, if that was said."""
+    """``events_stream`` is the stream with the events of its requests, if configured."""
 
     kind = "otel-traces"
     normalises = True
@@ -234,7 +234,7 @@ class OtelTraces(Profile):
         return INSTALLED.registry(stream_name)
 
     def span(self, record: Any) -> dict[str, Any]:
-        """The span as it is stored. Raises SchemaError."""
+        """Return the span as it is stored. Raises SchemaError."""
         try:
             return self._spans.canonical(record)
         except RecursionError:

@@ -1,4 +1,4 @@
-"""The spans of one trace as a tree: who called whom, what took the time, and what is missing.
+"""The spans of one trace as a tree: which span called which, what took the time, and what is missing.
 
 A trace can be as deep as it is long, so the tree is returned flat: in depth-first order, with the depth.
 """
@@ -61,7 +61,7 @@ class DuplicateSpan(msgspec.Struct, rename="camel"):
 
 
 class TraceTree:
-    """``spans`` are in the order of their start. Of spans that came more than once the last one counts."""
+    """``spans`` are sorted by start. If a span was received more than once, the last one counts."""
 
     def __init__(self, spans: list[Document]) -> None:
         counts = Counter(span["spanId"] for span in spans)
@@ -82,12 +82,12 @@ class TraceTree:
         self.root = self._root()
 
     def _parent_id(self, span: Document) -> str:
-        """Empty for those that nothing that is known has called."""
+        """Return the id of the caller; empty if the caller is not in the trace."""
         parent = span["parentSpanId"]
         return parent if parent in self._by_id and parent != span["spanId"] else ""
 
     def _flatten(self) -> list[TreeNode]:
-        """Every span once, also those that are said to be called by themselves in the end."""
+        """Return every span once, including spans in a cycle of callers."""
         tree: list[TreeNode] = []
         seen: set[str] = set()
         for start in (*self._children.get("", ()), *self.spans):
@@ -104,7 +104,7 @@ class TraceTree:
         return tree
 
     def _root(self) -> Document | None:
-        """The first span that was called from nowhere, or else the first of those whose caller is not there."""
+        """Return the first span without a caller, or else the first whose caller is missing."""
         for span in self.spans:
             if span["parentSpanId"] is None:
                 return span
@@ -115,7 +115,7 @@ class TraceTree:
         return bool(self.missing_parents) or self.root is None or self.root["parentSpanId"] is not None
 
     def service_map(self) -> ServiceMap:
-        """The services, and how often which has called which."""
+        """Return the services, and how often each has called each other one."""
         services: dict[str, ServiceNode] = {}
         calls: dict[tuple[str, str], ServiceEdge] = {}
         for span in self.spans:
@@ -132,7 +132,8 @@ class TraceTree:
         return ServiceMap(list(services.values()), list(calls.values()))
 
     def critical_path(self) -> list[PathStep]:
-        """From the root on, always to the call that ended last: what the whole had to wait for."""
+        """Return the path from the root that always follows the call that ended last: what the whole trace waited
+        for."""
         path: list[PathStep] = []
         seen: set[str] = set()
         span = self.root
@@ -165,7 +166,7 @@ def _service(span: Document) -> str:
 
 
 def _self_nanoseconds(span: Document, children: list[Document]) -> int:
-    """How long the span went on while none of its calls did. ``children`` are in the order of their start."""
+    """Return how long the span ran while none of its calls did. ``children`` are sorted by start."""
     start, end = _start(span), _end(span)
     alone, at = 0, start
     for child in children:

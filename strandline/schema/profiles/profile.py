@@ -1,4 +1,4 @@
-"""The interface of a profile, the registry it brings, and the generic profile."""
+"""The interface of a profile, the registry it installs, and the generic profile."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ ProfileKind = Literal["evlog", "generic", "metrics", "otel-traces", "state-proto
 
 
 class Profile(ABC):
-    """A value: it is never changed, and holds nothing of any stream."""
+    """An immutable value that holds no state of any stream."""
 
     kind: ClassVar[ProfileKind]
-    #: Whether records are rewritten before they are stored. Without it ``normalise`` only looks at them.
+    #: Whether records are rewritten before they are stored. Otherwise ``normalise`` only checks them.
     normalises: ClassVar[bool] = False
-    #: Whether its streams hold JSON.
+    #: Whether its streams contain JSON.
     needs_json: ClassVar[bool] = True
 
     @classmethod
     @abstractmethod
     def parse(cls, document: dict[str, Any]) -> Profile:
-        """The profile that a document declares. Raises SchemaError."""
+        """Return the profile that a document declares. Raises SchemaError."""
 
     @abstractmethod
     def document(self) -> dict[str, Any]:
-        """What is shown under "profile"; keys that were not set are left out."""
+        """What is shown under "profile". Keys that were not set are omitted."""
 
     @property
     def named_streams(self) -> tuple[str, ...]:
@@ -38,35 +38,36 @@ class Profile(ABC):
         return ()
 
     def stored(self) -> dict[str, Any]:
-        """Builtins that ``load_profile`` makes this profile of."""
+        """Return builtin values from which ``load_profile`` restores this profile."""
         return self.document()
 
     def check_install(self, *, is_json: bool, is_empty: bool, current: Profile) -> None:
-        """Raise SchemaError if a stream like this, that has the profile ``current``, cannot have this one."""
+        """Raise SchemaError if this profile cannot be installed on a stream with these properties and the profile
+        ``current``."""
         if self.needs_json and not is_json:
             raise SchemaError(f"{self.kind} profile requires application/json stream content-type")
 
     def registry(self, stream_name: str) -> Registry | None:
-        """The registry that replaces the stream's when the profile is installed; None keeps what is there."""
+        """Return the registry that replaces the stream's when the profile is installed; None keeps the existing one."""
         return None
 
     def normalise(self, documents: list[Any], now: int) -> list[Any]:
-        """What is stored of the decoded records of one append. ``now`` is in milliseconds. Raises SchemaError for the
-        first that is not as it should be, and says which. What was given stays as it is."""
+        """Return the stored form of the decoded records of one append. ``now`` is in milliseconds. Raises SchemaError
+        for the first invalid record, with its position. Does not change its arguments."""
         return documents
 
     def keys_of(self, documents: list[Any]) -> list[str | None] | None:
-        """The routing keys of normalised records, where neither schema nor header say them; None: they have none."""
+        """Return the routing keys of normalised records, if neither schema nor header specify them; None: no keys."""
         return None
 
 
 def in_batch(error: SchemaError, index: int, count: int) -> SchemaError:
-    """The error of one record of several, saying which."""
+    """Add the position to the error of one record of several."""
     return error if count == 1 else SchemaError(f"element {index}: {error}", error.status)
 
 
 class Installed:
-    """A first schema and what can be searched, for every stream of a profile."""
+    """A first schema and a search configuration, for every stream of a profile."""
 
     def __init__(self, schema: dict[str, Any], search: dict[str, Any], *, routing_key: str | None = None) -> None:
         self._schema = schema
@@ -78,7 +79,7 @@ class Installed:
 
 
 def closed_object(properties: dict[str, Any]) -> dict[str, Any]:
-    """The schema of an object that has these keys, all of them, and no others."""
+    """Return the schema of an object with exactly these keys, all required."""
     return {
         "type": "object",
         "properties": properties,
@@ -88,7 +89,7 @@ def closed_object(properties: dict[str, Any]) -> dict[str, Any]:
 
 
 def field(kind: str, pointer: str, *flags: str, **settings: str) -> dict[str, Any]:
-    """A searchable field of version 1."""
+    """Return a searchable field of version 1."""
     bindings = [{"version": 1, "jsonPointer": pointer}]
     return {"kind": kind, "bindings": bindings, **settings, **dict.fromkeys(flags, True)}
 

@@ -25,7 +25,7 @@ _CONTROL_HEADERS = frozenset({"control", "offset"})
 _RFC3339 = re.compile(
     r"(\d{4}-\d\d-\d\d)[Tt](\d\d:\d\d:\d\d)(?:\.\d{1,9})?(?:[Zz]|[+-](?:[01]\d|2[0-3]):[0-5]\d)", re.ASCII
 )
-#: How this protocol writes where a reader stands: 128 bits in Crockford's base 32.
+#: This protocol's form of an offset: 128 bits in Crockford's base 32.
 _OFFSET = re.compile(r"[0-9A-HJKMNP-TV-ZOILa-hjkmnp-tv-zoil]{26}", re.ASCII)
 
 
@@ -36,7 +36,7 @@ class StateProtocolProfile(Options, frozen=True, tag_field="kind", tag="state-pr
 
 
 class StateProtocol(Profile):
-    """``touch`` is None if the document has no such option; it may also be present and not enabled."""
+    """``touch`` is None if the document has no such option. It may also be present and not enabled."""
 
     kind = "state-protocol"
 

@@ -1,4 +1,4 @@
-"""The settings of live invalidation, as the option ``touch`` of the state-protocol profile declares them."""
+"""The settings of live invalidation, declared by the option ``touch`` of the state-protocol profile."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Redacting sensitive values before they are stored, and reading values as clients write them.
+"""Redact sensitive values before they are stored, and read values as clients write them.
 
 A number may be sent as text, and an empty text counts as absent.
 """
@@ -16,7 +16,7 @@ REDACTED = "[REDACTED]"
 
 
 def holds_secrets(value: Any, is_secret: Callable[[str], bool]) -> bool:
-    """Whether some key in the value, at any depth, is a secret one. Most records have none and need no copy."""
+    """Return whether any key in the value, at any depth, is secret. Most records have none and need no copy."""
     waiting = [value]
     while waiting:
         found = waiting.pop()
@@ -32,7 +32,7 @@ def holds_secrets(value: Any, is_secret: Callable[[str], bool]) -> bool:
 
 
 def redact(value: Any, is_secret: Callable[[str], bool], path: str, found: list[str]) -> Any:
-    """A copy without the values of secret keys; their dotted paths are added to ``found``."""
+    """Return a copy without the values of secret keys. Their dotted paths are added to ``found``."""
     if type(value) is dict:
         copy = {}
         for name, inner in value.items():
@@ -54,12 +54,12 @@ _INFINITY = float("inf")
 
 
 def text_of(value: Any) -> str | None:
-    """A text without the space around it; None if nothing is left, or it is no text."""
+    """Return a trimmed text; None if it is empty or not a text."""
     return value.strip() or None if type(value) is str else None
 
 
 def whole_of(value: Any) -> int | None:
-    """An integer, also one that is written as text or with a fraction of zero; exact, whatever its size."""
+    """Return an integer, also if it is written as text or with a fraction of zero. Exact at any size."""
     if type(value) is int:
         return value
     if type(value) is float:
@@ -70,7 +70,7 @@ def whole_of(value: Any) -> int | None:
 
 
 def number_of(value: Any) -> int | float | None:
-    """A finite number, also one that is written as text. Integers stay integers."""
+    """Return a finite number, also if it is written as text. Integers stay integers."""
     if type(value) is int:
         return value
     if type(value) is float:
@@ -86,7 +86,7 @@ def number_of(value: Any) -> int | float | None:
 
 
 def scalar_text(value: Any) -> str | None:
-    """A text, a number or a boolean as text; None for anything else."""
+    """Return a text, a number or a boolean as text; None for anything else."""
     if type(value) is str:
         return value
     if type(value) is bool:
@@ -97,7 +97,7 @@ def scalar_text(value: Any) -> str | None:
 
 
 def _float_text(value: float) -> str:
-    """As every JSON client writes it: 1, not 1.0, and an exponent only where the number is very large or small."""
+    """Format a float as JSON clients do: 1, not 1.0, and an exponent only for very large or small numbers."""
     if value.is_integer() and abs(value) < 1e21:
         return str(int(value))
     if 1e-6 <= abs(value) < 1e21:
@@ -112,5 +112,5 @@ def _second(seconds: int) -> str:
 
 
 def iso(milliseconds: int) -> str:
-    """A time as the protocol shows it. Records of one append are mostly of the same seconds."""
+    """Format a time as the protocol shows it. Records of one append usually share the same seconds."""
     return f"{_second(milliseconds // 1000)}.{milliseconds % 1000:03d}Z"

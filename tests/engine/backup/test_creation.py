@@ -136,7 +136,7 @@ def test_a_backup_that_was_cut_off_is_none_and_its_segments_are_not_copied_again
     backup(tmp_path / "data", str(pool))
     for name in files(pool / "backups"):
         (pool / "backups" / name).unlink()
-    with pytest.raises(Exception, match="there is no backup"):
+    with pytest.raises(Exception, match="no backup found in"):
         restore(str(pool), tmp_path / "again")
     assert backup(tmp_path / "data", str(pool)).copied_files == 0
     assert len(restored(pool, tmp_path / "again")["a"][1]) == 1
@@ -310,7 +310,7 @@ def test_damage_in_the_journal_is_told_and_backed_up_as_it_is(tmp_path: Path) ->
     journal.write_bytes(raw)
     report = backup(tmp_path / "data", str(tmp_path / "pool"))
     assert len(report.damage) == 1
-    assert "cannot be read" in report.damage[0]
+    assert "are unreadable" in report.damage[0]
     restore(str(tmp_path / "pool"), tmp_path / "again")
     with opened(tmp_path / "again") as engine:
         assert len(engine.recovered.losses) == 1
@@ -446,7 +446,7 @@ def test_what_is_no_data_directory_and_what_is_in_one_is_refused(tmp_path: Path)
     with opened(tmp_path / "data") as engine:
         make(engine)
     for target in (tmp_path / "data", tmp_path / "data" / "pool"):
-        with pytest.raises(BadRequest, match="in the data directory itself"):
+        with pytest.raises(BadRequest, match="inside the data directory"):
             backup(tmp_path / "data", str(target))
     with pytest.raises(BadRequest, match="keep must be 1 or more"):
         backup(tmp_path / "data", str(tmp_path / "pool"), keep=0)

@@ -224,7 +224,7 @@ def test_a_broken_chain_is_told_with_what_can_be_restored(tmp_path: Path) -> Non
         restore(pool, tmp_path / "again", at=NOW + 10)
     assert [(one.start - NOW, one.end - NOW) for one in caught.value.intervals] == [(0, 0), (20, 30)]
     assert str(caught.value) == (
-        "2023-11-14T22:13:20.010Z cannot be restored; what can be: "
+        "2023-11-14T22:13:20.010Z cannot be restored; the backups cover: "
         "2023-11-14T22:13:20.000Z to 2023-11-14T22:13:20.000Z, 2023-11-14T22:13:20.020Z to 2023-11-14T22:13:20.030Z"
     )
     assert not (tmp_path / "again").exists()
@@ -550,6 +550,6 @@ def test_a_restore_that_is_cut_off_anywhere_leaves_nothing_that_opens_as_if_it_w
 
 def test_no_backup_is_told_as_such_and_nothing_is_made(tmp_path: Path) -> None:
     for look in (list_backups, lambda pool: restore(pool, tmp_path / "again")):
-        with pytest.raises(NoBackup, match="there is no backup in"):
+        with pytest.raises(NoBackup, match="no backup found in"):
             look(str(tmp_path / "pool"))
     assert list(tmp_path.iterdir()) == []

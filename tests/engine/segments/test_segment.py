@@ -252,7 +252,7 @@ def test_a_missing_file_is_told_from_a_damaged_one(disk: LocalDisk) -> None:
 
 def test_another_segment_under_the_same_name_is_noticed(disk: LocalDisk) -> None:
     info = seal(disk, big_log(10))
-    with pytest.raises(DamagedFile, match="it is segment 7, not 8"):
+    with pytest.raises(DamagedFile, match="it is segment 7; expected segment 8"):
         Segment.open(disk.local_path("one.arrow"), "one.arrow", 8, info.size, info.edges)
 
 
@@ -347,7 +347,7 @@ def test_damage_is_described_by_verify(disk: LocalDisk) -> None:
         (lambda run: {"ts_last": run.ts_last + 1}, "it goes from time"),
         (lambda run: {"size": run.size + 1}, "bytes instead of"),
         (lambda run: {"key_last": "zzz"}, "its keys go from"),
-        (lambda run: {"name": "other"}, "name another log"),
+        (lambda run: {"name": "other"}, "belong to another log"),
         (lambda run: {"rows": run.rows - 1}, "The runs have"),
     ],
 )

@@ -507,7 +507,7 @@ def test_a_copy_that_reads_back_differently_is_noticed_and_the_segment_stays_hot
     cold.after_put = cold.damage
     store = SegmentStore(disk, cold)
     store.add(write(disk, 1), "hot")
-    with pytest.raises(DamagedFile, match="read back"):
+    with pytest.raises(DamagedFile, match="differs from the original"):
         store.relocate(1)
     assert store.tier(1) == "hot"
     with pytest.raises(BadRequest, match="not been relocated"):

@@ -342,7 +342,7 @@ def test_what_is_in_memory_only_cannot_be_shared(tmp_path: Path) -> None:
         fill(once, "1", "2")
         once.configure(Config(durability="ephemeral")).wait()
         fill(once, "3")
-        with pytest.raises(BadRequest, match="behind seq 2"):
+        with pytest.raises(BadRequest, match="after seq 2"):
             fork(engine, "two", "once", 3)
         fill(fork(engine, "two", "once", 2, durability="ephemeral"), "f3")
         assert pages(engine.log("two")) == ["1", "2", "f3"]

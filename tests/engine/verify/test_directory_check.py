@@ -113,10 +113,10 @@ def test_numbers_that_would_be_used_twice_are_found(path: Path) -> None:
 
     change_manifest(path, change)
     assert check(path).problems == [
-        "MANIFEST: the next segment would be 2, and there is a segment 2.",
-        "MANIFEST: the next checkpoint would be 2, and there is a checkpoint 2.",
-        "MANIFEST: the next epoch would be 2, and log 'b' has 2.",
-        "MANIFEST: the next epoch would be 2, and log '__erasures__' has 3.",
+        "MANIFEST: the next segment number is 2, but segment 2 exists.",
+        "MANIFEST: the next checkpoint number is 2, but checkpoint 2 exists.",
+        "MANIFEST: the next epoch is 2, but log 'b' has epoch 2.",
+        "MANIFEST: the next epoch is 2, but log '__erasures__' has epoch 3.",
     ]
 
 
@@ -138,7 +138,7 @@ def test_a_damaged_checkpoint_is_found(path: Path) -> None:
 def test_a_checkpoint_under_another_name_is_found(path: Path) -> None:
     (path / "checkpoints/00000001.full").rename(path / "checkpoints/00000007.full")
     change_manifest(path, lambda manifest: manifest.checkpoints.__setitem__(0, "00000007.full"))
-    assert "checkpoints/00000007.full: its header says that it is checkpoint 1." in check(path).problems
+    assert "checkpoints/00000007.full: its header has the checkpoint number 1." in check(path).problems
 
 
 def test_an_overlay_without_a_run_is_found(path: Path) -> None:
@@ -155,7 +155,7 @@ def test_a_damaged_block_is_found_with_what_is_in_it(path: Path) -> None:
     poke(file, (start + end) // 2)
     assert check(path).problems == [
         "segments/00000001.arrow: Block 1: the checksum of block 1 does not match.",
-        "segments/00000001.arrow: 130 records of log 'a' between seq 132 and seq 261 cannot be read.",
+        "segments/00000001.arrow: 130 records of log 'a' between seq 132 and seq 261 are unreadable.",
     ]
 
 
@@ -163,9 +163,9 @@ def test_a_damaged_block_with_two_logs_names_both(path: Path) -> None:
     file, start, end = block_of(path, 1, 2)
     poke(file, (start + end) // 2)
     assert check(path).problems[1:] == [
-        "segments/00000001.arrow: 39 records of log 'a' between seq 262 and seq 300 cannot be read.",
-        "segments/00000001.arrow: 40 records of log 'b' between seq 1 and seq 40 cannot be read.",
-        "journal/00000003.journal: 62 bytes at 161798: delete of 'b' could not be done again: "
+        "segments/00000001.arrow: 39 records of log 'a' between seq 262 and seq 300 are unreadable.",
+        "segments/00000001.arrow: 40 records of log 'b' between seq 1 and seq 40 are unreadable.",
+        "journal/00000003.journal: 62 bytes at offset 161798: delete of 'b' could not be replayed: "
         "segments/00000001.arrow is damaged: the checksum of block 2 does not match.",
     ]
 
@@ -185,7 +185,7 @@ def test_a_cut_off_segment_is_found(path: Path) -> None:
     file = path / "segments/00000002.arrow"
     file.write_bytes(file.read_bytes()[:-1])
     size = file.stat().st_size
-    assert problem_of(path) == f"segments/00000002.arrow: it has {size} bytes instead of {size + 1}."
+    assert problem_of(path) == f"segments/00000002.arrow: it has {size} bytes; expected {size + 1}."
 
 
 def test_a_wrong_number_of_rows_in_the_manifest_is_found(path: Path) -> None:
@@ -194,13 +194,13 @@ def test_a_wrong_number_of_rows_in_the_manifest_is_found(path: Path) -> None:
         manifest.segments[1] = SegmentEntry(entry.id, entry.size, entry.edges, 31)
 
     change_manifest(path, change)
-    assert problem_of(path) == "segments/00000002.arrow: it has 33 rows, the manifest says 31."
+    assert problem_of(path) == "segments/00000002.arrow: it has 33 rows; the manifest says 31."
 
 
 def test_a_segment_that_no_log_uses_is_noted(path: Path) -> None:
     for name in ("a", NAME):
         change_states(path, name, lambda state: state.runs.pop())
-    note = "segments/00000002.arrow: no log has records in it; it goes when the next journal is sealed."
+    note = "segments/00000002.arrow: no log has records in it; the next round of sealing removes it."
     assert note in check(path).notes
 
 
@@ -229,7 +229,7 @@ def test_a_hot_file_does_not_hide_damage_in_the_cold_tier(tmp_path: Path) -> Non
     (path / "segments/00000002.arrow").write_bytes(file.read_bytes())
     report = verify(LocalDisk(path), cold)
     assert report.sound
-    assert report.notes == ["segments/00000002.arrow: it belongs to no segment; it goes at the next start."]
+    assert report.notes == ["segments/00000002.arrow: it belongs to no segment; the next start removes it."]
     poke(file, file.stat().st_size // 2)
     problems = verify(LocalDisk(path), cold).problems
     assert problems == ["00000002.arrow in the cold tier is missing or damaged."]
@@ -249,7 +249,7 @@ def test_a_cold_tier_of_another_directory_is_found(tmp_path: Path) -> None:
 def test_a_damaged_frame_is_found(path: Path) -> None:
     poke(path / "journal/00000003.journal", 8200)
     problem = problem_of(path)
-    assert problem == "journal/00000003.journal: 8080 bytes at 8128: the frame's checksum does not match."
+    assert problem == "journal/00000003.journal: 8080 bytes at offset 8128: the frame's checksum does not match."
 
 
 @pytest.mark.parametrize("offset", [0, 20, 25])
@@ -277,7 +277,7 @@ def test_a_missing_last_journal_is_found(path: Path) -> None:
 @pytest.mark.parametrize("size", [0, 20, 48, 161860])
 def test_a_journal_that_was_cut_off_after_an_orderly_stop_is_found(path: Path, size: int) -> None:
     os.truncate(path / "journal/00000003.journal", size)
-    missing = "its header has" if size < 48 else f"it was cut off: {162028 - size} of 162028 bytes are missing"
+    missing = "its header has" if size < 48 else f"it was truncated: {162028 - size} of 162028 bytes are missing"
     assert check(path).problems[0].startswith(f"journal/00000003.journal: {missing}")
 
 
@@ -289,8 +289,8 @@ def test_a_torn_end_is_no_problem_but_noted(path: Path) -> None:
     file.write_bytes(file.read_bytes()[:-160])
     report = check(path)
     assert report.sound
-    assert report.notes[0] == "journal/00000003.journal: 8 bytes at 161860 were half written when the last stop came."
-    assert report.notes[-1] == "The last stop was not an orderly one."
+    assert report.notes[0] == "journal/00000003.journal: 8 bytes at offset 161860 were partly written at the stop."
+    assert report.notes[-1] == "The last shutdown was not clean."
 
 
 def test_what_a_power_cut_may_take_is_no_problem_but_noted(tmp_path: Path) -> None:
@@ -307,7 +307,7 @@ def test_kept_journals_are_checked_as_well(path: Path) -> None:
         engine.seal()
     assert check(path).sound
     poke(path / "journal/00000003.journal", 8200)
-    assert problem_of(path).startswith("journal/00000003.journal: 8080 bytes at 8128 cannot be read: ")
+    assert problem_of(path).startswith("journal/00000003.journal: 8080 bytes at offset 8128 are unreadable: ")
 
 
 # Logs
@@ -316,13 +316,13 @@ def test_kept_journals_are_checked_as_well(path: Path) -> None:
 @pytest.mark.parametrize(
     ("field", "value", "problem"),
     [
-        ("count", 7, "it has 334 live records, not 17"),
-        ("size", 1, "its live records have 2665574 bytes, not 80051"),
-        ("earliest", 2, "its earliest record is 1, not 2"),
+        ("count", 7, "it has 334 live records; expected 17"),
+        ("size", 1, "its live records have 2665574 bytes; expected 80051"),
+        ("earliest", 2, "its earliest record is 1; expected 2"),
         ("cap_floor", 2, "its floor 2 is above its earliest record 1"),
         ("ttl_floor", 2, "its floor 2 is above its earliest record 1"),
         ("gaps", [Gap(9, 9, "lost"), Gap(8, 8, "lost")], "its gaps 9 to 9 and 8 to 8 are out of order"),
-        ("gaps", [Gap(9, 9000, "lost")], "its gap 9 to 9000 reaches beyond the seqs that were handed out"),
+        ("gaps", [Gap(9, 9000, "lost")], "its gap 9 to 9000 extends beyond the assigned seqs"),
     ],
 )
 def test_a_wrong_state_of_a_log_is_found(path: Path, field: str, value: object, problem: str) -> None:
@@ -333,11 +333,11 @@ def test_a_wrong_state_of_a_log_is_found(path: Path, field: str, value: object, 
 @pytest.mark.parametrize(
     ("field", "value", "problem"),
     [
-        ("live", 1, "has 294 live records of 2345374 bytes, not 1 of 2345374"),
-        ("live_size", 1, "has 294 live records of 2345374 bytes, not 294 of 1"),
-        ("rows", 299, "has rows 299, the segment's footer says 300"),
-        ("ts_last", 1, "has ts_last 1, the segment's footer says 1700000000000"),
-        ("key_first", "j", "has key_first 'j', the segment's footer says 'k0'"),
+        ("live", 1, "has 294 live records of 2345374 bytes; expected 1 of 2345374"),
+        ("live_size", 1, "has 294 live records of 2345374 bytes; expected 294 of 1"),
+        ("rows", 299, "has rows 299; the segment's footer says 300"),
+        ("ts_last", 1, "has ts_last 1; the segment's footer says 1700000000000"),
+        ("key_first", "j", "has key_first 'j'; the segment's footer says 'k0'"),
         ("row", 1, "is not in the segment's footer"),
         ("segment", 9, "is in a segment that the manifest does not name"),
     ],
@@ -362,7 +362,7 @@ def test_records_beyond_the_last_seq_are_found(path: Path) -> None:
         engine.seal()
     change_states(path, "a", change)
     problems = check(path).problems
-    assert "Log 'a': it has a record 340, but the highest seq handed out is 5." in problems
+    assert "Log 'a': it has a record 340, but the highest assigned seq is 5." in problems
 
 
 def test_seqs_that_go_backwards_are_found() -> None:
@@ -372,7 +372,7 @@ def test_seqs_that_go_backwards_are_found() -> None:
         book.assign(block, ts, None, ts)
         book.publish(block, NO_SEGMENTS)
     problems = list(check_book(book, {}, NO_SEGMENTS))
-    assert "Log 'a': seqs 3 to 3 come behind seqs 5 to 5." in problems
+    assert "Log 'a': seqs 3 to 3 come after seqs 5 to 5." in problems
 
 
 def test_two_logs_of_one_name_are_found(path: Path) -> None:
@@ -392,8 +392,8 @@ def test_leftovers_are_noted(path: Path) -> None:
     report = check(path)
     assert report.sound
     assert report.notes == [
-        "segments/00000009.arrow: it belongs to no segment; it goes at the next start.",
-        "checkpoints/00000009.full: the manifest does not name it; it goes at the next start.",
-        "MANIFEST.tmp: it is half written; it goes at the next start.",
-        "damaged/: 1 damaged files are kept here; remove them when nobody needs them.",
+        "segments/00000009.arrow: it belongs to no segment; the next start removes it.",
+        "checkpoints/00000009.full: the manifest does not name it; the next start removes it.",
+        "MANIFEST.tmp: it is incomplete; the next start removes it.",
+        "damaged/: 1 damaged files are kept here; remove them if they are not needed.",
     ]

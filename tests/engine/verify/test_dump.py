@@ -137,7 +137,7 @@ def test_cursors_notes_and_forwarded_records_are_printed(tmp_path: Path) -> None
         f"'gone': \"'None'\"}} {TIME} bytes={length[2]}",
         f"{at[3]} append epoch=1 seqs=9 {TIME} bytes={length[3]} group=0 reserved=99",
         "record seq=9 size=1 data='x'",
-        f"{at[4]} forward epoch=1 selections=['1..2,4'] targets=3 {TIME} bytes={length[4]} group=1, the last one",
+        f"{at[4]} forward epoch=1 selections=['1..2,4'] targets=3 {TIME} bytes={length[4]} group=1, the last",
         "target epoch=2 gap=2..4 seqs=5..7 selection=0 without=nodes metas=3 reserved=99 cursor='router' through=4",
         "target epoch=3 seqs=1..3 selection=0 reserved=9 cursor='other' through=4",
         "target cursor='third' through=4",

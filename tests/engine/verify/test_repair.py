@@ -183,7 +183,7 @@ def test_a_segment_is_taken_from_the_tier_where_it_is_sound(tmp_path: Path) -> N
     (tmp_path / "cold/00000002.arrow").rename(path / "segments/00000002.arrow")
     report = mend(path, cold)
     assert report.losses == []
-    assert "segments/00000002.arrow: taken from the hot tier, where it is sound." in report.repairs
+    assert "segments/00000002.arrow: replaced by the undamaged copy from the hot tier." in report.repairs
     check_losses(path, before, report, cold)
 
 
@@ -211,7 +211,7 @@ def test_a_lost_manifest_is_made_again_without_any_loss(path: Path, written: His
         poke(file, 20)
     report = mend(path)
     assert report.losses == []
-    assert report.repairs == ["MANIFEST: made again from 2 checkpoints, 2 segments and the journal from file 3 on."]
+    assert report.repairs == ["MANIFEST: rebuilt from 2 checkpoints, 2 segments and the journal from file 3 on."]
     assert report.kept == ([] if damage == "missing" else ["damaged/MANIFEST"])
     check_losses(path, written, report)
 
@@ -238,7 +238,7 @@ def test_without_manifest_and_checkpoints_the_footers_tell_what_there_is(path: P
         r for r in written["a"] if r.seq != 20
     ]
     assert after["b"] == written["b"]
-    assert sum("it has the default configuration now" in sentence for sentence in report.repairs) == 3
+    assert sum("it now has the default configuration" in sentence for sentence in report.repairs) == 3
 
 
 def test_without_its_newest_checkpoint_a_log_has_an_older_state(path: Path, written: History) -> None:
@@ -246,7 +246,7 @@ def test_without_its_newest_checkpoint_a_log_has_an_older_state(path: Path, writ
     report = mend(path)
     assert report.losses == []
     assert report.repairs[0].startswith(f"Log '{NAME}': its state is lost")
-    assert report.repairs[1].startswith("Log 'a': its newest state is lost; an older one was taken")
+    assert report.repairs[1].startswith("Log 'a': its newest state is lost; an older one was used")
     after = records(path)
     assert [r.seq for r in after["a"]] == list(range(1, 341))
     assert after["b"] == written["b"]
@@ -377,7 +377,7 @@ def test_a_journal_that_only_lost_its_header_gets_a_new_one(path: Path, written:
     poke(path / "journal/00000003.journal", 2)
     report = mend(path)
     assert report.losses == []
-    assert report.repairs == ["journal/00000003.journal: its header was made again."]
+    assert report.repairs == ["journal/00000003.journal: its header was rebuilt."]
     check_losses(path, written, report)
 
 

@@ -163,7 +163,7 @@ def test_what_cannot_be_written_is_refused(spark: SparkSession, server: ServerPr
         write("overwrite", "'1' as data", log="a")
     with pytest.raises(Exception, match="no target log"):
         write("append", "'1' as data")
-    with pytest.raises(Exception, match="there is no log named 'a'"):
+    with pytest.raises(Exception, match="log 'a' not found"):
         write("append", "'1' as data", log="a", create="false")
     with pytest.raises(Exception, match="JSON"):
         write("append", "'nope' as data", log="a")

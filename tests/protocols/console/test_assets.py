@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 from support.console_in_process import ConsoleStand
 
-from strandline.protocols.console.assets import DIRECTORY, INDEX, MEDIA_TYPES, Assets
+from strandline.protocols.console.assets import DIRECTORY, INDEX, Assets
 from strandline.service.http import Call, Head
+from strandline.service.static_files import MEDIA_TYPES
 
 FILES = sorted(path.relative_to(DIRECTORY).as_posix() for path in DIRECTORY.rglob("*") if path.is_file())
 

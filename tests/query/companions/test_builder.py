@@ -76,7 +76,7 @@ def test_only_neighbours_of_one_log_and_plan_are_merged(covered: CompanionBed) -
     first, _, last = (covered.companion(covered.put(covered.made(*each))) for each in ((1, 3), (4, 6), (7, 10)))
     with pytest.raises(CannotMerge, match="does not follow"):
         merge([first, last], covered.config)
-    with pytest.raises(CannotMerge, match="nothing"):
+    with pytest.raises(CannotMerge, match="no index files to merge"):
         merge([], covered.config)
     fields = {name: field for name, field in DECLARED["fields"].items() if name != "title"}
     with pytest.raises(CannotMerge, match="plan"):

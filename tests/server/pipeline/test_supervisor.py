@@ -245,7 +245,7 @@ def test_a_damaged_status_stops_nothing(bench: Bench) -> None:
     (lake / "status.json").write_text("{")
     bench.append(10)
     assert bench.look() == "running"
-    assert "cannot be understood" in (bench.keeper.standing.status_error or "")
+    assert "is invalid" in (bench.keeper.standing.status_error or "")
 
 
 def test_it_ends_with_the_server(bench: Bench) -> None:

@@ -62,7 +62,7 @@ from strandline.protocols.streams.subscriptions.wire import (
 )
 from strandline.service.access import FULL_ACCESS, Access
 from strandline.service.admission import Replying
-from strandline.service.catalog import SYSTEM, Catalog
+from strandline.service.catalog import SYSTEM, Catalog, check_change
 from strandline.service.http import NO_STORE, Call, Handler, Later, Reply, Route, preflight
 from strandline.service.problems import FORBIDDEN, Refusal, may_not_touch
 
@@ -95,6 +95,7 @@ class StreamsDialect(Dialect):
         stream = context.streams.find(name)
         if stream is None:
             stream, _ = context.streams.create(name, StreamTraits(created_at=now))
+        check_change(stream.log)
         if stream.gone or stream.closed:
             raise subscription_invalid(f"wake_stream {name!r} is closed or deleted")
         if not stream.is_json or not stream.is_plain:

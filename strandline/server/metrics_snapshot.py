@@ -133,5 +133,5 @@ def _router_rows(context: Context, prefixes: tuple[str, ...]) -> list[RouterRow]
     return [RouterRow(router.name, router.lag, router.forwarded_total) for router in routers]
 
 
-def _consumer_rows(face: TopicsProtocol, prefixes: tuple[str, ...]) -> list[ConsumerRow]:
-    return [ConsumerRow(*row) for row in islice(face.consumers.lags(prefixes), MAX_ROWS + 1)]
+def _consumer_rows(topics: TopicsProtocol, prefixes: tuple[str, ...]) -> list[ConsumerRow]:
+    return [ConsumerRow(*row) for row in islice(topics.consumers.lags(prefixes), MAX_ROWS + 1)]

@@ -339,7 +339,7 @@ def is_loopback(host: str) -> bool:
 
 
 def describe(settings: Settings) -> str:
-    """The settings as a TOML file that gives the same settings when read. API keys appear only in comments."""
+    """The settings as a TOML file that yields the same settings when read. API keys appear only in comments."""
     lines: list[str] = []
     for name, section in SECTIONS.items():
         lines += ["", f"[{name}]"]

@@ -59,10 +59,10 @@ class Pressure:
 
     A loop that is late by ``target_ms`` is not busy; one that is late by ten times that is under full pressure. The
     loop can also be late because other processes have the processors. Therefore lateness counts in proportion to the
-    share of the interval in which the loop's thread was running: ``clock`` gives seconds, ``cpu_clock`` the seconds
+    share of the interval in which the loop's thread was running: ``clock`` returns seconds, ``cpu_clock`` the seconds
     that the calling thread has spent on a processor.
 
-    ``waiting`` are the deliveries that wait. ``unsealed`` gives the share of the budget for unsealed records in use.
+    ``waiting`` are the deliveries that wait. ``unsealed`` returns the share of the budget for unsealed records in use.
     """
 
     def __init__(

@@ -98,7 +98,8 @@ class WorkClass(Executor):
             with self._workers.lock:
                 self._waiting.pop(future, None)
 
-    # --- for Workers, which holds its lock ---------------------------------------------------------------------------
+    # --- called by Workers -----------------------------------------------------------------------------------------
+    # The caller holds the lock of Workers.
 
     @property
     def is_runnable(self) -> bool:

@@ -68,6 +68,7 @@ def test_a_file_is_below_the_variables_and_those_are_below_the_options(tmp_path:
         ("max_limit", "5", 5),
         ("max_claim", "6", 6),
         ("max_watch_topics", "7", 7),
+        ("max_consumers", "8", 8),
         ("data_dir", "/srv/data", "/srv/data"),
         ("cold_url", "/srv/cold", "/srv/cold"),
         ("journal_bytes", "4096", 4096),

@@ -1,9 +1,9 @@
 """The catalog: the one namespace of logs.
 
-All protocols find, create and remove logs here, so the rules about logs hold for each of them: which names belong to
-the server, which logs belong to a table or a collection, when a log has expired, and what is kept for its forks.
+All protocols find, create and remove logs here, so the same rules apply to each of them: which names the server
+reserves, which logs belong to a table or a collection, and when a log expires.
 
-A log that others were forked from is not removed but hidden. It goes when the last of its forks goes.
+Removing a log that has forks only hides the log. It is dropped together with its last fork.
 """
 
 from __future__ import annotations
@@ -39,18 +39,18 @@ from strandline.service.log_config import kind_of
 
 log = logging.getLogger(__name__)
 
-#: The names of the cursors of consumers begin with this.
+#: The prefix of the cursor names of consumers.
 CONSUMER = "consumer:"
-#: The server's own streams that every client may read.
+#: The internal streams that every client may read.
 METRICS_STREAM = "__stream_metrics__"
 SYSTEM = frozenset({METRICS_STREAM})
-#: The server's own logs that a key without the admin scope may read: followers must learn what was erased.
+#: The internal logs that a key without the admin scope may read. Followers need the erasures.
 READABLE = SYSTEM | {ERASURES}
-#: When the removal of an expired log that failed is tried again.
+#: The delay before the server retries a failed removal of an expired log.
 RETRY_MS = 1000
 
 
-# --- what a log is --------------------------------------------------------------------------------------------------
+# --- properties of a log --------------------------------------------------------------------------------------------
 
 
 def holds_json(log: Log) -> bool:
@@ -58,7 +58,7 @@ def holds_json(log: Log) -> bool:
 
 
 def is_hidden(log: Log) -> bool:
-    """Deleted, and kept only for its forks."""
+    """Whether the log was deleted and is kept only for its forks."""
     return GONE in log.notes
 
 
@@ -73,18 +73,19 @@ def profile_of(log: Log) -> Profile:
     return GENERIC if stored is None else load_profile(stored)
 
 
-# --- who may change it ----------------------------------------------------------------------------------------------
+# --- ownership ------------------------------------------------------------------------------------------------------
 
 
 def check_change(log: Log) -> None:
-    """Raise unless every protocol may configure the log, remove it, and delete its records."""
+    """Raise NotWritable if the log has an owner: then other protocols must not configure or remove it, or delete its
+    records."""
     why = owner_of(log.name, log.notes)
     if why is not None:
         raise NotWritable(log.name, why)
 
 
 def check_append(log: Log) -> None:
-    """Raise unless topics and arrow, which know nothing of schemas, may append to the log."""
+    """Raise NotWritable if topics and arrow, which do not validate against schemas, must not append to the log."""
     if log.notes or is_internal(log.name):
         why = closed_to_others(log.name, log.notes)
         if why is not None:
@@ -94,13 +95,13 @@ def check_append(log: Log) -> None:
 # --- the namespace --------------------------------------------------------------------------------------------------
 
 
-#: Names that are read from the engine in one step of a listing.
+#: The number of names that a listing reads from the engine at a time.
 _CHUNK = 500
 
 
 class Catalog:
-    """``now`` gives milliseconds. Everything here happens on the loop, except where it says otherwise; ``post`` has
-    something done there by any thread."""
+    """``now`` returns milliseconds. Call the methods on the event loop's thread, unless their docstring says otherwise;
+    ``post`` runs a function there from any thread."""
 
     def __init__(self, engine: Engine, now: Callable[[], int], post: Callable[[Callable[[], None]], None]) -> None:
         self.engine = engine
@@ -108,22 +109,22 @@ class Catalog:
         self._post = post
         self._lifetimes: dict[str, Lifetime] = {}
         self._expiring: list[tuple[int, str]] = []
-        #: The names of logs that were deleted and are kept for their forks, in order.
+        #: The sorted names of logs that were deleted and are kept for their forks.
         self.hidden: list[str] = []
-        #: How many logs are queues.
+        #: Number of queues.
         self.queues = 0
-        #: Called with every log that was created, whoever created it, but for the server's own: soon, if the log is
-        #: still there. They must be quick.
+        #: Listeners that are called on the event loop soon after a log was created, by any protocol, if the log still
+        #: exists. Internal logs are left out. A listener must be quick.
         self.created: dict[Callable[[Log], None], None] = {}
-        #: Called with every log that is about to be dropped. They must be quick.
+        #: Listeners that are called before a log is dropped. A listener must be quick.
         self.dropping: list[Callable[[Log], None]] = []
-        #: Each gives the reason why a log of this name is created by its owner only; None: it is not.
+        #: Each returns the reason why only an owner may create a log of this name, or None.
         self.reservations: list[Callable[[str], str | None]] = []
         self._load()
         engine.created.append(self._hear_of)
 
     def stop(self) -> None:
-        """Hear of no more logs."""
+        """Stop listening for new logs."""
         self.engine.created.remove(self._hear_of)
 
     def _load(self) -> None:
@@ -140,18 +141,18 @@ class Catalog:
 
     @property
     def count(self) -> int:
-        """How many logs there are, without the server's own."""
+        """The number of logs, without internal ones."""
         return sum(self.engine.totals.logs.values())
 
     @property
     def visible_count(self) -> int:
-        """As ``count``, without the hidden ones."""
+        """The number of logs, without internal and hidden ones."""
         return self.count - len(self.hidden)
 
     # --- finding -----------------------------------------------------------------------------------------------------
 
     def find(self, name: str) -> Log | None:
-        """The log, hidden or not; None if there is none, or it has expired."""
+        """The log, hidden or not; None if it does not exist or has expired."""
         log = self.engine.find(name)
         if log is None:
             return None
@@ -161,21 +162,21 @@ class Catalog:
         return log
 
     def lifetime(self, log: Log) -> Lifetime | None:
-        """How long the log lives; None: until it is removed."""
+        """The log's lifetime; None if the log does not expire."""
         return self._lifetimes.get(log.name)
 
     def use(self, log: Log) -> None:
-        """The log is read or written."""
+        """Note that the log is read or written, which restarts a sliding lifetime."""
         lifetime = self._lifetimes.get(log.name)
         if lifetime is not None:
             lifetime.use(self._now())
 
-    # --- what a key may see ------------------------------------------------------------------------------------------
+    # --- visibility --------------------------------------------------------------------------------------------------
 
     @staticmethod
     def visible(log: Log, access: Access, *, internal: bool = False) -> bool:
-        """Whether the log exists for the holder of a key. ``internal``: the server's own logs and hidden ones as well,
-        most of them for administrators only. Any thread may ask."""
+        """Whether the API key may see the log. ``internal`` includes internal and hidden logs; most of them are visible
+        to administrators only. Any thread may call it."""
         if not access.may_touch(log.name):
             return False
         if is_hidden(log) or is_internal(log.name):
@@ -192,8 +193,10 @@ class Catalog:
         position: int = 0,
         internal: bool = False,
     ) -> list[str]:
-        """The names of visible logs in order, with a prefix, after a name, from a position on (counted from 0). Any
-        thread may ask. With ``internal`` there may be some that are not visible. ``sweep`` first: expired logs count.
+        """The sorted names of visible logs that have a prefix and come after a name, from a position (counted from 0).
+
+        With ``internal`` the result may include names of logs that are not visible. The result includes expired logs
+        that were not removed yet, so call ``sweep`` first. Any thread may call it.
         """
         with self.engine.lock:
             hidden = () if internal else self.hidden
@@ -201,7 +204,7 @@ class Catalog:
             return self.engine.names_at(wanted, hidden, position, limit)
 
     def walk(self, access: Access, *, prefix: str = "", after: str = "", internal: bool = False) -> Iterator[str]:
-        """As ``names``, without a limit. Logs that come or go meanwhile are listed or not."""
+        """The same as ``names``, without a limit. A log that is created or dropped meanwhile may be listed or not."""
         while names := self.names(access, _CHUNK, prefix=prefix, after=after, internal=internal):
             yield from names
             after = names[-1]
@@ -209,7 +212,7 @@ class Catalog:
     # --- creating ----------------------------------------------------------------------------------------------------
 
     def check_name(self, name: str) -> None:
-        """Raise if logs of this name belong to the server, a table or a collection."""
+        """Raise NotWritable if logs of this name belong to the server, a table or a collection."""
         if is_internal(name):
             raise NotWritable(name, RESERVED_NAME)
         for reserved in self.reservations:
@@ -218,7 +221,7 @@ class Catalog:
                 raise NotWritable(name, why)
 
     def check_target(self, name: str) -> None:
-        """Raise if the log of this name has an owner, or would have one: others must not send records to it."""
+        """Raise NotWritable if the log of this name has an owner, or would have one once it is created."""
         log = self.find(name)
         if log is None:
             self.check_name(name)
@@ -234,9 +237,10 @@ class Catalog:
         notes: Mapping[str, Any] | None = None,
         batch: Batch | None = None,
     ) -> tuple[Log, Commit[Log]]:
-        """Create a log that is not there, with its first records, in one step; ``source`` is what it is forked from.
+        """Create a log that does not exist, with its first records, in one step. ``source`` is the log to fork and the
+        sequence number of the fork.
 
-        It can be used at once and is durable when the commit is done.
+        The log can be used at once and is durable when the commit is done.
         """
         if name not in SYSTEM:
             self.check_name(name)
@@ -250,7 +254,7 @@ class Catalog:
         return log, commit
 
     def _hear_of(self, log: Log) -> None:
-        """The engine has created a log. On the thread that asked for it: tables and collections have their own."""
+        """Called by the engine for a new log, on the thread that created it, which may be any thread."""
         if not is_internal(log.name):
             self._post(lambda: self._tell(log))
 
@@ -261,12 +265,12 @@ class Catalog:
             try:
                 listener(log_)
             except Exception:
-                log.exception("a listener for new logs failed at the log %r", log_.name)
+                log.exception("a listener for new logs failed for the log %r", log_.name)
 
     # --- removing ----------------------------------------------------------------------------------------------------
 
     def remove(self, log: Log) -> Commit[Any]:
-        """Drop the log, or hide it while it has forks."""
+        """Drop the log, or hide it if it has forks."""
         if log.forks:
             with self.engine.lock:
                 commit = log.note({GONE: True})
@@ -275,11 +279,11 @@ class Catalog:
         return self.drop(log)
 
     def drop(self, log: Log) -> Commit[None]:
-        """Drop a log without forks, and the hidden log that was kept only for it."""
+        """Drop a log without forks, and its source if that is hidden and has no other fork."""
         base = log.base
         for listener in self.dropping:
             listener(log)
-        with self.engine.lock:  # for those who list names on another thread
+        with self.engine.lock:  # other threads may be listing names
             commit = log.drop()
             at = bisect_left(self.hidden, log.name)
             if self.hidden[at : at + 1] == [log.name]:
@@ -297,7 +301,7 @@ class Catalog:
         try:
             self.drop(log_)
         except EngineError as error:
-            log.error("log %r was created for a write that failed, and cannot be removed: %s", log_.name, error)
+            log.error("cannot remove the log %r, which was created for a failed write: %s", log_.name, error)
 
     # --- expiry ------------------------------------------------------------------------------------------------------
 
@@ -314,17 +318,17 @@ class Catalog:
         heappush(self._expiring, (lifetime.expires_at, log.name))
 
     def expire(self, log_: Log) -> bool:
-        """Remove a log that has expired. True if it is still there, hidden for its forks."""
+        """Remove a log that has expired. Returns True if the log still exists, hidden, because it has forks."""
         if not is_hidden(log_):
             try:
                 self.remove(log_)
             except EngineError as error:
-                log.error("log %r has expired and cannot be removed: %s", log_.name, error)
+                log.error("cannot remove the expired log %r: %s", log_.name, error)
                 return False
         return is_hidden(log_) and not log_.dropped
 
     def sweep(self) -> None:
-        """Remove what has expired. A request does not find an expired log, swept or not."""
+        """Remove the expired logs. Requests never find an expired log, even before it is removed."""
         if not self.engine.writable:
             return
         now, heap = self._now(), self._expiring
@@ -347,13 +351,13 @@ class Catalog:
 
 
 def spans(prefixes: Sequence[str], prefix: str = "", after: str = "", *, internal: bool = False) -> list[Span]:
-    """Where the names are that have the prefix and one of the prefixes (any, if there are none), come after ``after``,
-    and are not the server's own unless ``internal``."""
+    """The ranges of names that start with ``prefix`` and one of ``prefixes`` (if there are any) and come after
+    ``after``. Without ``internal`` the ranges leave out internal names."""
     allowed = [prefix if prefix.startswith(each) else each for each in prefixes or ("",) if _meet(each, prefix)]
     found: list[Span] = []
     last: str | None = None
     for each in sorted(allowed):
-        # Names that begin with an earlier prefix are listed with that one.
+        # The range of a shorter prefix includes the names of a longer one.
         if last is None or not each.startswith(last):
             last = each
             found.append((each, _end_of(each)))
@@ -368,7 +372,7 @@ def _meet(one: str, other: str) -> bool:
 
 
 def _end_of(prefix: str) -> str | None:
-    """The first text after all that have the prefix; None: there is no such text."""
+    """The smallest string that sorts after all strings with the prefix; None if there is none."""
     prefix = prefix.rstrip(chr(maxunicode))
     return prefix[:-1] + chr(ord(prefix[-1]) + 1) if prefix else None
 

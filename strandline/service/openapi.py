@@ -1,4 +1,4 @@
-"""The words in which a face describes its routes, for the OpenAPI document that the server makes of them."""
+"""The structs with which a protocol describes its routes. The server builds the OpenAPI document from them."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from strandline.service.problems import Problem
 
 #: A JSON schema.
 Schema = Mapping[str, Any]
-#: What a body looks like, by media type: a type that msgspec knows where it is JSON of a known shape, else a schema.
+#: The content of a body by media type: a type that msgspec can decode, for JSON of a known shape, or else a schema.
 Content = Mapping[str, Any]
 
 JSON = "application/json"
 EVENT_STREAM = "text/event-stream"
 TEXT: Schema = {"type": "string"}
-#: Of event streams the description says what events there are: no schema of this version of OpenAPI can.
+#: This version of OpenAPI cannot describe events in a schema; the description of the operation lists them.
 EVENTS: Schema = {"description": "Server-sent events."}
 
 
 class Parameter(msgspec.Struct, frozen=True):
-    """One parameter beside the body. ``place`` is ``path``, ``query`` or ``header``."""
+    """One parameter outside the body. ``place`` is ``path``, ``query`` or ``header``."""
 
     name: str
     place: str
@@ -32,7 +32,7 @@ class Parameter(msgspec.Struct, frozen=True):
 
 
 class Header(msgspec.Struct, frozen=True):
-    """A header of an answer. ``required``: every answer of this status has it."""
+    """A header of an answer. ``required`` means that every answer with this status has it."""
 
     name: str
     description: str
@@ -41,7 +41,7 @@ class Header(msgspec.Struct, frozen=True):
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """An answer that is no refusal. Without content it has no body."""
+    """A successful answer. Without content it has no body."""
 
     status: int
     description: str
@@ -50,57 +50,57 @@ class Answer(msgspec.Struct, frozen=True):
 
 
 class Operation(msgspec.Struct, frozen=True, kw_only=True):
-    """What the code of a route does not say by itself.
+    """The description of a route: everything that cannot be derived from its code.
 
-    Scopes and the errors that every route of its kind can have are taken from the route.
+    The scopes and the errors that all routes of its kind share are derived from the route.
     """
 
     group: str
     summary: str
     description: str = ""
-    #: What may be sent; None: nothing.
+    #: The body of a request; None: it has none.
     body: Content | None = None
-    #: Whether something must be sent, where the route leaves that to its handler.
+    #: Whether the body is required, if the route leaves the check to its handler.
     needs_body: bool = False
     answers: tuple[Answer, ...]
     parameters: tuple[Parameter, ...] = ()
-    #: Codes of errors, beyond those that every route of its kind can have.
+    #: Error codes besides those that all routes of its kind share.
     errors: tuple[str, ...] = ()
-    #: Headers that refusals of a status can have.
+    #: By status: headers that an error can have.
     error_headers: Mapping[int, tuple[Header, ...]] = {}
 
     @property
     def is_event_stream(self) -> bool:
-        """Whether all it answers with is an event stream."""
+        """Whether every answer is an event stream."""
         return all(list(answer.content) == [EVENT_STREAM] for answer in self.answers)
 
 
 class Described(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that a protocol has to say about its routes."""
+    """A protocol's description of all its routes."""
 
     name: str
-    #: What the groups of operations are about, in the order in which they are shown.
+    #: The descriptions of the groups of operations, in the order in which they are shown.
     groups: Mapping[str, str]
-    #: By method and path, as the routes have them.
+    #: By the method and path of the route.
     operations: Mapping[tuple[str, str], Operation]
     problems: Mapping[str, Problem]
-    #: The body of a refusal.
+    #: The body of an error.
     error: type[msgspec.Struct]
-    #: Whether that has the code of the problem; if not, it says in words what is wrong.
+    #: Whether the body of an error contains the error code. Otherwise it contains only a message.
     coded: bool = True
-    #: What the protocol calls the shared problems.
+    #: The protocol's names for shared problems.
     renamed: Mapping[Problem, Problem] = {}
-    #: What fields mean, by the name of their struct.
+    #: Descriptions of fields, by the name of their struct.
     descriptions: Mapping[str, Mapping[str, str]] = {}
-    #: By name: those that operations refer to as ``#/components/schemas/…`` by themselves.
+    #: Further schemas by name, to which operations refer as ``#/components/schemas/…``.
     schemas: Mapping[str, Schema] = {}
-    #: By path: WebSockets, which are no routes.
+    #: WebSockets by path. They have no routes.
     sockets: Mapping[str, Operation] = {}
-    #: Paths where there is nothing, in other words than the server would say so.
+    #: Paths that answer "not found" with the protocol's own code.
     nothing: frozenset[str] = frozenset()
 
 
 def shown(form: Any, *, created: str = "") -> tuple[Answer, ...]:
-    """The usual answer, JSON; with 201 when the request has made something, as ``created`` says."""
+    """A JSON answer with status 200. With ``created``, the description of a 201 answer, there is also that answer."""
     answer = Answer(200, "The answer.", {JSON: form})
     return (answer, Answer(201, created, {JSON: form})) if created else (answer,)

@@ -23,11 +23,11 @@ _NUMBER = re.compile(r"[0-9]{1,19}", re.ASCII)
 def unescape(path: str) -> str:
     """A path, or a part of one, as text; ValueError if it is not valid."""
     if not path.isascii():
-        raise ValueError("a path has ASCII characters only: escape the others")
+        raise ValueError("the path contains characters that are not ASCII; percent-encode them")
     if "%" not in path:
         return path
     if _BAD_ESCAPE.search(path):
-        raise ValueError("the path has a % that does not begin an escape")
+        raise ValueError("the path contains a % that is not followed by two hexadecimal digits; write it as %25")
     try:
         return unquote(path, errors="strict")
     except UnicodeDecodeError:
@@ -35,7 +35,7 @@ def unescape(path: str) -> str:
 
 
 def parse_rfc3339(text: str) -> int | None:
-    """Milliseconds since 1970, fractions of one cut off; None if it is no such time."""
+    """Whole milliseconds since 1970, rounded down; None if the text is not an RFC 3339 time."""
     match = _RFC3339.fullmatch(text)
     if match is None:
         return None
@@ -78,7 +78,7 @@ def number(call: Call, name: str, default: int | None = None, low: int = 0, high
 
 
 def moment(call: Call, name: str) -> int | None:
-    """A time in milliseconds, or by RFC 3339."""
+    """A time of the query string, given in milliseconds or in RFC 3339 format."""
     text = call.query.get(name)
     if text is None:
         return None
@@ -88,7 +88,7 @@ def moment(call: Call, name: str) -> int | None:
         # A plus sign in a query string is a space.
         milliseconds = parse_rfc3339(text.replace(" ", "+"))
     if milliseconds is None or not 0 <= milliseconds <= MAX_TIME:
-        raise invalid(f"{name} must be a time in milliseconds since 1970 or by RFC 3339, not {text!r}")
+        raise invalid(f"{name} must be a time in milliseconds since 1970 or in RFC 3339 format, not {text!r}")
     return milliseconds
 
 
@@ -100,7 +100,7 @@ def choice(call: Call, name: str, *choices: str) -> str | None:
 
 
 def json_header(call: Call, name: str) -> Any:
-    """A header that is a JSON object; None if it is not there."""
+    """The value of a header that holds a JSON object; None if the header is missing."""
     raw = call.head.headers.get(name.lower().encode())
     if raw is None:
         return None

@@ -14,7 +14,7 @@ __all__ = ["serve"]
 
 
 def __getattr__(name: str) -> Any:
-    # Most of what is in here needs only a part of it: the whole HTTP stack is imported for nobody else.
+    # Lazy, because ``serve`` imports the whole HTTP stack, which other users of this package do not need.
     if name == "serve":
         from strandline.server.embedded import serve
 

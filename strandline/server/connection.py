@@ -1,8 +1,7 @@
-"""A connection over which requests come in, with bounds on everything that a client can send without a key.
+"""A client connection, with bounds on everything that a client can send before it presents an API key.
 
-It is uvicorn's own httptools protocol. What uvicorn leaves open is decided here: how large a head may be and how long
-it may take, how long a body may stall, what becomes of trailers and of protocols that nobody can upgrade to, and how
-many connections there may be.
+The class extends uvicorn's httptools protocol with limits that uvicorn lacks: the size of a head and the time it may
+take, how long a body may stall, and the number of connections. It also ignores trailers and unsupported upgrades.
 """
 
 from __future__ import annotations
@@ -20,36 +19,37 @@ from strandline.server.asgi import CONNECTION, AsgiSink
 
 log = logging.getLogger(__name__)
 
-#: The request line and headers of one request. Clients with cookies, tokens and long queries stay below 16 KiB.
+#: The maximum size of the request line and headers. Clients with cookies, tokens and long queries stay below 16 KiB.
 MAX_REQUEST_HEAD_BYTES = 64 << 10
-#: What a chunked body may have beside its content (sizes and extensions of chunks, trailers): this many bytes, and
+#: The maximum overhead of a chunked body (sizes and extensions of chunks, trailers): this many bytes, plus
 #: ``MAX_FRAMING_RATIO`` bytes for each byte of content, which is enough for chunks of one byte.
 MAX_FRAMING_BYTES = 64 << 10
 MAX_FRAMING_RATIO = 16
-#: A connection without a request is closed after this time. Longer than the 60 s after which most clients and proxies
-#: give up idle connections, so that the server seldom closes one that a client is about to use.
+#: A connection without a request is closed after this time. Most clients and proxies close idle connections after 60 s,
+#: so the server seldom closes one that a client is about to use.
 IDLE_SECONDS = 75.0
-#: The longest time between two looks at all connections. A deadline is noticed at most one look late.
+#: The longest interval of sweeps over all connections. A missed deadline is noticed at most one sweep late.
 SWEEP_SECONDS = 5.0
-#: File descriptors that connections leave to everything else: 64 open segments, of which cold ones take two each, the
-#: journal, sealing, indexes, webhooks, and the loop itself. At most a quarter of all, for systems with low limits.
+#: File descriptors that are reserved for other purposes: 64 open segments (two descriptors for a cold one), the
+#: journal, sealing, indexes, webhooks, and the event loop. At most a quarter of all descriptors, for systems with low
+#: limits.
 RESERVED_FILES = 256
-#: Below this share of the limit, the next time that the limit is reached is logged again.
+#: After the number of connections fell below this share of the limit, reaching the limit is logged again.
 RELAXED_SHARE = 0.9
-#: The limit where the system has none.
+#: The limit if the system has none.
 UNLIMITED = 1 << 20
 
-#: Headers that belong to one connection, and to an upgrade of it that does not happen.
+#: Headers of an upgrade, which are removed if the server does not upgrade the connection.
 _UPGRADE_HEADERS = (b"connection", b"upgrade", b"http2-settings")
 
 
 class Deadlines:
-    """When a connection is closed, counted in looks at it (turns)."""
+    """The deadlines of a connection, counted in sweeps (turns)."""
 
     def __init__(self, head_seconds: float, body_seconds: float) -> None:
         self.head_seconds = head_seconds
         self.body_seconds = body_seconds
-        #: The time between two looks.
+        #: The interval of sweeps.
         self.sweep_seconds = min(SWEEP_SECONDS, head_seconds / 4, body_seconds / 4)
         self.head_turns = ceil(head_seconds / self.sweep_seconds)
         self.body_turns = ceil(body_seconds / self.sweep_seconds)
@@ -57,7 +57,7 @@ class Deadlines:
 
 
 class ConnectionCap:
-    """How many connections may be open, and how many were refused because of that."""
+    """The maximum number of open connections, and the number of refused ones."""
 
     def __init__(self, most: int) -> None:
         self.most = most
@@ -71,8 +71,8 @@ class ConnectionCap:
         if not self._told:
             self._told = True
             log.warning(
-                "%d connections are open, which is the limit: the server refuses further ones with 503 until some are "
-                "closed. The limit is limits.max_connections, or the limit of open files less %d",
+                "refusing new connections with 503: %d connections are open, which is the limit. The limit is "
+                "limits.max_connections, or the limit of open files less %d",
                 self.most,
                 RESERVED_FILES,
             )
@@ -84,8 +84,8 @@ class ConnectionCap:
 
 
 def connection_limit(wanted: int) -> int:
-    """How many connections there may be; ``wanted`` is what the settings say, 0 for as many as possible. There are
-    never so many that no files can be opened any more."""
+    """The maximum number of connections. ``wanted`` is the setting; 0 means as many as possible. The limit of open
+    files always leaves room for other files."""
     files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if files == resource.RLIM_INFINITY:
         possible = UNLIMITED
@@ -93,8 +93,8 @@ def connection_limit(wanted: int) -> int:
         possible = files - min(RESERVED_FILES, files // 4)
     if wanted > possible:
         log.warning(
-            "limits.max_connections is %d, but this process may open %d files only: the limit is %d connections. Raise "
-            "the limit of open files (ulimit -n, LimitNOFILE)",
+            "limits.max_connections is %d, but this process may open only %d files, so the limit is %d connections. "
+            "Raise the limit of open files (ulimit -n, LimitNOFILE)",
             wanted,
             files,
             possible,
@@ -108,22 +108,22 @@ class Connection(HttpToolsProtocol):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        #: The parser is inside a request; inside its head, of which this much has come.
+        #: Whether the parser is inside a request, whether it is inside its head, and the bytes of the head so far.
         self.in_message = False
         self._in_head = False
         self._head_bytes = 0
         self._head_too_large = False
-        #: The size of the data that is being parsed, and how many requests began with it.
+        #: The size of the data that is being parsed, and the number of requests that began in it.
         self._read_bytes = 0
         self._begun = 0
-        #: Content of the body, and what came beside it.
+        #: The bytes of the body's content and of its chunk framing.
         self._body_bytes = 0
         self._framing_bytes = 0
-        #: The head asks for another protocol, which is not spoken here.
+        #: The head asks for an upgrade to a protocol that the server does not support.
         self._wants_upgrade = False
-        #: What the ASGI lane writes a stream to, while it answers with one.
+        #: The sink of a stream of the ASGI lane, while one is open.
         self.asgi_sink: AsgiSink | None = None
-        #: How many looks ago something came in or went out, and the head began.
+        #: The number of sweeps since data was received or sent, and since the head began.
         self.idle_turns = 0
         self._head_turns = 0
         self._unsent = 0
@@ -135,10 +135,10 @@ class Connection(HttpToolsProtocol):
         self.transport = transport
         self._end(503, "Too many connections are open. Try again later.", b"retry-after: 1\r\n")
 
-    # --- what comes in -------------------------------------------------------------------------------------
+    # --- receiving -----------------------------------------------------------------------------------------
 
     def pass_on(self, data: bytes) -> None:
-        """Leave the data to the parser, which would take heads and trailers of any size."""
+        """Pass the data to the parser. The parser accepts heads and trailers of any size, so check their sizes here."""
         was_in_message, was_in_head, body_bytes = self.in_message, self._in_head, self._body_bytes
         if not was_in_message:
             self.in_message = self._in_head = True
@@ -149,7 +149,7 @@ class Connection(HttpToolsProtocol):
         if not self.in_message or self.transport.is_closing():
             return
         if self._in_head:
-            # Where other requests were in the same data it is not known where this one begins: count from the next.
+            # If the data contains other requests, the start of this head is unknown: count from the next data on.
             if self._begun + was_in_message <= 1:
                 self._head_bytes += len(data)
             if self._head_bytes > MAX_REQUEST_HEAD_BYTES:
@@ -164,7 +164,7 @@ class Connection(HttpToolsProtocol):
         try:
             self.parser.feed_data(data)
         except httptools.HttpParserError as error:
-            # Anyone can send anything, so it is not worth a warning.
+            # Any client can send invalid data, so this is not worth a warning.
             log.debug("invalid HTTP request: %s", error)
             if self._head_too_large:
                 self._refuse_head()
@@ -177,7 +177,7 @@ class Connection(HttpToolsProtocol):
                 self._ignore_upgrade(data[upgrade.args[0] :])
 
     def _should_upgrade(self) -> bool:
-        """Only a GET without a body becomes a WebSocket, and only when nothing else is to be answered."""
+        """Only a GET without a body becomes a WebSocket, and only if no other request waits for its answer."""
         return (
             super()._should_upgrade()
             and self.parser.get_method() == b"GET"
@@ -190,9 +190,11 @@ class Connection(HttpToolsProtocol):
         )
 
     def _ignore_upgrade(self, rest: bytes) -> None:
-        """A client offers to speak another protocol, and a server may go on with HTTP. The parser takes what follows
-        the head for that protocol, so another parser gets the request, without the offer. It is the last one of the
-        connection: a proxy that believes in the upgrade would take what comes next for something else."""
+        """Answer a request for an unsupported upgrade with plain HTTP, as HTTP allows.
+
+        The parser treats the data after the head as the other protocol, so a new parser gets the request without the
+        upgrade headers. The connection closes after this request, because a proxy may assume that it was upgraded.
+        """
         method = self.parser.get_method()
         if method == b"CONNECT":
             self.send_400_response("CONNECT is not supported.")
@@ -202,7 +204,7 @@ class Connection(HttpToolsProtocol):
         lines += [b"%b: %b" % header for header in self.headers if header[0] not in _UPGRADE_HEADERS]
         lines += [b"connection: close", b"", rest]
         self.parser = httptools.HttpRequestParser(self)
-        # As uvicorn has it: what follows a last request is no error, and is never executed.
+        # As in uvicorn: data after the last request is ignored, without an error.
         self.parser.set_dangerous_leniencies(lenient_data_after_close=True)
         self._parse(b"\r\n".join(lines))
 
@@ -214,14 +216,14 @@ class Connection(HttpToolsProtocol):
         self._head_bytes = self._head_turns = self._body_bytes = self._framing_bytes = 0
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        # What comes after the head is a trailer. It must not change who the request is from, or anything else.
+        # A header after the head is a trailer. It must not change the request, for example its API key.
         if self._in_head:
             super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
         self._in_head = False
         if self._head_bytes + self._read_bytes > MAX_REQUEST_HEAD_BYTES:
-            # It may be: part of the data may belong to other requests, or to the body.
+            # The head may be too large. Compute its size, because the data may include other requests or the body.
             size = len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
             if size > MAX_REQUEST_HEAD_BYTES:
                 self._head_too_large = True
@@ -249,10 +251,10 @@ class Connection(HttpToolsProtocol):
         self._end(400, msg)
 
     def _end(self, status: int, message: str, further: bytes = b"") -> None:
-        """Answer what is no request, or not a whole one, and close."""
+        """Send an error for invalid or incomplete data, and close the connection."""
         if self.transport.is_closing():
             return
-        # While another answer is due or under way, the client would take this one for a part of it.
+        # While another answer is pending, the client would take the error for a part of that answer.
         started = self.cycle is not None and self.cycle.response_started and not self.cycle.response_complete
         if not started and not self.waits_for_answer:
             self.transport.write(
@@ -265,13 +267,13 @@ class Connection(HttpToolsProtocol):
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
-        # Idle connections are swept; a timer per request would cost more than the request.
+        # Sweeps close idle connections. A timer per request would cost more than the request.
         self._unset_keepalive_if_required()
         self.idle_turns = 0
 
     @property
     def waits_for_answer(self) -> bool:
-        """Whether a request has come in as a whole and is not answered yet."""
+        """Whether a complete request is not answered yet."""
         cycle = self.cycle
         return bool(self.pipeline) or (cycle is not None and not cycle.response_complete and not cycle.more_body)
 
@@ -280,12 +282,12 @@ class Connection(HttpToolsProtocol):
         return self.in_message and not self._in_head
 
     def look(self) -> None:
-        """Close the connection if its client is overdue. Called every ``deadlines.sweep_seconds``."""
+        """Close the connection if a deadline has passed. Called every ``deadlines.sweep_seconds``."""
         if self.waits_for_answer:
             return
         unsent = self.transport.get_write_buffer_size()
         if unsent != self._unsent:
-            # The client takes what it was sent, if slowly.
+            # The client reads, if slowly.
             self._unsent = unsent
             self.idle_turns = 0
         self.idle_turns += 1
@@ -295,7 +297,7 @@ class Connection(HttpToolsProtocol):
                 self.transport.abort()
         elif self.receives_body:
             if self.idle_turns > deadlines.body_turns:
-                self._end(408, f"No more of the body came for {deadlines.body_seconds:g} s.")
+                self._end(408, f"No data of the body arrived for {deadlines.body_seconds:g} s.")
         elif self.in_message:
             self._head_turns += 1
             if self._head_turns > deadlines.head_turns:

@@ -1,4 +1,4 @@
-"""The server started by a program: with the tables and collections that the program itself declares."""
+"""Starts the server from a program that declares tables and collections."""
 
 from __future__ import annotations
 
@@ -27,12 +27,13 @@ def serve(
     port_file: str | os.PathLike[str] | None = None,
     config: str | os.PathLike[str] | None = None,
 ) -> int:
-    """Serve until told to stop (Ctrl-C, SIGTERM); returns the exit code: 0, or 1 if it could not run. Call it on the
-    main thread, which gets the signals.
+    """Serve until a signal (Ctrl-C, SIGTERM) stops the server. Call it on the main thread, which receives the signals.
 
-    Settings come from the file ``config``, over it from environment variables, over them from the arguments, as with
-    ``strandline serve``; raises :class:`~strandline.server.settings.BadSettings` where they make no sense. The
-    pipeline is not started: run it with ``strandline pipeline run``.
+    Returns the exit code: 0, 1 if the server could not run, or 3 if the data directory is damaged.
+
+    As with ``strandline serve``, environment variables override settings of the file ``config``, and arguments override
+    both. Raises :class:`~strandline.server.settings.BadSettings` if a setting is not valid. The server does not start
+    the pipeline; run it with ``strandline pipeline run``.
     """
     declared = gather([*tables, *collections], identify, hooks)
     options = {

@@ -1,4 +1,4 @@
-"""The OpenAPI document: what routes, structs and descriptions say, put together once and served as bytes."""
+"""The OpenAPI document, built once from routes, structs and descriptions, and served as bytes."""
 
 from __future__ import annotations
 
@@ -32,25 +32,30 @@ from strandline.service.problems import (
     Problem,
 )
 
-#: Everybody who has routes on every server.
+#: The descriptions of the routes that every server has.
 DESCRIBED: tuple[Described, ...] = (TOPICS, STREAMS, ARROW, CONSOLE, SERVER, DOCUMENTATION)
 
-_ABOUT = """An append-only event log server that speaks two protocols over the same logs.
+_ABOUT = """Strandline is an append-only log server. Four protocols read and write the same logs:
 
-The topics protocol is under `/v0`: write with `POST /v0/topics/{topic}`, read with `POST
-/v0/topics/{topic}/diff`, watch with `POST /v0/watch`, or hand out jobs with `POST /v0/topics/{topic}/claim`.
-The streams protocol is under `/v1`: make a stream with `PUT /v1/stream/{name}`, append with `POST` and read
-with `GET` at the same place. Many records at once, of either, are read and appended as Arrow under `/arrow`.
-Collections are where their configuration says: append with `POST /push/…`, read with `GET /pull/…`.
+- topics, under `/v0`: write with `POST /v0/topics/{topic}`, read with `POST /v0/topics/{topic}/diff`, watch with
+  `POST /v0/watch`, and claim jobs with `POST /v0/topics/{topic}/claim`;
+- streams, under `/v1`: create a stream with `PUT /v1/stream/{name}`, append with `POST` and read with `GET` at the same
+  path;
+- collections, at the paths in their configuration: append with `POST /push/…`, read with `GET /pull/…`;
+- tables, under `/tables`: each declared table has its own operations.
 
-Times are milliseconds since 1970 unless said otherwise. An answer may get new members. A body may be compressed with
-gzip, and so is an answer of some size for whoever accepts that."""
+Under `/arrow` you can read and append the records of any log in bulk, as Arrow.
+
+Times are in milliseconds since 1970 unless stated otherwise. New members may be added to answers at any time, so ignore
+members that you do not know. The body of a request may be compressed with gzip. Large answers are compressed if the
+client accepts gzip."""
 
 
 def openapi_route(routes: Sequence[Route], further: Sequence[Described] = ()) -> Route:
-    """The route of the document about these routes and itself. It is no secret: nobody needs a key for it.
+    """The public route of the document that describes these routes and itself.
 
-    ``further`` describe what this server alone has."""
+    ``further`` are the descriptions of routes that only this server has: those of its collections and tables.
+    """
 
     @cache
     def rendered() -> bytes:
@@ -65,7 +70,7 @@ def openapi_route(routes: Sequence[Route], further: Sequence[Described] = ()) ->
 
 
 def document(routes: Iterable[Route], further: Sequence[Described] = ()) -> dict[str, Any]:
-    """The whole document. A route that nobody describes is not in it."""
+    """The whole document. It leaves out routes without a description."""
     everybody = (*DESCRIBED, *further)
     paths: dict[str, dict[str, Any]] = {}
     refusals: dict[str, Any] = {}
@@ -84,7 +89,7 @@ def document(routes: Iterable[Route], further: Sequence[Described] = ()) -> dict
         "openapi": "3.1.0",
         "info": {
             "title": "Strandline",
-            "summary": "The topics protocol and the streams protocol",
+            "summary": "Topics, streams, collections and tables over append-only logs",
             "description": _ABOUT,
             "version": strandline.__version__,
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
@@ -99,14 +104,14 @@ def document(routes: Iterable[Route], further: Sequence[Described] = ()) -> dict
                 "bearer": {
                     "type": "http",
                     "scheme": "bearer",
-                    "description": "An API key. Without configured keys, a server asks for none.",
+                    "description": "An API key. A server without configured API keys requires none.",
                 },
                 "cap": {
                     "type": "apiKey",
                     "in": "header",
                     "name": "Authorization",
-                    "description": "`Cap` and a certificate, with the headers `X-Starfish-Ts`, `X-Starfish-Nonce` and "
-                    "`X-Starfish-Sig` that sign the request.",
+                    "description": "`Cap` and a certificate. The headers `X-Starfish-Ts`, `X-Starfish-Nonce` and "
+                    "`X-Starfish-Sig` sign the request.",
                 },
             },
         },
@@ -114,7 +119,7 @@ def document(routes: Iterable[Route], further: Sequence[Described] = ()) -> dict
 
 
 def is_described(route: Route, further: Sequence[Described] = ()) -> bool:
-    """Whether somebody has said what the route is, or that there is nothing."""
+    """Whether a description covers the route, or declares that nothing exists at its path."""
     return any(
         (route.method, route.path) in described.operations or route.path in described.nothing
         for described in (*DESCRIBED, *further)
@@ -127,7 +132,7 @@ def is_described(route: Route, further: Sequence[Described] = ()) -> bool:
 def _operation(described: Described, route: Route, operation: Operation, refusals: dict[str, Any]) -> dict[str, Any]:
     words = [operation.description] if operation.description else []
     if route.scopes:
-        words.append(f"Needs the scope{'s' if len(route.scopes) > 1 else ''} {', '.join(route.scopes)}.")
+        words.append(f"Requires the scope{'s' if len(route.scopes) > 1 else ''} {', '.join(route.scopes)}.")
     usual = (described.renamed.get(problem, problem).code for problem in _usual_errors(route))
     shown: dict[str, Any] = {
         "operationId": _id(route.method, route.path),
@@ -142,7 +147,7 @@ def _operation(described: Described, route: Route, operation: Operation, refusal
         shown["parameters"] = [_parameter(parameter) for parameter in parameters]
     if operation.body is not None:
         shown["requestBody"] = {
-            # A claim without a body is taken and then refused: somebody has to claim.
+            # The gate accepts a claim without a body, but its handler requires the member `worker`.
             "required": route.body == "required" or operation.needs_body or _needs_something(operation.body),
             "content": _content(operation.body),
         }
@@ -153,7 +158,7 @@ def _security(route: Route) -> list[dict[str, list[str]]]:
     if route.public:
         return []
     if route.certified:
-        # What a collection is open to everybody for needs nothing.
+        # Public operations of a collection need no certificate.
         return [{}, {"cap": []}]
     return [{}] if route.probe else [{"bearer": []}]
 
@@ -169,12 +174,12 @@ def _socket(described: Described, path: str, operation: Operation, refusals: dic
     }
 
 
-#: The ids of paths that are called like another one under a protocol's.
+#: The operation ids of paths whose names also exist below `/v0`.
 _NAMESAKES = {"/health": "get_alive", "/metrics": "get_series_count"}
 
 
 def _id(method: str, path: str) -> str:
-    """``get_topics_topic_consumers``: the method and the path, in the letters that every generator takes."""
+    """The method and the path as an identifier for code generators, such as ``get_topics_topic_consumers``."""
     if path in _NAMESAKES:
         return _NAMESAKES[path]
     parts = [part.strip("{}_").replace(".", "_") for part in path.split("/") if part not in ("", "v0", "v1")]
@@ -182,7 +187,7 @@ def _id(method: str, path: str) -> str:
 
 
 _ENCODING = Parameter(
-    "Content-Encoding", "header", "How the body is compressed.", {"type": "string", "enum": ["gzip", "identity"]}
+    "Content-Encoding", "header", "The compression of the body.", {"type": "string", "enum": ["gzip", "identity"]}
 )
 
 
@@ -197,7 +202,7 @@ def _parameter(parameter: Parameter) -> dict[str, Any]:
 
 
 def _needs_something(body: Content) -> bool:
-    """Whether nothing would not do: every form of the body is a struct with a field that must be there."""
+    """Whether a body is required because every form of it is a struct with a required field."""
     return all(
         isinstance(form, type)
         and issubclass(form, msgspec.Struct)
@@ -226,7 +231,7 @@ def _headers(headers: Iterable[Header]) -> dict[str, Any]:
 def _responses(
     described: Described, method: str, operation: Operation, errors: Iterable[str], refusals: dict[str, Any]
 ) -> dict[str, Any]:
-    """All answers by status. Many routes have the same refusals, so each of those is in the document once."""
+    """All answers by status. Routes share the descriptions of errors, so that each of them is in the document once."""
     responses: dict[str, Any] = {}
     for answer in operation.answers:
         response: dict[str, Any] = {"description": answer.description}
@@ -254,7 +259,7 @@ def _responses(
 
 
 def _usual_errors(route: Route) -> Iterator[Problem]:
-    """The problems that every route of this kind can have."""
+    """The problems that all routes of this kind share."""
     if not route.public and not route.own_access:
         yield UNAUTHORIZED
     yield THROTTLED
@@ -276,7 +281,7 @@ def _refusal(described: Described, codes: Sequence[str], headers: Sequence[Heade
     stated = [*headers]
     if any(problem.retry for problem in problems):
         always = all(problem.retry for problem in problems)
-        words = "After how many seconds to try again."
+        words = "The number of seconds to wait before you retry."
         stated.append(Header("Retry-After", words, {"type": "integer", "minimum": 0}, always))
     schema = _schema(described.error)
     if described.coded:
@@ -289,7 +294,7 @@ def _refusal(described: Described, codes: Sequence[str], headers: Sequence[Heade
 
 
 def _either(answer: Mapping[str, Any], refusal: Mapping[str, Any]) -> dict[str, Any]:
-    """An answer and a refusal of the same status."""
+    """The combined description of an answer and an error with the same status."""
     schemas = [response["content"][JSON]["schema"] for response in (answer, refusal)]
     headers = {name: {**header, "required": False} for name, header in answer.get("headers", {}).items()}
     return {
@@ -327,6 +332,6 @@ def _schemas(everybody: Sequence[Described]) -> dict[str, Any]:
         schemas |= described.schemas
         for name, fields in described.descriptions.items():
             for field, description in fields.items():
-                # Beside a reference other members are allowed since OpenAPI 3.1.
+                # OpenAPI 3.1 allows other members next to a reference.
                 schemas[name]["properties"][field]["description"] = description
     return dict(sorted(schemas.items()))

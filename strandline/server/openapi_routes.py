@@ -1,4 +1,4 @@
-"""The server's own routes, described for those who call them. Their errors have the shared codes and shape."""
+"""The descriptions of the server's own routes. Their errors have the shared codes and shape."""
 
 from __future__ import annotations
 
@@ -23,67 +23,68 @@ DOCUMENT_PATH = "/openapi.json"
 _GROUP = "server"
 _HEALTH = Operation(
     group=_GROUP,
-    summary="Whether the process is alive",
-    description="Always 200 while the process runs; `status` says whether something is wrong with it.",
+    summary="Get the health of the server",
+    description="The status code is 200 while the process runs. `status` reports problems.",
     answers=shown(Health),
 )
 _READY = Operation(
     group=_GROUP,
-    summary="Whether requests are answered",
-    description="503 while the journal is replayed, when the server is about to stop, and once the journal failed.",
+    summary="Check whether the server accepts requests",
+    description="The status code is 503 while the server replays its journal or stops, and after the journal failed.",
     answers=shown(Ready),
     errors=("not_ready", "shutting_down", "read_only"),
 )
-_FIGURES = "The figures as Prometheus text; as JSON for whoever accepts `application/json`."
-_PIPELINE = """The pipeline processes the history on Spark, in a process that the server starts when there is enough to
-do and ends when there is not. The state is one of:
+_FIGURES = "The metrics as Prometheus text, or as JSON if the client accepts `application/json`."
+_PIPELINE = """The pipeline processes the history of logs on Spark. The server starts its process when enough new
+records have accumulated, and stops it when there is little to do. The state is one of:
 
-- `off`: the settings say so;
-- `missing`: Spark or Java is not there, `missing` says what to do about it;
-- `idle`: there is nothing to do that is worth starting it;
-- `running` and `stopping`: the process is there;
-- `backing_off`: it failed, and is tried again after a while;
-- `elsewhere`: somebody else runs a pipeline on the same lake.
+- `off`: this server does not run the pipeline;
+- `missing`: Spark or Java is not installed; `missing` says how to install it;
+- `idle`: too little has changed to start the pipeline;
+- `running` and `stopping`: the process is running;
+- `backing_off`: the process failed, and the server starts it again after `retry_seconds`;
+- `elsewhere`: another process runs a pipeline on the same lake.
 
-`status` is what the pipeline itself wrote down: rounds, rates, how far each table is. Of logs that the key may not
-touch nothing is told."""
+`status` is the pipeline's own report: its rounds, their speed, and the progress of each table. It leaves out logs that
+the API key may not access."""
 
 SERVER = Described(
     name="server",
-    groups={_GROUP: "How the server is doing."},
+    groups={_GROUP: "Health, metrics and the pipeline of the server."},
     operations={
         ("GET", "/v0/health"): _HEALTH,
         ("GET", "/healthz"): _HEALTH,
-        ("GET", "/health"): Operation(group=_GROUP, summary="Whether the process is alive", answers=shown(Alive)),
+        ("GET", "/health"): Operation(group=_GROUP, summary="Check whether the process is alive", answers=shown(Alive)),
         ("GET", "/metrics"): Operation(
             group=_GROUP,
-            summary="How many series the server's metrics of itself have",
-            description="The series are in the stream `__stream_metrics__`.",
+            summary="Count the series of the metrics stream",
+            description="Read the series from the stream `__stream_metrics__`.",
             answers=shown(SeriesCount),
         ),
         ("GET", "/v0/ready"): _READY,
         ("GET", "/readyz"): _READY,
         ("GET", "/v0/metrics"): Operation(
             group=_GROUP,
-            summary="Figures for monitoring",
+            summary="Get the metrics",
             answers=(Answer(200, _FIGURES, {"text/plain": TEXT, JSON: Metrics}),),
         ),
         ("GET", "/pipeline"): Operation(
             group=_GROUP,
-            summary="How the pipeline is doing",
+            summary="Get the state of the pipeline",
             description=_PIPELINE,
             answers=shown(PipelineAnswer),
         ),
         ("POST", "/pipeline/run"): Operation(
             group=_GROUP,
-            summary="Let the pipeline run now",
-            description="However little there is to do. The answer does not wait for it: see `GET /pipeline`.",
-            answers=(Answer(202, "It will run; this is the state before.", {JSON: RunAnswer}),),
+            summary="Run the pipeline now",
+            description="The pipeline runs even if little has changed. The answer does not wait for the run; "
+            "`GET /pipeline` shows its progress.",
+            answers=(Answer(202, "The pipeline will run. `state` is its state before the run.", {JSON: RunAnswer}),),
             errors=("pipeline_off", "pipeline_missing"),
         ),
         ("GET", DOCUMENT_PATH): Operation(
             group=_GROUP,
-            summary="This document",
+            summary="Get this document",
             answers=(Answer(200, "The OpenAPI document.", {JSON: {"type": "object"}}),),
         ),
     },

@@ -1,9 +1,9 @@
-"""Which routes a path has.
+"""Finds the routes of a path.
 
-Most patterns have as many segments as the paths they match. A parameter that spans several segments takes everything
-between what is in front of it and what is behind it: there the pattern with the longest end is looked at first, and of
-those with as long an end the one with the longest beginning, so that what looks like a part of something is never taken
-for the name of another thing.
+Most patterns have as many segments as the paths they match. A parameter that spans several segments matches everything
+between the segments before and after it in the pattern. Of such patterns, the one with the most segments after the
+parameter is tried first, then the one with the most segments before it, so that a specific pattern wins over a general
+one.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Params = dict[str, str]
 class Paths:
     def __init__(self) -> None:
         self._fixed: dict[int, dict[tuple[str, ...], Methods]] = {}
-        #: Paths without a parameter that no pattern before them matches: however many, they are found at once.
+        #: Paths without parameters that no earlier pattern matches, found with one lookup.
         self._plain: dict[str, Methods] = {}
         self._spanning: list[_Spanning] = []
 
@@ -45,7 +45,7 @@ class Paths:
         methods[route.method] = route
 
     def find(self, path: str) -> tuple[Methods, Params] | None:
-        """The routes of the path by method, and what its parameters are."""
+        """The routes of the path by method, and the values of its parameters; None if no route matches."""
         plain = self._plain.get(path)
         if plain is not None:
             return plain, {}
@@ -72,7 +72,8 @@ class _Spanning:
         self.methods = methods
 
     def match(self, parts: list[str]) -> Params | None:
-        """What is between may be nothing: whoever has the route says what is missing."""
+        """The values of the parameters; None if the path does not match. The spanning parameter may be empty: the
+        handler reports a missing name."""
         start, end = len(self.front), len(parts) - len(self.back)
         if end < start:
             return None

@@ -1,4 +1,4 @@
-"""Running the server: the listening socket, signals, and a shutdown of bounded time."""
+"""Runs the server: the listening socket, signals, and a shutdown within bounded time."""
 
 from __future__ import annotations
 
@@ -161,7 +161,7 @@ class Server(uvicorn.Server):
         try:
             self._application.drain()
         except Exception:
-            log.exception("not all clients could be told that the server stops; stopping anyway")
+            log.exception("could not notify all clients of the shutdown; stopping anyway")
         self._check_drained()
 
     def _check_drained(self) -> None:

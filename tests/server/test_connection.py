@@ -455,7 +455,7 @@ def test_the_limit_follows_from_the_open_files(caplog: pytest.LogCaptureFixture)
         assert connection_limit(100) == 100
         assert not caplog.text
         assert connection_limit(1999) == 2000 - RESERVED_FILES
-        assert "limits.max_connections is 1999, but this process may open 2000 files only" in caplog.text
+        assert "limits.max_connections is 1999, but this process may open only 2000 files" in caplog.text
     with open_files(200):
         assert connection_limit(0) == 150
 

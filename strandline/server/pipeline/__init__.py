@@ -1,1 +1,1 @@
-"""Looking after the pipeline: when to start it, its process, and what to tell of it."""
+"""Supervision of the pipeline: when it starts and stops, its process, and its routes."""

@@ -1,6 +1,6 @@
-"""Keeping the pipeline: looks every now and then, decides, and starts or ends its process.
+"""The supervisor of the pipeline: observes the logs and the lake, and starts and stops the process.
 
-All of it happens on a thread of its own; the event loop only reads what was seen last.
+It runs on its own thread. The event loop only reads the result of the last observation.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ from strandline.server.settings import Settings
 
 log = logging.getLogger("strandline.pipeline")
 
-#: How often it looks. In an object store every look at the status is a request.
+#: The interval of observations. In an object store, every read of the status is a request.
 LOOK_SECONDS = 1.0
 REMOTE_LOOK_SECONDS = 30.0
-#: Looking at all logs takes a share of the time of at most one in this.
+#: Reading the extent of all logs takes at most one part in this number of the time.
 REACH_SHARE = 200
-#: How often it looks whether what was missing is there now.
+#: How often the keeper checks whether missing programs were installed.
 MISSING_SECONDS = 300.0
-#: A server that stops waits this long for the pipeline to come to the end of a commit.
+#: How long a stopping server waits for the pipeline to finish its commit.
 STOP_SECONDS = 10.0
-#: And this long for the system to be done with a process that was killed.
+#: How long it waits for a killed process to disappear.
 KILL_SECONDS = 30.0
 
-#: With these exit codes the process says that something is missing, or that another one works on the lake.
+#: The exit codes of the process if a program is missing, and if another process works on the lake.
 EXIT_MISSING = 3
 EXIT_IN_USE = 4
 
@@ -47,35 +47,37 @@ STATES: tuple[State, ...] = get_args(State)
 
 
 class Program(msgspec.Struct, frozen=True):
-    """How the pipeline is run, which the server itself does not know: the command line for it, and what the machine
-    lacks for it, one sentence each."""
+    """How to run the pipeline. The caller of the server provides it.
+
+    ``command`` is the command line. ``missing`` returns a sentence for each program that is not installed.
+    """
 
     command: Sequence[str]
     missing: Callable[[], list[str]]
 
 
 class Standing(msgspec.Struct, frozen=True, kw_only=True):
-    """How things stand, as it was seen last."""
+    """The state of the pipeline at the last observation."""
 
     state: State = "off"
     pid: int | None = None
     starts: int = 0
-    #: Ends that nobody wanted.
+    #: The number of times that the process failed or could not start.
     failures: int = 0
     last_error: str | None = None
-    #: How long until it is tried again.
+    #: The time until the next start.
     retry_seconds: float = 0.0
     missing: Sequence[str] = ()
     new_records: int = 0
     new_erasures: int = 0
-    #: Why it runs, or would.
+    #: Why the pipeline runs, or why it should start.
     reason: str = ""
     status: PipelineStatus | None = None
     status_error: str | None = None
 
 
 class Keeper:
-    """``program`` None: there is no pipeline. Tests turn the clock by hand and call ``look`` themselves."""
+    """Without a ``program`` there is no pipeline. Tests use a manual clock and call ``look`` themselves."""
 
     def __init__(
         self,
@@ -105,7 +107,7 @@ class Keeper:
         self._interval = chosen.pipeline_interval_s
         self._child: Child | None = None
         self._stopping = False
-        #: When the process last began a round, or was told to.
+        #: When the process was last started or asked to run a round.
         self._told_at = 0.0
         self._missing: list[str] | None = None
         self._missing_at = 0.0
@@ -122,13 +124,13 @@ class Keeper:
     # --- from start to end -----------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Look again and again from now on."""
+        """Start the thread."""
         if not self._wanted:
-            log.info("the pipeline is off: history is not processed on Spark")
+            log.info("the pipeline is off: the server does not process history on Spark")
         else:
             task = Task("pipeline keeper", self.look, self._engine.health)
             self._thread = BackgroundThread(task, self._wait, self._wake.set)
-            # So that it looks at once.
+            # The first look must not wait.
             self._wake.set()
             self._thread.start()
 
@@ -137,7 +139,7 @@ class Keeper:
         self._wake.clear()
 
     def request_stop(self) -> None:
-        """The server is about to stop: the pipeline may already come to its end."""
+        """Ask the process to stop, without waiting, because the server is about to stop."""
         self._closed = True
         if self._thread is not None:
             self._thread.end()
@@ -146,24 +148,22 @@ class Keeper:
             child.stop()
 
     def close(self) -> None:
-        """End the process: in order if it does so soon, else at once. Waits for it."""
+        """Stop the process and wait for its end. Kill it if it does not stop in time."""
         self.request_stop()
         if self._thread is not None:
             self._thread.join()
         child = self._child
         if child is not None:
-            child.stop()  # it may have been started a moment ago
+            child.stop()  # the thread may have started it after request_stop
             if not child.wait(STOP_SECONDS):
-                log.warning(
-                    "the pipeline (process %d) does not end by itself and is killed; nothing is lost", child.pid
-                )
+                log.warning("killing the pipeline (process %d), which did not stop in time; no data is lost", child.pid)
                 child.kill()
                 child.wait(KILL_SECONDS)
             child.close()
             self._child = None
 
     def ask(self) -> bool:
-        """Run now, however little there is to do; False: it cannot run here."""
+        """Request a run now, even if little has changed. Returns False if the pipeline is off."""
         if not self._wanted or self._closed:
             return False
         self._asked = True
@@ -173,7 +173,7 @@ class Keeper:
     # --- one look --------------------------------------------------------------------------------------------------
 
     def look(self) -> None:
-        """See how things are and do what is to be done now."""
+        """Observe the logs, the lake and the process, and start or stop the process."""
         if not self._wanted:
             return
         tick = self._tick()
@@ -196,7 +196,7 @@ class Keeper:
         self._tell(tick, status, status_error, reason, elsewhere)
 
     def _look_at_logs(self, tick: float) -> EngineExtent:
-        """Not every time where there are many of them, and not at all while nothing is written."""
+        """The extent of the logs. It is not read again if nothing was written, or too often if there are many logs."""
         if self._reach_at < 0 or (tick >= self._reach_at and self._engine.journal.written != self._reach.written):
             self._reach = extent_of(self._engine)
             self._reach_at = tick + (self._tick() - tick) * REACH_SHARE
@@ -217,11 +217,14 @@ class Keeper:
         self._missing_at = tick
         if self._missing and self._missing != before:
             level = logging.ERROR if self._must else logging.INFO
-            log.log(level, "the pipeline cannot run, history is not processed on Spark: %s", "; ".join(self._missing))
+            log.log(
+                level, "cannot run the pipeline, so history is not processed on Spark: %s", "; ".join(self._missing)
+            )
         elif not self._missing and not self._told_on:
             self._told_on = True
             log.info(
-                "the pipeline is on: Spark is started once there is enough history; the lake is in %s", self.lake.url
+                "the pipeline is on: the server starts Spark when there is enough history; the lake is in %s",
+                self.lake.url,
             )
 
     def _begin(self, tick: float, reason: str) -> None:
@@ -229,13 +232,13 @@ class Keeper:
         try:
             self._child = Child(self._program.command)
         except OSError as error:
-            self._failed(tick, f"it cannot be started: {error}")
+            self._failed(tick, f"the process cannot be started: {error}")
             return
         self._stopping = False
         self._told_at = tick
         self._decider.started(tick)
         self.standing = msgspec.structs.replace(self.standing, starts=self.standing.starts + 1)
-        log.info("the pipeline is started as process %d: %s", self._child.pid, reason)
+        log.info("started the pipeline as process %d: %s", self._child.pid, reason)
 
     def _look_at_child(self, child: Child, tick: float, status: PipelineStatus | None) -> None:
         code = child.exit_code()
@@ -252,7 +255,7 @@ class Keeper:
             self._decider.told()
         if not self._stopping and self._decider.should_end(tick, own):
             self._stopping = True
-            log.info("the pipeline has nothing to do and is ended")
+            log.info("stopping the pipeline, which has had too little to do")
             child.stop()
 
     def _ended(self, tick: float, child: Child, code: int) -> None:
@@ -264,12 +267,13 @@ class Keeper:
         how = f"signal {-code}" if code < 0 else f"exit code {code}"
         said = next((line for line in reversed(child.last_lines) if line.startswith("strandline: ")), "")
         said = said or (child.last_lines[-1] if child.last_lines else "")
-        self._failed(tick, f"it ended with {how}" + (f": {said.removeprefix('strandline: ')}" if said else ""))
+        said = said.removeprefix("strandline: ")
+        self._failed(tick, f"the process ended with {how}" + (f": {said}" if said else ""))
 
     def _failed(self, tick: float, error: str) -> None:
         self._decider.ended(tick, well=False)
         self.standing = msgspec.structs.replace(self.standing, failures=self.standing.failures + 1, last_error=error)
-        log.warning("the pipeline: %s; next attempt in %.0f s", error, self._decider.wait_seconds(tick))
+        log.warning("the pipeline failed: %s; next attempt in %.0f s", error, self._decider.wait_seconds(tick))
 
     def _tell(
         self, tick: float, status: PipelineStatus | None, status_error: str | None, reason: str, elsewhere: bool

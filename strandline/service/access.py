@@ -78,7 +78,7 @@ class Keys:
                 continue
             digest, access = _parse_entry(number, entry)
             if digest in by_digest:
-                raise BadKeys(number, "this key is listed twice")
+                raise BadKeys(number, "the key is listed twice")
             by_digest[digest] = access
         return cls(by_digest)
 

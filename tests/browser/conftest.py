@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 from support import declared_rooms
-from support.browser_pages import PATIENCE_MS, Complaints, files_of_the_project
+from support.browser_pages import PATIENCE_MS, Complaints, served_files
 from support.node_packages import Unavailable, require_packages
 from support.server_process import ServerProcess
 
@@ -52,7 +52,7 @@ def packages() -> None:
 
 @pytest.fixture(scope="session")
 def site() -> Iterator[str]:
-    with files_of_the_project() as url:
+    with served_files() as url:
         yield url
 
 

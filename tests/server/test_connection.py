@@ -396,7 +396,7 @@ def test_connections_have_a_cap(start_server: StartServer, lane: str) -> None:
         assert metric(server, "strandline_connections", client) == 8
         assert metric(server, "strandline_connections_limit", client) == 8
         assert metric(server, "strandline_connections_refused_total", client) == 20
-    assert server.log().count("connections are open, which is the limit") == 1
+    assert server.log().count("open connections is reached") == 1
     eventually(lambda: is_there(server, "a"))
 
 

@@ -28,9 +28,9 @@ class _Handler(SimpleHTTPRequestHandler):
 
 
 @contextmanager
-def files_of_the_project() -> Iterator[str]:
-    """A server of its own for the module and the pages of the tests: another origin than that of the tables."""
-    with ThreadingHTTPServer(("127.0.0.1", 0), partial(_Handler, directory=str(ROOT))) as server:
+def served_files(directory: Path = ROOT) -> Iterator[str]:
+    """A server for the files of pages, by default those of the project: another origin than that of the tables."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(_Handler, directory=str(directory))) as server:
         thread = threading.Thread(target=server.serve_forever, daemon=True)
         thread.start()
         try:

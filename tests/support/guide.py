@@ -3,9 +3,10 @@
 Run as a program, it follows the guide on a server of its own and writes down what came back.
 
 In a block of ``console``, a line that begins with ``$`` is a command and what follows is its output. A program is named
-by its first line, ``# name``, ``// name`` or ``<!-- name -->``. A comment ``<!-- meanwhile -->`` before a block says
-that it runs while the next one does; with a text, ``<!-- meanwhile: text -->``, the next one waits until that was said.
-With ``<!-- meanwhile: text; until: other text -->`` it is interrupted when it has said the other text.
+by its first line, ``# name`` or ``// name``, or by a comment ``<!-- file: name -->`` before it. A comment
+``<!-- meanwhile -->`` before a block says that it runs while the next one does; with a text,
+``<!-- meanwhile: text -->``, the next one waits until that was said. With ``<!-- meanwhile: text; until: other -->`` it
+is interrupted when it has said the other text.
 """
 
 from __future__ import annotations
@@ -36,11 +37,11 @@ POLL_SECONDS = 0.01
 NEEDED = ("bash", "curl", "jq", "node")
 
 _BLOCK = re.compile(
-    r"(?:<!-- meanwhile(?:: (?P<sign>[^;\n]*?))?(?:; until: (?P<until>.*?))? -->\n)?"
+    r"(?:<!-- file: (?P<file>\S+) -->\n)?(?:<!-- meanwhile(?:: (?P<sign>[^;\n]*?))?(?:; until: (?P<until>.*?))? -->\n)?"
     r"```(?P<kind>\w+)\n(?P<text>.*?)```\n",
     re.DOTALL,
 )
-_PROGRAM = re.compile(r"(?:#|//|<!--) (\S+\.\w+)(?: -->)?\n")
+_PROGRAM = re.compile(r"(?:#|//) (\S+\.\w+)\n")
 
 #: Headers that are on every answer, or are no business of the protocol.
 _LEFT_OUT = re.compile(
@@ -51,12 +52,16 @@ _LEFT_OUT = re.compile(
 #: What is another one whenever the guide is followed.
 _VARYING = (
     (re.compile(r"\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z"), "<time>"),
+    (re.compile(r"\b\d{8}T\d{6}\.\d{3}Z"), "<backup>"),
     (re.compile(r"\b1[789]\d{11}\b"), "<ms>"),
+    (re.compile(r"\b[\d.]+ (?:bytes|kB|MB)\b"), "<size>"),
     (re.compile(r'("\w*_?(?:took|time|get|scan|enumerate|merge|decode|fallback\w*)_ms": ?)[\d.]+'), r"\1<n>"),
     (re.compile(r'("server_total_ms":|"wal_append_ms":|"fsync_ms":|"throttle_wait_ms":)[\d.]+'), r"\1<n>"),
     (re.compile(r'(stream-cursor: |"streamCursor":")\d+'), r"\1<n>"),
     (re.compile(r'("(?:wake_id|token|callback_token|kid|x)": ?")[^"]+'), r"\1<secret>"),
     (re.compile(r"\b[0-9a-f]{16}:\d+"), "<cursor>"),
+    (re.compile(r"\bwid_[\w-]+"), "<wid>"),
+    (re.compile(r'("effective_priority":)\d+'), r"\1<n>"),
     (re.compile(r"(etag: .*):[0-9a-f]+\.[0-9a-f]+\."), r"\1:<epoch>."),
 )
 
@@ -69,11 +74,13 @@ class Step(NamedTuple):
 
 
 class Block(NamedTuple):
-    """``start`` and ``end`` are where it stands in the document. ``sign``: None unless it runs beside the next one;
-    ``until``: what it says before it is interrupted, or nothing if it ends by itself."""
+    """``file`` is the name of a program, or nothing. ``sign``: None unless it runs beside the next one; ``until``: what
+    it says before it is interrupted, or nothing if it ends by itself. ``start`` and ``end`` are where it stands in the
+    document."""
 
     kind: str
     text: str
+    file: str
     sign: str | None
     until: str
     start: int
@@ -82,9 +89,10 @@ class Block(NamedTuple):
 
 def blocks(document: str) -> Iterator[Block]:
     for match in _BLOCK.finditer(document):
-        beside = match[0].startswith("<!--")
-        sign = (match["sign"] or "") if beside else None
-        yield Block(match["kind"], match["text"], sign, match["until"] or "", *match.span("text"))
+        sign = (match["sign"] or "") if match[0].startswith("<!-- meanwhile") else None
+        program = _PROGRAM.match(match["text"])
+        file = match["file"] or (program[1] if program else "")
+        yield Block(match["kind"], match["text"], file, sign, match["until"] or "", *match.span("text"))
 
 
 def steps(text: str) -> list[Step]:
@@ -143,19 +151,20 @@ class Follower:
 
     def close(self) -> None:
         """Leave no process behind."""
-        if self._beside is not None:
+        if self._beside is not None and self._beside[1].poll() is None:
             os.killpg(self._beside[1].pid, signal.SIGKILL)
             self._beside[1].wait()
 
     def _write(self, block: Block) -> None:
-        """A program, to the file that its first line names."""
-        if program := _PROGRAM.match(block.text):
-            (self._directory / program[1]).write_text(self._there(block.text))
+        """A program, to its file."""
+        if block.file:
+            (self._directory / block.file).write_text(self._there(block.text))
 
     def _run(self, block: Block) -> Iterator[tuple[Block, str]]:
         if block.sign is not None:
             (step,) = steps(block.text)
-            self._beside = block, self._start(step.command, block.sign)
+            self._beside = block, self._start(step.command)
+            self._wait_for(self._beside[1], block.sign)
             return
         said = ""
         for step in steps(block.text):
@@ -167,7 +176,8 @@ class Follower:
             if other.until:
                 self._wait_for(process, other.until)
                 os.killpg(process.pid, signal.SIGINT)
-            assert process.wait(PATIENCE_SECONDS) == 0, f"{command} ended badly:\n{self._said().read_text()}"
+            code = process.wait(PATIENCE_SECONDS)
+            assert code == 0 or other.until, f"{command} ended badly:\n{self._said().read_text()}"
             self._beside = None
             yield other, _shown(command, self._here(self._said().read_text()))
 
@@ -178,19 +188,16 @@ class Follower:
         assert done.returncode == 0, f"{command}\nended with {done.returncode}\n{done.stdout}{done.stderr}"
         return self._here(done.stdout)
 
-    def _start(self, command: str, sign: str) -> subprocess.Popen[str]:
+    def _start(self, command: str) -> subprocess.Popen[str]:
         with self._said().open("w") as said:
-            process = subprocess.Popen(
+            return subprocess.Popen(
                 self._bash(command), **self._surroundings(), stdout=said, stderr=said, start_new_session=True
             )
-        self._wait_for(process, sign)
-        return process
 
     def _wait_for(self, process: subprocess.Popen[str], sign: str) -> None:
         deadline = monotonic() + PATIENCE_SECONDS
         while sign not in self._said().read_text():
             if process.poll() is not None or monotonic() > deadline:
-                os.killpg(process.pid, signal.SIGKILL)
                 raise AssertionError(f"{process.args}\ndid not say {sign!r}, but:\n{self._said().read_text()}")
             sleep(POLL_SECONDS)
 

@@ -54,7 +54,7 @@ class ServedGuide(NamedTuple):
         if given is None:
             return {}
         option, name = given.groups()
-        (text,) = [block.text for block in blocks(document) if block.text.startswith(f"# {name}\n")]
+        (text,) = [block.text for block in blocks(document) if block.file == name]
         file = directory / name
         file.write_text(text)
         return {"settings": {"declare": file}} if option == "declare" else {"config": file}

@@ -14,7 +14,7 @@ from math import ceil
 from typing import Any
 
 import httptools
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
 from strandline.server.asgi import CONNECTION, AsgiSink
 
@@ -121,6 +121,8 @@ class Connection(HttpToolsProtocol):
         self._framing_bytes = 0
         #: The head asks for another protocol, which is not spoken here.
         self._wants_upgrade = False
+        #: Requests of the ASGI lane that were not answered when the next one came in. uvicorn knows only the last one.
+        self._unanswered: list[RequestResponseCycle] = []
         #: What the ASGI lane writes a stream to, while it answers with one.
         self.asgi_sink: AsgiSink | None = None
         #: How many looks ago something came in or went out, and the head began.
@@ -228,8 +230,12 @@ class Connection(HttpToolsProtocol):
                 raise ValueError("the head is too large")
         if self.parser.should_upgrade() and not self._should_upgrade():
             self._wants_upgrade = True
-        else:
-            super().on_headers_complete()
+            return
+        before = self.cycle
+        super().on_headers_complete()
+        if before is not None and not before.response_complete:
+            self._unanswered = [cycle for cycle in self._unanswered if not cycle.response_complete]
+            self._unanswered.append(before)
 
     def on_body(self, body: bytes) -> None:
         self._body_bytes += len(body)
@@ -260,6 +266,15 @@ class Connection(HttpToolsProtocol):
                 % (STATUS_LINE[status], len(message), further, message.encode())
             )
         self.transport.close()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        # Otherwise a live response with another request behind it would keep its slot until its next heartbeat.
+        for cycle in self._unanswered:
+            if not cycle.response_complete:
+                cycle.disconnected = True
+                cycle.message_event.set()
+        self._unanswered = []
+        super().connection_lost(exc)
 
     # --- time ----------------------------------------------------------------------------------------------
 

@@ -79,7 +79,7 @@ def test_a_response_without_a_slot_is_refused(server: LiveServer, kind: str) -> 
     with ExitStack() as stack:
         for _ in range(SLOTS):
             stack.enter_context(server.connect_silent())
-        assert server.open == (SLOTS, SLOTS)
+        wait_for(lambda: server.open == (SLOTS, SLOTS))
         refused = stack.enter_context(server.connect())
         ask(server, refused, kind)
         answer = refused.recv(1 << 16)

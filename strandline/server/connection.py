@@ -13,7 +13,7 @@ from math import ceil
 from typing import Any
 
 import httptools
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
 from strandline.server.asgi import CONNECTION, AsgiSink
 
@@ -121,6 +121,8 @@ class Connection(HttpToolsProtocol):
         self._framing_bytes = 0
         #: The head asks for an upgrade to a protocol that the server does not support.
         self._wants_upgrade = False
+        #: Requests of the ASGI lane that were not answered when the next one arrived. uvicorn knows only the last one.
+        self._unanswered: list[RequestResponseCycle] = []
         #: The sink of a stream of the ASGI lane, while one is open.
         self.asgi_sink: AsgiSink | None = None
         #: The number of sweeps since data was received or sent, and since the head began.
@@ -230,8 +232,12 @@ class Connection(HttpToolsProtocol):
                 raise ValueError("the head is too large")
         if self.parser.should_upgrade() and not self._should_upgrade():
             self._wants_upgrade = True
-        else:
-            super().on_headers_complete()
+            return
+        before = self.cycle
+        super().on_headers_complete()
+        if before is not None and not before.response_complete:
+            self._unanswered = [cycle for cycle in self._unanswered if not cycle.response_complete]
+            self._unanswered.append(before)
 
     def on_body(self, body: bytes) -> None:
         self._body_bytes += len(body)
@@ -262,6 +268,15 @@ class Connection(HttpToolsProtocol):
                 % (STATUS_LINE[status], len(message), further, message.encode())
             )
         self.transport.close()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        # Otherwise a live response with another request behind it would keep its slot until its next heartbeat.
+        for cycle in self._unanswered:
+            if not cycle.response_complete:
+                cycle.disconnected = True
+                cycle.message_event.set()
+        self._unanswered = []
+        super().connection_lost(exc)
 
     # --- time ----------------------------------------------------------------------------------------------
 

@@ -34,5 +34,7 @@ class Quota:
 
     def check_append(self, name: str, size: int) -> None:
         """Raise unless this many more bytes fit."""
-        if self.max_bytes and self._totals.size + size > self.max_bytes and not is_internal(name):
+        if not self.max_bytes or is_internal(name):
+            return
+        if self._totals.size + self._totals.pending_size + size > self.max_bytes:
             raise QuotaExceeded("max_total_bytes", self.max_bytes)

@@ -12,15 +12,16 @@ FLUSH_BOUNDS = (50.0, 100.0, 250.0, 500.0, 1_000.0, 5_000.0, 10_000.0, 50_000.0,
 
 
 class Totals:
-    """Live records and their bytes over many logs, and the number of logs of each durability. The logbooks keep it up
-    to date."""
+    """Live records and their bytes over many logs, the bytes that wait for the flush to become live, and the number of
+    logs of each durability. The logbooks keep it up to date."""
 
-    __slots__ = ("logs", "records", "size")
+    __slots__ = ("logs", "pending_size", "records", "size")
 
     def __init__(self) -> None:
         self.logs: dict[str, int] = {}
         self.records = 0
         self.size = 0
+        self.pending_size = 0
 
     def count(self, durability: str, logs: int) -> None:
         self.logs[durability] = self.logs.get(durability, 0) + logs

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import subprocess
 from collections.abc import Iterator
+from configparser import RawConfigParser
 from pathlib import Path
 
 import httpx
@@ -145,3 +147,20 @@ def test_alerts_use_metrics_that_the_server_has() -> None:
 def test_prometheus_asks_for_a_path_that_the_server_has() -> None:
     (job,) = yaml.safe_load(block_of("monitor-lag.md", "yaml", "# prometheus.yml\n"))["scrape_configs"]
     assert job["metrics_path"] == "/v0/metrics"
+
+
+# --- systemd --------------------------------------------------------------------------------------------------------
+
+
+def test_the_service_gives_the_server_time_to_stop(tmp_path: Path) -> None:
+    unit = RawConfigParser()
+    unit.read_string(block_of("run-a-server.md", "ini"))
+    config = tmp_path / "strandline.toml"
+    config.write_text(block_of("run-a-server.md", "toml"))
+    settings = load(config)
+    service = unit["Service"]
+    assert service.getint("TimeoutStopSec") >= settings.server.drain_seconds + 10
+    assert settings.storage.data_dir == f"/var/lib/{service['StateDirectory']}"
+    executable, *arguments = shlex.split(service["ExecStart"])
+    assert Path(executable).name == "strandline"
+    assert arguments == ["serve", "--config", "/etc/strandline/strandline.toml"]

@@ -396,7 +396,7 @@ def test_connections_have_a_cap(start_server: StartServer, lane: str) -> None:
         assert metric(server, "strandline_connections", client) == 8
         assert metric(server, "strandline_connections_limit", client) == 8
         assert metric(server, "strandline_connections_refused_total", client) == 20
-    assert server.log().count("connections are open, which is the limit") == 1
+    assert server.log().count("open connections is reached") == 1
     eventually(lambda: is_there(server, "a"))
 
 
@@ -455,7 +455,7 @@ def test_the_limit_follows_from_the_open_files(caplog: pytest.LogCaptureFixture)
         assert connection_limit(100) == 100
         assert not caplog.text
         assert connection_limit(1999) == 2000 - RESERVED_FILES
-        assert "limits.max_connections is 1999, but this process may open 2000 files only" in caplog.text
+        assert "limits.max_connections is 1999, but this process may open only 2000 files" in caplog.text
     with open_files(200):
         assert connection_limit(0) == 150
 

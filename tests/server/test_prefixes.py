@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 from urllib.parse import quote
 
@@ -97,15 +98,14 @@ class World:
         boss.put("orders.jobs", type="queue", dead_letter="secret.dead", max_deliveries=1)
         boss.call("PUT", "/v0/routers/orders.leak", {"source": "orders.source", "dest": "secret.copy"}, status=201)
         boss.call("PUT", "/v0/routers/secret.into", {"source": "secret.log", "dest": "orders.filled"}, status=201)
-        for name, kind in (
-            ("secret.traces", "otel-traces"),
-            ("orders.traces", "otel-traces"),
-            ("orders.events", "evlog"),
+        for name, kind, named in (
+            ("secret.traces", "otel-traces", {}),
+            ("orders.traces", "otel-traces", {"eventsStream": "secret.log"}),
+            ("orders.events", "evlog", {"tracesStream": "secret.traces"}),
         ):
             self.ask(boss, "PUT", f"/v1/stream/{name}", b"").raise_for_status()
-            self.ask(
-                boss, "POST", f"/v1/stream/{name}/_profile", {**TRACES, "profile": {"kind": kind}}
-            ).raise_for_status()
+            profile = {"kind": kind, "observability": {"request": named}}
+            self.ask(boss, "POST", f"/v1/stream/{name}/_profile", {**TRACES, "profile": profile}).raise_for_status()
         pulled = {"type": "pull-wake", "pattern": "orders/*", "wake_stream": "orders.wakes"}
         self.ask(boss, "PUT", f"{DS}/shared", pulled).raise_for_status()
         self.ask(boss, "POST", f"{DS}/shared/streams", {"streams": ["secret.log"]}).raise_for_status()
@@ -204,6 +204,31 @@ def test_a_tenant_changes_its_queue_and_keeps_the_dead_letters_that_it_cannot_se
     assert (answer["config"]["lease_ms"], answer["config"]["dead_letter"]) == (5000, None)
     kept = boss.get("orders.jobs")["config"]
     assert (kept["lease_ms"], kept["dead_letter"]) == (5000, "secret.dead")
+
+
+def test_a_tenant_changes_its_profile_and_keeps_the_stream_that_it_cannot_see(world: World) -> None:
+    path = "/v1/stream/orders.events/_profile"
+    profile = {"kind": "evlog", "redactKeys": ["pin"]}
+    assert world.ask(world.tenant, "POST", path, {"profile": profile}).json()["profile"] == profile
+    kept = world.ask(world.boss, "GET", path).json()["profile"]
+    assert kept == {**profile, "observability": {"request": {"tracesStream": "secret.traces"}}}
+
+
+def test_a_tenant_that_waits_for_details_learns_no_secret(world: World) -> None:
+    path = "/v1/stream/orders.traces/_details"
+    etags = {client: world.ask(client, "GET", path).headers["etag"] for client in (world.boss, world.tenant)}
+    assert etags[world.boss] != etags[world.tenant]
+    with ThreadPoolExecutor(2) as threads:
+        waiting = {
+            client: threads.submit(world.ask, client, "GET", f"{path}?live=true&timeout=20s", **{"if-none-match": etag})
+            for client, etag in etags.items()
+        }
+        span = {"traceId": "1" * 32, "spanId": "2" * 16, "name": "n", "startUnixNano": "1", "endUnixNano": "2"}
+        world.ask(world.server.client("boss"), "POST", "/v1/stream/orders.traces", span).raise_for_status()
+        answers = {client: answer.result(30) for client, answer in waiting.items()}
+    assert {answer.status_code for answer in answers.values()} == {200}
+    assert "secret.log" in answers[world.boss].text
+    assert "secret." not in answers[world.tenant].text
 
 
 def test_a_tenant_may_name_what_is_its_own(world: World) -> None:

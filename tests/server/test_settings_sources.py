@@ -68,6 +68,7 @@ def test_a_file_is_below_the_variables_and_those_are_below_the_options(tmp_path:
         ("max_limit", "5", 5),
         ("max_claim", "6", 6),
         ("max_watch_topics", "7", 7),
+        ("max_consumers", "8", 8),
         ("data_dir", "/srv/data", "/srv/data"),
         ("cold_url", "/srv/cold", "/srv/cold"),
         ("journal_bytes", "4096", 4096),
@@ -455,8 +456,8 @@ def test_everything_that_is_wrong_with_collections_is_told_at_once(tmp_path: Pat
         "the collections cannot be served:",
         "  - collections.collection: collection 1: name is 1; expected text",
         "  - collections.collection: collection 1: storage_path is missing",
-        '  - namespace "pull": this name is a word of the protocol',
-        '  - namespace "pull": it has no collection',
+        '  - namespace "pull": this name is reserved by the protocol',
+        '  - namespace "pull": it must have at least one collection',
     ]
 
 

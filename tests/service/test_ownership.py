@@ -60,6 +60,11 @@ def changes_of(name: str) -> dict[str, Request]:
             PROFILE,
         ),
         "streams: OTLP": Request("POST", f"/v1/stream/{name}/_otlp/v1/traces", {"resourceSpans": []}),
+        "streams: wakes into it": Request(
+            "PUT",
+            "/v1/stream/__ds/subscriptions/waker",
+            {"type": "pull-wake", "pattern": "woken/*", "wake_stream": name},
+        ),
         "streams: delete": Request("DELETE", f"/v1/stream/{name}"),
         "arrow: forget a writer": Request("DELETE", f"/arrow/progress/{name}?writer=w"),
         "arrow: append": Request("POST", f"/arrow/records/{name}", encode(table({"a": 1})), ARROW),

@@ -109,6 +109,22 @@ def test_a_router_waits_until_its_records_fit(start_server: StartServer) -> None
     eventually(lambda: [record["data"] for record in client.diff("dest")["records"]] == ["y" * 300])
 
 
+def test_a_job_is_delivered_again_while_there_is_no_room_for_its_dead_letter(start_server: StartServer) -> None:
+    client = start_server(max_total_bytes=1500).client()
+    client.put("jobs", type="queue", max_deliveries=1, dead_letter="dead", lease_ms=100)
+    client.write("jobs", ["x" * 600])
+    client.write("other", ["y" * 600])
+
+    def claim() -> list[Any]:
+        claimed: list[Any] = client.call("POST", "/v0/topics/jobs/claim", {"node": "n"})["claimed"]
+        return claimed
+
+    assert len(claim()) == 1
+    eventually(lambda: len(claim()) == 1)
+    assert client.http.delete("/v0/topics/other").is_success
+    eventually(lambda: not claim() and len(client.diff("dead")["records"]) == 1)
+
+
 @pytest.mark.parametrize("setting", ["max_topics", "max_streams"])
 def test_both_names_of_the_setting_bound_the_same_number(start_server: StartServer, setting: str) -> None:
     client = start_server(**{setting: 1}).client()

@@ -52,7 +52,9 @@ _LEFT_OUT = re.compile(
 #: What is another one whenever the guide is followed.
 _VARYING = (
     (re.compile(r"\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z"), "<time>"),
+    (re.compile(r"\b\d{8}T\d{6}\.\d{3}Z"), "<backup>"),
     (re.compile(r"\b1[789]\d{11}\b"), "<ms>"),
+    (re.compile(r"\b[\d.]+ (?:bytes|kB|MB)\b"), "<size>"),
     (re.compile(r'("\w*_?(?:took|time|get|scan|enumerate|merge|decode|fallback\w*)_ms": ?)[\d.]+'), r"\1<n>"),
     (re.compile(r'("server_total_ms":|"wal_append_ms":|"fsync_ms":|"throttle_wait_ms":)[\d.]+'), r"\1<n>"),
     (re.compile(r'(stream-cursor: |"streamCursor":")\d+'), r"\1<n>"),

@@ -16,8 +16,8 @@ from support.document_tables import ROOT
 from support.guide import Block, Follower, blocks, rewritten, settled
 from support.server_process import ServerProcess
 
-#: Their commands need Spark, an object store or a data directory of which the page tells, and other tests follow them.
-ELSEWHERE = {"backup", "cli", "operations", "run-a-server", "use-the-command-line"}
+#: Other tests follow them.
+ELSEWHERE = {"use-the-command-line"}
 PAGES = {
     page.stem: page
     for page in sorted((ROOT / "docs/how-to").glob("*.md"))

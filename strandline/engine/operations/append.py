@@ -82,15 +82,13 @@ def publish_later(engine: Engine, book: Logbook, block: Block, size: int, result
     """Make the block visible to readers once it is durable. Until then it counts towards the log's size."""
 
     def make() -> T:
-        book.pending_count -= len(block)
-        book.pending_size -= size
+        book.count_pending(-len(block), -size)
         publish(engine, book, block)
         if book.listeners:
             engine.tell(book)
         return result
 
-    book.pending_count += len(block)
-    book.pending_size += size
+    book.count_pending(len(block), size)
     return engine.later((book,), result, make)
 
 

@@ -364,8 +364,7 @@ class _Round:
                 engine.note_place(book, block.first)
             results.append(book.assign(block, block.timestamp(0), None, now))
             if waits:
-                book.pending_count += len(block)
-                book.pending_size += size
+                book.count_pending(len(block), size)
         return results
 
     def _publish(self, made: list[Planned], results: list[Appended | None]) -> Commit[list[Appended | None]]:
@@ -388,8 +387,8 @@ class _Round:
             if cursor_waits:
                 self._move_cursors(made)
             for planned in waiting:
-                planned.book.pending_count -= 0 if planned.block is None else len(planned.block)
-                planned.book.pending_size -= planned.size
+                if planned.block is not None:
+                    planned.book.count_pending(-len(planned.block), -planned.size)
                 self._show(planned)
             return results
 

@@ -221,8 +221,7 @@ class _Step:
             book.assign(block, block.timestamp(0), extras, now)
         if self._waits:
             for book, block, size, _, _ in self._members:
-                book.pending_count += len(block)
-                book.pending_size += size
+                book.count_pending(len(block), size)
             changed = {member.book for member in self._members} | {one.book for one in self._alterations}
             commit: Commit[list[Any]] = engine.later(tuple(changed), None, self._make_pending)
             engine.erasures.publish(events)
@@ -234,8 +233,7 @@ class _Step:
 
     @property
     def _frees(self) -> bool:
-        """Return whether the step frees space. For example, a table records removed rows in another log, and a dead
-        letter leaves its queue."""
+        """Return whether the step frees space. For example, a table records removed rows in another log."""
         return any(change.type in (FrameType.DELETE, FrameType.HIDE) for change in self._alterations)
 
     def _check_quota(self) -> None:
@@ -278,8 +276,7 @@ class _Step:
 
     def _make_pending(self) -> list[Any]:
         for book, block, size, _, _ in self._members:
-            book.pending_count -= len(block)
-            book.pending_size -= size
+            book.count_pending(-len(block), -size)
             self._engine.touch(book)
         self._make_visible()
         return self._results

@@ -146,10 +146,12 @@ class Logbook:
         """Count the records in ``totals`` from now on, instead of where they were counted."""
         self.totals.records -= self.count
         self.totals.size -= self.size
+        self.totals.pending_size -= self.pending_size
         self.totals.count(self.config.durability, -1)
         self.totals = totals
         totals.records += self.count
         totals.size += self.size
+        totals.pending_size += self.pending_size
         totals.count(self.config.durability, 1)
 
     def parts(self) -> Iterator[Part]:
@@ -202,6 +204,12 @@ class Logbook:
         config = self.config
         if config.cap_records or config.cap_bytes:
             evict_over_caps(self, segments)
+
+    def count_pending(self, count: int, size: int) -> None:
+        """Add to the number and size of the records that wait for the flush before they are visible."""
+        self.pending_count += count
+        self.pending_size += size
+        self.totals.pending_size += size
 
     def add(self, block: Block) -> None:
         if self.tail is None:

@@ -1,11 +1,11 @@
-"""_schema and _profile: the registry and the profile of a stream, as documents that are read and updated."""
+"""_schema and _profile: the registry and the profile of a stream, as documents to read and update."""
 
 from __future__ import annotations
 
 from strandline.engine.ownership import PROFILE, REGISTRY
 from strandline.protocols.streams.context import StreamsContext
 from strandline.protocols.streams.replies import json_reply
-from strandline.schema.profiles import GENERIC, Profile, parse_profile_update, show
+from strandline.schema.profiles import GENERIC, Profile, keep_hidden, parse_profile_update, show
 from strandline.schema.registry import Registry
 from strandline.service.admission import Replying
 from strandline.service.http import Answer, Call, Later, Reply
@@ -26,9 +26,9 @@ class Schemas:
         while True:
             stream = self._context.stream(call)
             before = stream.registry
-            # Compiling and proving large schemas takes too long for the loop.
+            # Compiling and checking large schemas takes too long for the event loop.
             after = await self._context.workers.normal.run(before.update, call.body, next_sequence=stream.end)
-            # Meanwhile the stream may have got another registry, or have been made anew.
+            # The stream may have got another registry meanwhile, or have been recreated.
             if self._context.stream(call) is stream and stream.registry is before:
                 break
         after = after.moved(before, stream.end)
@@ -45,23 +45,25 @@ class Profiling:
 
     def get(self, call: Call) -> Reply:
         """GET /v1/stream/{name}/_profile"""
-        return json_reply(show(self._context.stream(call).profile))
+        return json_reply(show(self._context.stream(call).profile, call.access.may_touch))
 
     def post(self, call: Call) -> Replying:
-        """POST /v1/stream/{name}/_profile: the profile, and the registry that comes with it, in one step."""
+        """POST /v1/stream/{name}/_profile: sets the profile and its registry in one step."""
         stream = self._context.stream_to_change(call)
         profile = parse_profile_update(call.body)
         for name in profile.named_streams:
             if not call.access.may_touch(name):
                 raise may_not_touch(name)
+        profile = keep_hidden(profile, stream.profile, call.access.may_touch)
         profile.check_install(is_json=stream.is_json, is_empty=not stream.end, current=stream.profile)
         notes = notes_of(profile, profile.registry(stream.name))
         stream.use(self._context.hub.now())
-        return self._context.admission.after(stream.log.note(notes), lambda _: json_reply(show(profile)))
+        shown = show(profile, call.access.may_touch)
+        return self._context.admission.after(stream.log.note(notes), lambda _: json_reply(shown))
 
 
 def notes_of(profile: Profile, registry: Registry | None) -> dict[str, object]:
-    """What a stream notes down when it gets the profile, and the registry that comes with it."""
+    """The notes of a stream for the profile, and for the registry that belongs to it."""
     notes: dict[str, object] = {PROFILE: None if profile is GENERIC else profile.stored()}
     if registry is not None:
         notes[REGISTRY] = registry.stored()

@@ -1,4 +1,4 @@
-"""GET /v1/streams: the streams there are, in the order of their names, a page at a time."""
+"""GET /v1/streams: the streams by name, a page at a time."""
 
 from __future__ import annotations
 
@@ -16,12 +16,13 @@ from strandline.protocols.streams.grammar import iso, number
 from strandline.protocols.streams.replies import json_reply
 from strandline.protocols.streams.stream import Stream
 from strandline.protocols.streams.wire.inspection import StreamRow
-from strandline.schema.profiles import ProfileKind
+from strandline.schema.profiles import NAMES_STREAMS, ProfileKind, shown_document
+from strandline.service.access import Access
 from strandline.service.http import Call, Reply
 
 DEFAULT_LIMIT = 100
 MAX_LIMIT = 1000
-#: Streams that are described before others get their turn: about a millisecond.
+#: How many streams are described before other work gets its turn: about a millisecond.
 SLICE = 200
 
 
@@ -30,14 +31,14 @@ class Listing:
         self._context = context
 
     async def get(self, call: Call) -> Reply:
-        """GET /v1/streams. ``offset`` counts streams; ``after`` is a name to go on behind, whatever came or went."""
+        """GET /v1/streams. ``offset`` counts streams; ``after`` continues after a name, even if streams come and go."""
         query = call.query
         limit = number("limit", query.get("limit", str(DEFAULT_LIMIT)))
         if limit > MAX_LIMIT:
-            raise bad_request(f"invalid limit: at most {MAX_LIMIT} streams are listed at a time")
+            raise bad_request(f"invalid limit: expected at most {MAX_LIMIT}")
         position = number("offset", query.get("offset", "0"))
         streams = self._context.streams
-        # Those whose time is up are not counted.
+        # Expired streams are not counted.
         streams.catalog.sweep()
         names = streams.catalog.names(
             call.access, limit, prefix=query.get("prefix", ""), after=query.get("after", ""), position=position
@@ -50,18 +51,18 @@ class Listing:
             if stream is None or stream.gone:
                 continue
             try:
-                found.append(describe(stream))
+                found.append(describe(stream, call.access))
             except UnknownLog:  # removed in the meantime
                 continue
         return json_reply(found)
 
 
-def describe(stream: Stream) -> StreamRow:
-    """A stream in a few words. Places are sequence numbers: that of the next record, and of the last that is sealed,
-    and that is in the cold tier."""
+def describe(stream: Stream, access: Access) -> StreamRow:
+    """A stream as a row of the list. Positions are sequence numbers: of the next record, of the last sealed record, and
+    of the last record in the cold tier."""
     log = stream.log
     sealed = sealed_through(log)
-    kind, observability = profile_of(stream)
+    kind, observability = profile_of(stream, access)
     return StreamRow(
         name=stream.name,
         created_at=time(stream.traits.created_at),
@@ -75,14 +76,14 @@ def describe(stream: Stream) -> StreamRow:
     )
 
 
-def profile_of(stream: Stream) -> tuple[ProfileKind, dict[str, Any] | UnsetType]:
-    """The kind of the profile, and the other streams that it names."""
+def profile_of(stream: Stream, access: Access) -> tuple[ProfileKind, dict[str, Any] | UnsetType]:
+    """The kind of the profile, and the other streams that it names, unless the key may not touch them."""
     if stream.is_plain:
         return "generic", UNSET
     profile = stream.profile
-    return profile.kind, profile.document().get("observability", UNSET)
+    return profile.kind, shown_document(profile, access.may_touch).get(NAMES_STREAMS, UNSET)
 
 
 def time(milliseconds: int | None) -> str | None:
-    """A time as it is shown; null where there is none, or it is not known."""
+    """A time in the format of the protocol; null if there is none or it is unknown."""
     return iso(milliseconds) if milliseconds else None

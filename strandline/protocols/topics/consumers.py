@@ -15,7 +15,7 @@ from strandline.protocols.topics.topics import Topic
 from strandline.protocols.topics.wire import CommitBody, ConsumerAnswer, ConsumerDeleted, ConsumerList, ConsumerState
 from strandline.service.catalog import CONSUMER
 from strandline.service.http import Call, Later, Reply, json_reply
-from strandline.service.problems import Refusal, invalid
+from strandline.service.problems import Refusal, invalid, limit_reached
 
 #: The engine keeps cursors by name; routers have some too.
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,254}", re.ASCII)
@@ -65,9 +65,20 @@ class Consumers:
             raise invalid(f"{name!r} cannot name a consumer: 1 to 255 letters, digits and . _ : -")
         if body.seq > topic.log.head:
             raise invalid(f"seq {body.seq} is beyond the head, {topic.log.head}", {"head_seq": topic.log.head})
+        self._check_room(topic, name)
         commit = topic.log.move_cursor(CONSUMER + name, body.seq)
         self._topics[topic.name] = None
         return self._context.admission.after(commit, lambda cursor: _reply(call, topic, name, cursor))
+
+    def _check_room(self, topic: Topic, name: str) -> None:
+        """Refuse a new consumer of a topic that has too many: a key that may only read can create consumers, and they
+        stay until they are deleted."""
+        maximum = self._context.settings.max_consumers
+        if topic.log.cursor(CONSUMER + name) is not None:
+            return
+        cursors = topic.log.cursors()
+        if len(cursors) >= maximum and sum(each.startswith(CONSUMER) for each in cursors) >= maximum:
+            raise limit_reached("max_consumers", maximum)
 
     def get(self, call: Call) -> Reply:
         """GET /v0/topics/{topic}/consumers/{consumer}"""

@@ -27,6 +27,7 @@ class TopicsSettings(Section, frozen=True, kw_only=True):
         1000
     )
     max_watch_topics: Annotated[Positive, "Maximum number of topics in one watch session or WebSocket."] = 256
+    max_consumers: Annotated[Positive, "Maximum number of named consumers of one topic."] = 10_000
     #: The protocol fixes this one.
     max_meta_keys: ClassVar[int] = 64
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Literal, cast
 
 import msgspec
@@ -20,6 +20,7 @@ from strandline.schema.profiles.state_protocol import StateProtocol, StateProtoc
 __all__ = [
     "GENERIC",
     "METRICS",
+    "NAMES_STREAMS",
     "Evlog",
     "Metrics",
     "OtelTraces",
@@ -28,10 +29,17 @@ __all__ = [
     "ProfileKind",
     "ProfileUpdate",
     "StateProtocol",
+    "keep_hidden",
     "load_profile",
     "parse_profile_update",
     "show",
+    "shown_document",
 ]
+
+#: Says whether somebody may touch the stream of a name.
+MayTouch = Callable[[str], bool]
+#: The member of a profile that names other streams.
+NAMES_STREAMS = "observability"
 
 ApiVersion = Literal["durable.streams/profile/v1"]
 _API_VERSION: ApiVersion = "durable.streams/profile/v1"
@@ -77,9 +85,26 @@ def parse_profile_update(body: bytes) -> Profile:
     return _make(profile)
 
 
-def show(profile: Profile) -> ProfileDocument:
-    """Return the profile as the protocol shows it."""
-    return ProfileDocument(_API_VERSION, cast(_Declared, profile.document()))
+def show(profile: Profile, may_touch: MayTouch) -> ProfileDocument:
+    """Return the profile as the protocol shows it to a reader who may touch some streams."""
+    return ProfileDocument(_API_VERSION, cast(_Declared, shown_document(profile, may_touch)))
+
+
+def shown_document(profile: Profile, may_touch: MayTouch) -> dict[str, Any]:
+    """Return the document of the profile, without the names of other streams if the reader may not touch them."""
+    document = profile.document()
+    if all(map(may_touch, profile.named_streams)):
+        return document
+    return {name: value for name, value in document.items() if name != NAMES_STREAMS}
+
+
+def keep_hidden(wanted: Profile, current: Profile, may_touch: MayTouch) -> Profile:
+    """Return the wanted profile, with the names of other streams in the current one that the caller can neither see nor
+    name, and so cannot have meant to remove."""
+    hidden = not all(map(may_touch, current.named_streams))
+    if wanted.kind != current.kind or wanted.named_streams or not hidden:
+        return wanted
+    return _make({**wanted.document(), NAMES_STREAMS: current.document()[NAMES_STREAMS]})
 
 
 def _make(document: dict[str, Any]) -> Profile:

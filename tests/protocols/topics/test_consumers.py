@@ -107,3 +107,17 @@ def test_consumers_outlive_the_process(start_server: StartServer) -> None:
     assert client.call("GET", "/v0/topics/fast/consumers/c")["seq"] == 2
     text = client.http.get("/v0/metrics").text
     assert 'topics_consumer_lag{topic="disk",consumer="c"} 1' in text
+
+
+def test_the_number_of_consumers_is_limited(start_server: StartServer) -> None:
+    client = start_server(max_consumers=2).client()
+    client.write("a", [1])
+    # A router has cursors in the same log, which do not count.
+    client.call("PUT", "/v0/routers/r", {"source": "a", "dest": "b"}, status=201)
+    commit(client, "a", "one", 1)
+    commit(client, "a", "two", 1)
+    error = client.refused("PUT", "/v0/topics/a/consumers/three", {"seq": 1}, status=429)
+    assert error["detail"]["limit"] == "max_consumers"
+    assert commit(client, "a", "two", 0)["seq"] == 0
+    client.call("DELETE", "/v0/topics/a/consumers/one")
+    assert commit(client, "a", "three", 1)["seq"] == 1

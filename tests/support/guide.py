@@ -60,6 +60,8 @@ _VARYING = (
     (re.compile(r'(stream-cursor: |"streamCursor":")\d+'), r"\1<n>"),
     (re.compile(r'("(?:wake_id|token|callback_token|kid|x)": ?")[^"]+'), r"\1<secret>"),
     (re.compile(r"\b[0-9a-f]{16}:\d+"), "<cursor>"),
+    (re.compile(r"\bwid_[\w-]+"), "<wid>"),
+    (re.compile(r'("effective_priority":)\d+'), r"\1<n>"),
     (re.compile(r"(etag: .*):[0-9a-f]+\.[0-9a-f]+\."), r"\1:<epoch>."),
 )
 

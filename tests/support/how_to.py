@@ -23,6 +23,8 @@ PAGES = {
     for page in sorted((ROOT / "docs/how-to").glob("*.md"))
     if page.stem not in ELSEWHERE and "```console\n" in page.read_text()
 }
+#: Not a how-to guide, but it restarts its server as well.
+PAGES["topics"] = ROOT / "docs/reference/topics.md"
 CONFIG = "# strandline.toml\n"
 
 

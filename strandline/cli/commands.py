@@ -12,7 +12,7 @@ import typer
 
 from strandline import __version__
 from strandline.cli.command_class import Command
-from strandline.cli.exit_codes import Catching
+from strandline.cli.exit_codes import CommandGroup
 from strandline.cli.output import put
 
 #: Where each command is, in the order of the help.
@@ -41,7 +41,7 @@ _PASSED_ON = {"allow_extra_args": True, "ignore_unknown_options": True, "help_op
 
 def put_together(names: Iterable[str] = COMMANDS) -> typer.Typer:
     """The program, with the commands of these names."""
-    app = typer.Typer(name="strandline", no_args_is_help=True, cls=Catching, pretty_exceptions_enable=False)
+    app = typer.Typer(name="strandline", no_args_is_help=True, cls=CommandGroup, pretty_exceptions_enable=False)
     app.callback()(strandline)
     for name in names:
         module, _, attribute = COMMANDS[name].partition(":")

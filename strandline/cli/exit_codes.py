@@ -100,7 +100,7 @@ def naming(kind: str, name: str) -> Iterator[None]:
 # --- An expected error is one line on standard error and an exit code, never a traceback ----------------------------
 
 
-class Catching(TyperGroup):
+class CommandGroup(TyperGroup):
     """The group of all commands: it turns their errors into messages and exit codes."""
 
     def invoke(self, ctx: Any) -> Any:

@@ -26,7 +26,7 @@ from strandline.query.language import And, Bare, Compare, Node, Not, Or, parse
 PAGE_HITS = 100
 
 
-class FoundRecord(msgspec.Struct):
+class ShownHit(msgspec.Struct):
     """A hit in the JSON output."""
 
     seq: int
@@ -79,8 +79,8 @@ def search_command(
     print_line(counted(len(hits), "hit") + ("; more exist, raise --limit to see them" if more else ""))
 
 
-def _found(hit: Hit[Raw]) -> FoundRecord:
-    return FoundRecord(decode(hit.offset) or 0, hit.offset, hit.score, hit.fields, hit.source)
+def _found(hit: Hit[Raw]) -> ShownHit:
+    return ShownHit(decode(hit.offset) or 0, hit.offset, hit.score, hit.fields, hit.source)
 
 
 def within(client: Client, log: str, query: str, since: str | None, until: str | None) -> str:

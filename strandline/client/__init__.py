@@ -13,7 +13,7 @@ from strandline.client.asynchronous.streams import AsyncProducer, AsyncStream, A
 from strandline.client.asynchronous.tables import AsyncLive, AsyncTable
 from strandline.client.asynchronous.topics import AsyncConsumer, AsyncRouter, AsyncTopic
 from strandline.client.asynchronous.watch import AsyncTail, AsyncWatch
-from strandline.client.collection_calls import Appended, Ask, Element, NotPulled, Pulled
+from strandline.client.collection_calls import Appended, DocumentRequest, Element, NotPulled, Pulled
 from strandline.client.credentials import Credential, OwnIdentity
 from strandline.client.errors import (
     BadAnswer,
@@ -58,7 +58,6 @@ __all__ = [
     "AppendLogCursor",
     "Appended",
     "Arrived",
-    "Ask",
     "AsyncAppendLogCursor",
     "AsyncClient",
     "AsyncCollections",
@@ -88,6 +87,7 @@ __all__ = [
     "Credential",
     "Deleted",
     "Document",
+    "DocumentRequest",
     "Draft",
     "Element",
     "Fenced",

@@ -87,7 +87,7 @@ def _text(value: Any) -> str:
     return str(value)
 
 
-class Reading(Generic[T]):
+class AnswerReader(Generic[T]):
     """Decodes answers as one type."""
 
     __slots__ = ("_decoder",)

@@ -56,7 +56,7 @@ class Pulled(msgspec.Struct, Generic[T], frozen=True):
     more: bool = False
 
 
-class Ask(msgspec.Struct, frozen=True, kw_only=True):
+class DocumentRequest(msgspec.Struct, frozen=True, kw_only=True):
     """One document of a batch pull: the parameters of its path, and the range of elements."""
 
     params: dict[str, str | int] = {}
@@ -133,7 +133,7 @@ def pull(prefix: str, document_key: str, since: int | None, last: int | None, li
     return get(f"{prefix}/pull/{path_of(document_key)}", bounds | ({"full": True} if full else {}))
 
 
-def batch_pull(prefix: str, asks: Mapping[str, Sequence[Ask]]) -> Request:
+def batch_pull(prefix: str, asks: Mapping[str, Sequence[DocumentRequest]]) -> Request:
     names = list(asks)
     if any("," in name for name in names):
         raise ValueError("a collection name must not contain a comma")
@@ -146,7 +146,7 @@ def batch_pull(prefix: str, asks: Mapping[str, Sequence[Ask]]) -> Request:
     return get(f"{prefix}/batch/pull", query)
 
 
-def _bounds(ask: Ask) -> dict[str, int]:
+def _bounds(ask: DocumentRequest) -> dict[str, int]:
     given = {"since": ask.since, "last": ask.last, "limit": ask.limit}
     return {name: bound for name, bound in given.items() if bound is not None}
 
@@ -201,7 +201,7 @@ def read_pulled(answer: Answer, field: str) -> Pulled[Data]:
     return _pulled(_parse(answer), field)
 
 
-def read_batch(answer: Answer, asks: Mapping[str, Sequence[Ask]]) -> dict[str, list[Entry]]:
+def read_batch(answer: Answer, asks: Mapping[str, Sequence[DocumentRequest]]) -> dict[str, list[Entry]]:
     batch: _Batch = _convert(_parse(answer), _Batch)
     entries: dict[str, list[Entry]] = {}
     for name, asked in asks.items():

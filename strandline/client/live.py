@@ -8,7 +8,7 @@ import msgspec
 
 from strandline.client import stream_calls as calls
 from strandline.client import table_types as types
-from strandline.client.calls import Answer, Reading, Request, get
+from strandline.client.calls import Answer, AnswerReader, Request, get
 from strandline.client.errors import BadAnswer, refusal
 from strandline.client.server_events import Event
 from strandline.client.stream_calls import StreamPage
@@ -89,13 +89,13 @@ class _Control(msgspec.Struct, rename="camel"):
     stream_cursor: str | None = None
 
 
-_control = Reading(_Control)
+_control = AnswerReader(_Control)
 
 
 class TailState(Generic[T]):
     """The state of a tail, without its connection. Data takes effect with the control event that gives its offset."""
 
-    def __init__(self, path: str, offset: str, values: Reading[list[T]], query: dict[str, Any]) -> None:
+    def __init__(self, path: str, offset: str, values: AnswerReader[list[T]], query: dict[str, Any]) -> None:
         self._path = path
         self._values = values
         self._query = query

@@ -14,7 +14,7 @@ from typing import Any, Generic, TypeVar
 import msgspec
 from msgspec import field
 
-from strandline.client.calls import ALWAYS, Reading, Request, post
+from strandline.client.calls import ALWAYS, AnswerReader, Request, post
 from strandline.client.errors import Busy, StrandlineError, Unreachable
 from strandline.client.topic_calls import Match, given
 
@@ -77,15 +77,15 @@ class Redriven(msgspec.Struct, frozen=True):
 
 # --- requests and answers -------------------------------------------------------------------------------------------
 
-ACKED = Reading(Acked)
-NACKED = Reading(Nacked)
-EXTENDED = Reading(Extended)
-REDRIVEN = Reading(Redriven)
+ACKED = AnswerReader(Acked)
+NACKED = AnswerReader(Nacked)
+EXTENDED = AnswerReader(Extended)
+REDRIVEN = AnswerReader(Redriven)
 
 
 @lru_cache(maxsize=256)
-def claim_reading(kind: Any) -> Reading[Claimed[Any]]:
-    return Reading(Claimed[kind])
+def claim_reading(kind: Any) -> AnswerReader[Claimed[Any]]:
+    return AnswerReader(Claimed[kind])
 
 
 def new_node() -> str:

@@ -12,7 +12,7 @@ from typing import Any, Generic, Literal, TypeVar
 
 import msgspec
 
-from strandline.client.calls import ALWAYS, Answer, Reading, Request, get, post, query_string, segment
+from strandline.client.calls import ALWAYS, Answer, AnswerReader, Request, get, post, query_string, segment
 from strandline.client.errors import BadAnswer, Conflict, Fenced, Refused
 from strandline.client.retry import UNCERTAIN
 from strandline.client.topic_calls import given
@@ -116,19 +116,19 @@ LONG_POLL_SECONDS = 5.0
 #: The server sends something at least every 30 s.
 SILENCE_SECONDS = 65.0
 
-ROWS = Reading(list[StreamRow])
-AGGREGATED = Reading(Aggregated)
-ANYTHING = Reading(dict[str, Any])
+ROWS = AnswerReader(list[StreamRow])
+AGGREGATED = AnswerReader(Aggregated)
+ANYTHING = AnswerReader(dict[str, Any])
 
 
 @lru_cache(maxsize=256)
-def values_reading(kind: Any) -> Reading[list[Any]]:
-    return Reading(list[kind])
+def values_reading(kind: Any) -> AnswerReader[list[Any]]:
+    return AnswerReader(list[kind])
 
 
 @lru_cache(maxsize=256)
-def found_reading(kind: Any) -> Reading[Found[Any]]:
-    return Reading(Found[kind])
+def found_reading(kind: Any) -> AnswerReader[Found[Any]]:
+    return AnswerReader(Found[kind])
 
 
 def path_of(name: str) -> str:
@@ -233,7 +233,7 @@ def appended(answer: Answer) -> Appended:
     return Appended(told(said, "stream-next-offset"), duplicate, is_true(said, "stream-closed"))
 
 
-def page(answer: Answer, values: Reading[list[Any]]) -> StreamPage[Any]:
+def page(answer: Answer, values: AnswerReader[list[Any]]) -> StreamPage[Any]:
     said = answer.headers
     is_json = said.get("content-type", "").partition(";")[0].strip().lower() == JSON_TYPE
     return StreamPage(

@@ -8,19 +8,19 @@ from typing import Any, Generic, TypeVar
 import msgspec
 
 from strandline.client import table_types as types
-from strandline.client.calls import ALWAYS, Answer, Reading, Request, get, post, segment
+from strandline.client.calls import ALWAYS, Answer, AnswerReader, Request, get, post, segment
 from strandline.client.errors import BadAnswer
 from strandline.client.topic_calls import given, new_key
 
 T = TypeVar("T")
 
-APPENDED = Reading(types.RowAppended)
-BULK_APPENDED = Reading(types.BulkAppended)
-REMOVED = Reading(types.RowRemoved)
-BULK_REMOVED = Reading(types.BulkRemoved)
-PURGED = Reading(types.Purged)
-RESTORED = Reading(types.Restored)
-COUNTS = Reading(types.Counts)
+APPENDED = AnswerReader(types.RowAppended)
+BULK_APPENDED = AnswerReader(types.BulkAppended)
+REMOVED = AnswerReader(types.RowRemoved)
+BULK_REMOVED = AnswerReader(types.BulkRemoved)
+PURGED = AnswerReader(types.Purged)
+RESTORED = AnswerReader(types.Restored)
+COUNTS = AnswerReader(types.Counts)
 
 #: The members of a row that are not part of its payload.
 MEMBERS = {
@@ -112,7 +112,7 @@ class _Edits(msgspec.Struct):
     edits: list[types.Edit]
 
 
-EDITS = Reading(_Edits)
+EDITS = AnswerReader(_Edits)
 
 
 def _decoded(answer: Answer) -> Any:

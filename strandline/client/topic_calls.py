@@ -10,7 +10,7 @@ from typing import Any, TypeVar, cast
 import msgspec
 
 from strandline.client import topic_types as types
-from strandline.client.calls import ALWAYS, JSON, KEYED_SECONDS, Reading, Request, post, put, segment
+from strandline.client.calls import ALWAYS, JSON, KEYED_SECONDS, AnswerReader, Request, post, put, segment
 from strandline.client.topic_types import TopicConfigArguments
 from strandline.nearest_name import did_you_mean
 
@@ -21,24 +21,24 @@ Match = str | Sequence[str]
 
 _CONFIG_MEMBERS = frozenset(TopicConfigArguments.__annotations__)
 
-WRITTEN = Reading(types.Written)
-MULTI_WRITTEN = Reading(types.MultiWritten)
-CONFIGURED = Reading(types.Configured)
-STATE = Reading(types.TopicState)
-LIST = Reading(types.TopicList)
-TOPIC_DELETED = Reading(types.TopicDeleted)
-RECORDS_DELETED = Reading(types.RecordsDeleted)
-POSITION = Reading(types.ConsumerPosition)
-CONSUMERS = Reading(types.ConsumerList)
-CONSUMER_DELETED = Reading(types.ConsumerDeleted)
-ROUTER = Reading(types.RouterState)
-ROUTERS = Reading(types.RouterList)
-ROUTER_DELETED = Reading(types.RouterDeleted)
+WRITTEN = AnswerReader(types.Written)
+MULTI_WRITTEN = AnswerReader(types.MultiWritten)
+CONFIGURED = AnswerReader(types.Configured)
+STATE = AnswerReader(types.TopicState)
+LIST = AnswerReader(types.TopicList)
+TOPIC_DELETED = AnswerReader(types.TopicDeleted)
+RECORDS_DELETED = AnswerReader(types.RecordsDeleted)
+POSITION = AnswerReader(types.ConsumerPosition)
+CONSUMERS = AnswerReader(types.ConsumerList)
+CONSUMER_DELETED = AnswerReader(types.ConsumerDeleted)
+ROUTER = AnswerReader(types.RouterState)
+ROUTERS = AnswerReader(types.RouterList)
+ROUTER_DELETED = AnswerReader(types.RouterDeleted)
 
 
 @lru_cache(maxsize=256)
-def page_reading(kind: Any) -> Reading[types.Page[Any]]:
-    return Reading(types.Page[kind])
+def page_reading(kind: Any) -> AnswerReader[types.Page[Any]]:
+    return AnswerReader(types.Page[kind])
 
 
 def new_key() -> str:

@@ -13,7 +13,7 @@ from typing import Any, Generic, TypeVar
 import msgspec
 
 from strandline.client import topic_types as types
-from strandline.client.calls import ALWAYS, Answer, Reading, Request, get, post
+from strandline.client.calls import ALWAYS, Answer, AnswerReader, Request, get, post
 from strandline.client.errors import BadAnswer, Refused, StrandlineError, Unreachable
 from strandline.client.server_events import Event
 from strandline.client.topic_calls import Match, given
@@ -47,10 +47,10 @@ class _LostRange(types.Tombstone, frozen=True):
     topic: str = ""
 
 
-_session = Reading(_Session)
-_lost = Reading(_LostRange)
-_caught_up = Reading(types.CaughtUp)
-_deleted = Reading(types.Deleted)
+_session = AnswerReader(_Session)
+_lost = AnswerReader(_LostRange)
+_caught_up = AnswerReader(types.CaughtUp)
+_deleted = AnswerReader(types.Deleted)
 
 WatchEvent = types.Arrived[T] | types.CaughtUp | types.Lost | types.Deleted
 
@@ -63,7 +63,7 @@ class WatchState(Generic[T]):
             name: start if isinstance(start, Start) else Start(start) for name, start in sorted(topics.items())
         }
         self._options = options
-        self._arrived: Reading[types.Arrived[T]] = Reading(types.Arrived[kind])
+        self._arrived: AnswerReader[types.Arrived[T]] = AnswerReader(types.Arrived[kind])
         self._begun = False
         #: The position in each topic.
         self.positions: dict[str, int] = {}

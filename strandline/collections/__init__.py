@@ -30,24 +30,24 @@ from strandline.collections.config import (
     RateLimit,
     RateRule,
 )
-from strandline.collections.declaration import Declared, Namespace
-from strandline.collections.documents import AppendResult
+from strandline.collections.declaration import DeclaredCollections, Namespace
+from strandline.collections.documents import ElementAppended
 from strandline.collections.errors import BadCollections, CollectionError
 from strandline.collections.permissions import Caller, Scope
-from strandline.collections.roles import Request, Roles, combine
+from strandline.collections.roles import RoleRequest, Roles, combine
 from strandline.signing.revocations import Revocations
 
 __all__ = [
     "AppendOnly",
-    "AppendResult",
     "BadCollections",
     "Caller",
     "Collection",
     "CollectionError",
     "CollectionRateLimit",
     "Collections",
-    "Declared",
+    "DeclaredCollections",
     "Element",
+    "ElementAppended",
     "FieldPermission",
     "Namespace",
     "PullResult",
@@ -55,8 +55,8 @@ __all__ = [
     "RateDimension",
     "RateLimit",
     "RateRule",
-    "Request",
     "Revocations",
+    "RoleRequest",
     "Roles",
     "Scope",
     "combine",

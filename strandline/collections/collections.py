@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from strandline.collections.config import LIST, READ, WRITE, Collection, CollectionsConfig
-from strandline.collections.declaration import Declared, Namespace
-from strandline.collections.documents import EMPTY, AppendResult, Documents, prepare
+from strandline.collections.declaration import DeclaredCollections, Namespace
+from strandline.collections.documents import EMPTY, Documents, ElementAppended, prepare
 from strandline.collections.elements import is_deep
 from strandline.collections.errors import BadCollections, CollectionError, invalid_path
 from strandline.collections.events import Announcer, EngineTopics, EventTopics
@@ -85,7 +85,7 @@ class Collections:
         proof: Proof | None = None,
         caller: Caller | None = None,
         namespace: str = "",
-    ) -> AppendResult:
+    ) -> ElementAppended:
         """Append an element to the document at ``path``. The result's ``wait`` returns once it is durable.
 
         ``ts`` is the time of the element in milliseconds, later than that of the last element. Without it, the server
@@ -172,7 +172,7 @@ def _config_of(declared: Iterable[Collection | Namespace]) -> CollectionsConfig:
     unknown = [f"{value!r} is not a Collection or a Namespace" for value in declared if not _is_declaration(value)]
     if unknown:
         raise BadCollections(unknown)
-    return Declared.of(declared).config()
+    return DeclaredCollections.of(declared).config()
 
 
 def _is_declaration(value: object) -> bool:

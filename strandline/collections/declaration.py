@@ -21,7 +21,7 @@ class Namespace(msgspec.Struct, frozen=True, kw_only=True):
     collections: Sequence[Collection]
 
 
-class Declared(msgspec.Struct, frozen=True, kw_only=True):
+class DeclaredCollections(msgspec.Struct, frozen=True, kw_only=True):
     """All declarations of a program. Without ``revocations``, only the revocation lists in files apply."""
 
     collections: tuple[Collection, ...] = ()
@@ -31,7 +31,7 @@ class Declared(msgspec.Struct, frozen=True, kw_only=True):
     revocations: Revocations | None = None
 
     @classmethod
-    def of(cls, values: Iterable[Any]) -> Declared:
+    def of(cls, values: Iterable[Any]) -> DeclaredCollections:
         """Collect the declarations among the values of a module. Raises :class:`BadCollections`."""
         # A module can have several names for one value.
         known = list({id(value): value for value in values}.values())

@@ -89,7 +89,7 @@ def prepare(
     return PreparedAppend(path, element, ts, event, request_id)
 
 
-class AppendResult(NamedTuple):
+class ElementAppended(NamedTuple):
     """The hash of the document and the time of the appended element. When ``commit`` is done, the append has the
     durability of the collection."""
 
@@ -97,7 +97,7 @@ class AppendResult(NamedTuple):
     ts: int
     commit: Commit[Any]
 
-    def wait(self) -> AppendResult:
+    def wait(self) -> ElementAppended:
         """Wait until the append is durable. Raises EngineError if it cannot be made durable."""
         self.commit.wait()
         return self
@@ -225,7 +225,7 @@ class Documents:
                 if len(names) < _LIST_CHUNK:
                     return items
 
-    def append(self, append: PreparedAppend, now: int) -> AppendResult:
+    def append(self, append: PreparedAppend, now: int) -> ElementAppended:
         """Append one element, and create the document if it does not exist. The element and its event are written in
         one transaction. An element without a time gets the time ``now``, or the next millisecond after the last
         element. Raises :class:`CollectionError`."""
@@ -239,7 +239,7 @@ class Documents:
             _settle(document, path.collection)
         return self._append(document, append, now)
 
-    def _create(self, append: PreparedAppend, now: int) -> AppendResult:
+    def _create(self, append: PreparedAppend, now: int) -> ElementAppended:
         path = append.path
         if is_internal(path.key):
             raise invalid_path()  # such names belong to the server's internal logs
@@ -258,7 +258,7 @@ class Documents:
             return appended._replace(commit=created)
         return appended
 
-    def _append(self, document: Document, append: PreparedAppend, now: int) -> AppendResult:
+    def _append(self, document: Document, append: PreparedAppend, now: int) -> ElementAppended:
         log = document.log
         element, ts, request_id = append.element, append.ts, append.request_id
         with self._engine.lock:
@@ -284,7 +284,7 @@ class Documents:
                 change = Append(log, batch, request_id, ts)
                 commit = self._append_with(append.event, change, append.event.payload(hash, ts))
             document.expect(Version(seq, count + 1, ts, hash))
-        return AppendResult(hash, ts, commit)
+        return ElementAppended(hash, ts, commit)
 
     def _append_with(self, event: AppendEvent, change: Append, payload: bytes) -> Commit[Any]:
         with event.log() as topic:
@@ -310,7 +310,7 @@ def _settle(document: Document, collection: Collection) -> None:
     document.settled = True
 
 
-def _announce(append: PreparedAppend, now: int) -> AppendResult:
+def _announce(append: PreparedAppend, now: int) -> ElementAppended:
     """Append only the event of an element that is not stored. The event gets the durability of the collection,
     regardless of the durability of its topic. A replayed request is refused while the topic keeps its idempotency
     key."""
@@ -328,4 +328,4 @@ def _announce(append: PreparedAppend, now: int) -> AppendResult:
                 raise queue_unavailable(str(error)) from None
         durable = append.path.collection.durability == "fsync"
         commit = event.after(topic.sync() if durable and appended.done else appended)
-    return AppendResult(hash, ts, commit)
+    return ElementAppended(hash, ts, commit)

@@ -47,7 +47,7 @@ class PullBounds(NamedTuple):
         return self.last if self.limit is None else self.limit
 
 
-class Selection(NamedTuple):
+class ElementSelection(NamedTuple):
     """The selected elements: those later than ``since`` (all if it is None), and of these the ``newest`` or ``oldest``
     ones (all if both are None)."""
 
@@ -58,7 +58,7 @@ class Selection(NamedTuple):
 
 def select(
     collection: Collection, rules: AppendOnly, bounds: PullBounds, now: int, *, batch: bool = False
-) -> Selection:
+) -> ElementSelection:
     """The elements to return for these bounds. Raises :class:`CollectionError` for bounds that are not allowed.
 
     In a ``batch``, a strict collection returns at most :func:`page_of` elements of a document, because the budget of
@@ -80,10 +80,10 @@ def select(
     since = checkpoint or None
     if last is not None:
         most = page_of(rules) if batch and collection.strict else rules.max_pull_limit
-        return Selection(since, newest=last if most is None else min(last, most))
+        return ElementSelection(since, newest=last if most is None else min(last, most))
     if not full and collection.strict and (batch or is_paged(rules)):
-        return Selection(since, oldest=page_of(rules))
-    return Selection(since)
+        return ElementSelection(since, oldest=page_of(rules))
+    return ElementSelection(since)
 
 
 def bound_required() -> CollectionError:
@@ -139,7 +139,7 @@ class ElementReader:
         self._bytes = 0
 
     def read(
-        self, document: Document, version: Version, selection: Selection, hidden: frozenset[str] = frozenset()
+        self, document: Document, version: Version, selection: ElementSelection, hidden: frozenset[str] = frozenset()
     ) -> Elements | None:
         """The selected elements of the document at that version, without the hidden fields; None if reading them would
         block the event loop."""
@@ -160,7 +160,9 @@ class ElementReader:
         return found
 
     @staticmethod
-    def read_from_disk(document: Document, version: Version, selection: Selection, hidden: frozenset[str]) -> Elements:
+    def read_from_disk(
+        document: Document, version: Version, selection: ElementSelection, hidden: frozenset[str]
+    ) -> Elements:
         """Like :meth:`read`, but waits for the disk."""
         if selection.newest == 0 or not version.total:
             return NONE
@@ -246,7 +248,7 @@ def _drop(page: Page, rows: slice) -> None:
 
 
 def _read(
-    document: Document, version: Version, selection: Selection, hidden: frozenset[str], *, wait: bool
+    document: Document, version: Version, selection: ElementSelection, hidden: frozenset[str], *, wait: bool
 ) -> Elements:
     collected = _Pages(document, version, wait, PARSED_AT_ONCE if hidden else AT_ONCE)
     if selection.newest is not None:

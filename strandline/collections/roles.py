@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 
-class Request(msgspec.Struct, frozen=True, kw_only=True):
+class RoleRequest(msgspec.Struct, frozen=True, kw_only=True):
     """The request that is passed to a resolver. ``path`` and ``query`` are not decoded; header names are in lower
     case."""
 
@@ -36,7 +36,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
 
 #: Returns the sender of a request, or None to use the certificate. An exception whose ``status`` is 403 or 413 is
 #: answered with that status, any other exception with 401.
-Resolver = Callable[[Request], "Caller | Awaitable[Caller | None] | None"]
+Resolver = Callable[[RoleRequest], "Caller | Awaitable[Caller | None] | None"]
 #: Returns additional roles of a caller for the document with these parameters. It may be called several times for one
 #: request, so it must not have side effects.
 Enricher = Callable[[Caller, Mapping[str, str]], "Iterable[str] | Awaitable[Iterable[str]]"]
@@ -84,7 +84,7 @@ class RoleFunctions:
         self.resolves = roles.resolver is not None
         self.enriches = roles.enricher is not None
 
-    async def resolve(self, request: Request) -> Caller | None:
+    async def resolve(self, request: RoleRequest) -> Caller | None:
         """Return the sender of the request according to the resolver, or None to use the certificate. Raises
         :class:`CollectionError`."""
         resolver = self._roles.resolver

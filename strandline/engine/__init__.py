@@ -8,7 +8,7 @@ from strandline.engine.clock import Clock, ManualClock, SteadyClock, SystemClock
 from strandline.engine.commit import Commit
 from strandline.engine.engine import Engine, Options
 from strandline.engine.log import Log
-from strandline.engine.operations.forward import Copy
+from strandline.engine.operations.forward import ForwardedCopy
 from strandline.engine.operations.transaction import Amend, Append, Delete, Hide, Restore
 from strandline.engine.record import (
     Appended,
@@ -33,11 +33,11 @@ __all__ = [
     "Clock",
     "Commit",
     "Config",
-    "Copy",
     "Cursor",
     "Delete",
     "Deleted",
     "Engine",
+    "ForwardedCopy",
     "Hide",
     "Histogram",
     "Log",

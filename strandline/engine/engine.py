@@ -17,13 +17,13 @@ from strandline.engine.clock import MAX_AHEAD_MS, Clock, SteadyClock
 from strandline.engine.commit import Commit
 from strandline.engine.disk import Disk, LocalDisk, room_to_start
 from strandline.engine.errors import BadRequest, EngineClosed, EngineError, JournalFailed, UnknownLog
-from strandline.engine.housekeeping.compaction import Compacting
+from strandline.engine.housekeeping.compaction import Compaction
 from strandline.engine.housekeeping.maintenance import InThisThread, Maintenance
 from strandline.engine.housekeeping.recovery_round import RecoveryRounds
 from strandline.engine.housekeeping.round import RoundSnapshot
 from strandline.engine.journal.backlog import Backlog, default_budget
 from strandline.engine.journal.file import FlushMarkFile, Journal
-from strandline.engine.journal.flush import Flushing
+from strandline.engine.journal.flush import SharedFlush
 from strandline.engine.journal.frame import FrameType, encode
 from strandline.engine.journal.recovery import Progress, recover
 from strandline.engine.journal.replay import Recovered
@@ -31,7 +31,7 @@ from strandline.engine.journal.reservations import Reservations
 from strandline.engine.log import Log
 from strandline.engine.operations.create import create, fork
 from strandline.engine.operations.erasures import Erasures
-from strandline.engine.operations.forward import Copy, forward
+from strandline.engine.operations.forward import ForwardedCopy, forward
 from strandline.engine.operations.transaction import Append, Change, change_all
 from strandline.engine.quota import Quota
 from strandline.engine.reads.latest import Latests
@@ -160,7 +160,7 @@ class Engine:
         mark = FlushMarkFile(disk, self.recovered.manifest.id)
         self.journal = Journal(disk, self.recovered.next_journal, mark)
         self.reservations = Reservations(self.journal)
-        self.flushing = Flushing(self.lock, self.journal, self.reservations, self.touch)
+        self.flushing = SharedFlush(self.lock, self.journal, self.reservations, self.touch)
         self.backlog = Backlog(
             self.journal,
             budget,
@@ -174,7 +174,7 @@ class Engine:
         self.erasures = Erasures(self)
         self.latests = Latests()
         self.maintenance = Maintenance(self, self.recovered, worker)
-        self.compacting = Compacting(self)
+        self.compacting = Compaction(self)
         # No record may be written to a journal file whose loss would go unnoticed.
         self.maintenance.name_journals()
         disk.note_data()
@@ -324,8 +324,8 @@ class Engine:
         """Like ``change_all``, for appends only."""
         return change_all(self, appends)
 
-    def forward(self, source: Log, copies: Sequence[Copy]) -> Commit[list[Appended | None]]:
-        """Copy records of ``source`` into other logs and move its cursors; see :class:`Copy`.
+    def forward(self, source: Log, copies: Sequence[ForwardedCopy]) -> Commit[list[Appended | None]]:
+        """Copy records of ``source`` into other logs and move its cursors; see :class:`ForwardedCopy`.
 
         After a crash, all of it has happened or nothing. If the records are in the current journal file, their payloads
         are neither journaled nor held in memory a second time. Returns the result of each copy, or None where nothing

@@ -9,7 +9,7 @@ from strandline.engine.state.forks import earliest_of, evict_floor_of
 from strandline.engine.state.logbook import Logbook
 
 
-class ForkBase(msgspec.Struct, frozen=True):
+class ForkOrigin(msgspec.Struct, frozen=True):
     """A fork starts with the records of another log up to a seq."""
 
     epoch: int
@@ -32,7 +32,7 @@ class LogInfo(msgspec.Struct, frozen=True, kw_only=True):
     last_ts: int
     media_type: str = JSON
     registry: bytes | None = None
-    base: ForkBase | None = None
+    base: ForkOrigin | None = None
     ephemeral: bool = False
     records: int = 0
     gaps: list[tuple[int, int]] = []
@@ -55,7 +55,7 @@ def info_of(book: Logbook) -> LogInfo:
         last_ts=book.last_ts,
         media_type=media_type_of(book.config),
         registry=notes.get(REGISTRY),
-        base=None if book.base is None else ForkBase(book.base.point.epoch, book.base.through),
+        base=None if book.base is None else ForkOrigin(book.base.point.epoch, book.base.through),
         ephemeral=book.config.durability == "ephemeral",
         records=book.count,
         gaps=[(gap.first, gap.last) for gap in book.gaps],

@@ -268,7 +268,7 @@ class _File:
 # --- appending -----------------------------------------------------------------------------------------------------
 
 
-class AppendResult(msgspec.Struct, frozen=True):
+class BulkAppendResult(msgspec.Struct, frozen=True):
     """The result of an append. ``repeated``: the append had been made before, and its seqs are unknown here and 0."""
 
     first: int
@@ -296,7 +296,7 @@ class ServerTarget:
         create: bool = True,
         ts: int | None = None,
         compression: str | None = None,
-    ) -> AppendResult:
+    ) -> BulkAppendResult:
         """Append the rows of a table or batch with a column ``data`` and, optionally, ``key``, ``node`` and ``meta``:
         all of them, or none. ``ts`` is the time of the records in milliseconds; the default is the current time.
 
@@ -328,7 +328,7 @@ class ServerTarget:
             repeatable=0.0 if writer is None else ALWAYS,
         )
         try:
-            return _decode(_call(self._transport, request, self._patience).body, AppendResult)
+            return _decode(_call(self._transport, request, self._patience).body, BulkAppendResult)
         except ProgressConflict as conflict:
             if _same(conflict.progress, progress):
                 return _REPEATED
@@ -345,7 +345,7 @@ class ServerTarget:
         return _decode(answer.body, _Forgotten).forgotten
 
 
-_REPEATED = AppendResult(0, 0, 0, 0, repeated=True)
+_REPEATED = BulkAppendResult(0, 0, 0, 0, repeated=True)
 
 
 def _same(one: Progress | None, other: Progress | None) -> bool:

@@ -237,7 +237,7 @@ class LakeOfAnother(Exception):
     """The lake has the records of another data directory, or an unknown format."""
 
 
-class Belonging(msgspec.Struct, frozen=True):
+class LakeOwner(msgspec.Struct, frozen=True):
     directory: str
     format: int = FORMAT
 
@@ -245,7 +245,7 @@ class Belonging(msgspec.Struct, frozen=True):
 def belong(lake: Lake, directory: str) -> None:
     """Claim the lake for this data directory, or check that it belongs to it. Raises LakeOfAnother."""
     if not belongs(lake, directory):
-        lake.write(BELONGING, msgspec.json.encode(Belonging(directory)))
+        lake.write(BELONGING, msgspec.json.encode(LakeOwner(directory)))
 
 
 def belongs(lake: Lake, directory: str) -> bool:
@@ -254,7 +254,7 @@ def belongs(lake: Lake, directory: str) -> bool:
     if stored is None:
         return False
     try:
-        found = msgspec.json.decode(stored, type=Belonging)
+        found = msgspec.json.decode(stored, type=LakeOwner)
     except msgspec.DecodeError as error:
         raise LakeOfAnother(f"{lake.place_of(BELONGING)} is invalid: {error}") from None
     if found.format != FORMAT:

@@ -15,9 +15,9 @@ from strandline.schema.errors import SchemaError
 from strandline.schema.lenses import (
     Add,
     Convert,
-    Copy,
+    CopyOp,
     Each,
-    Head,
+    HeadOp,
     Hoist,
     Inside,
     Operation,
@@ -63,7 +63,7 @@ def _after(schema: Schema, operation: Operation) -> Schema:
                 raise SchemaError("rename paths overlap")
             found = required(schema, source, "rename source not required")
             return _dropped(_put(schema, target, found), source, "rename source not required")
-        case Copy(source, target):
+        case CopyOp(source, target):
             return _put(schema, target, required(schema, source, "copy source not required"))
         case Add(path, _, default):
             return _put(schema, path, schema_of(default))
@@ -77,7 +77,7 @@ def _after(schema: Schema, operation: Operation) -> Schema:
         case Wrap(path):
             found = required(schema, path, "wrap path not required")
             return _put(schema, path, {"type": "array", "items": found, "minItems": 1})
-        case Head(path):
+        case HeadOp(path):
             return _put(schema, path, first_element(required(schema, path, "head path not required array")))
         case Convert(path):
             return _put(schema, path, converted(required(schema, path, "convert path not required"), operation))
@@ -227,7 +227,7 @@ class _Proof:
         match operation:
             case Rename(source, target):
                 self._moved("rename", source, target)
-            case Copy(source, target):
+            case CopyOp(source, target):
                 self._moved("copy", source, target)
             case Add():
                 self._added(operation)
@@ -239,7 +239,7 @@ class _Proof:
                 self._plunged(operation)
             case Wrap(path):
                 self._wrapped(path)
-            case Head(path):
+            case HeadOp(path):
                 found = first_element(required(self._old, path, "head path not required array"))
                 self._fits(found, path, "head dest missing", "head schema incompatible")
             case Convert(path):
@@ -325,7 +325,7 @@ class _Proof:
     def _wrapped(self, path: Path) -> None:
         source = path
         for earlier in self._before:
-            if isinstance(earlier, (Rename, Copy)) and earlier.target == path:
+            if isinstance(earlier, (Rename, CopyOp)) and earlier.target == path:
                 source = earlier.source
         found = required(self._old, source, "wrap path not required")
         place = find(self._new, path)
@@ -367,7 +367,7 @@ def _set_by(operations: Sequence[Operation]) -> Iterator[tuple[str, Path]]:
         match operation:
             case Rename(_, path):
                 yield "rename", path
-            case Copy(_, path):
+            case CopyOp(_, path):
                 yield "copy", path
             case Hoist(target=path):
                 yield "hoist", path
@@ -377,7 +377,7 @@ def _set_by(operations: Sequence[Operation]) -> Iterator[tuple[str, Path]]:
                 yield "add", path
             case Wrap(path):
                 yield "wrap", path
-            case Head(path):
+            case HeadOp(path):
                 yield "head", path
             case Convert(path):
                 yield "convert", path

@@ -34,7 +34,7 @@ class Rename(Struct, frozen=True, tag="rename"):
     target: Path
 
 
-class Copy(Struct, frozen=True, tag="copy"):
+class CopyOp(Struct, frozen=True, tag="copy"):
     source: Path
     target: Path
 
@@ -70,7 +70,7 @@ class Wrap(Struct, frozen=True, tag="wrap"):
     path: Path
 
 
-class Head(Struct, frozen=True, tag="head"):
+class HeadOp(Struct, frozen=True, tag="head"):
     path: Path
 
 
@@ -91,7 +91,7 @@ class Each(Struct, frozen=True, tag="map"):
     operations: tuple[Operation, ...]
 
 
-Operation = Rename | Copy | Add | Remove | Hoist | Plunge | Wrap | Head | Convert | Inside | Each
+Operation = Rename | CopyOp | Add | Remove | Hoist | Plunge | Wrap | HeadOp | Convert | Inside | Each
 
 
 class LensOperation(Struct):
@@ -230,7 +230,7 @@ def _rename(fields: _Fields, _: dict[str, Any]) -> Operation:
 
 
 def _copy(fields: _Fields, _: dict[str, Any]) -> Operation:
-    return Copy(fields.path("from"), fields.path("to"))
+    return CopyOp(fields.path("from"), fields.path("to"))
 
 
 def _add(fields: _Fields, additions: dict[str, Any]) -> Operation:
@@ -277,7 +277,7 @@ def _wrap(fields: _Fields, _: dict[str, Any]) -> Operation:
 
 def _head(fields: _Fields, _: dict[str, Any]) -> Operation:
     fields.one_of("reverseMode", ("singleton",), "singleton")
-    return Head(fields.path("path"))
+    return HeadOp(fields.path("path"))
 
 
 def _convert(fields: _Fields, _: dict[str, Any]) -> Operation:

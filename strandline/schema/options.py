@@ -29,7 +29,7 @@ LowerNames = Annotated[Names, Meta(extra={"lower": True})]
 S = TypeVar("S", bound=msgspec.Struct)
 
 
-class Options(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+class DeclaredOptions(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     """An object of options. A field without a value in the document has its default."""
 
 

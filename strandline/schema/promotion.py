@@ -12,9 +12,9 @@ from strandline.schema.errors import SchemaError
 from strandline.schema.lenses import (
     Add,
     Convert,
-    Copy,
+    CopyOp,
     Each,
-    Head,
+    HeadOp,
     Hoist,
     Inside,
     Operation,
@@ -58,7 +58,7 @@ def _step(operation: Operation) -> Step:
     match operation:
         case Rename():
             return _rename(operation)
-        case Copy():
+        case CopyOp():
             return _copy(operation)
         case Add():
             return _add(operation)
@@ -70,7 +70,7 @@ def _step(operation: Operation) -> Step:
             return _plunge(operation)
         case Wrap():
             return _change(operation.path, lambda value: [value])
-        case Head():
+        case HeadOp():
             return _change(operation.path, _first)
         case Convert():
             return _convert(operation)
@@ -145,7 +145,7 @@ def _rename(operation: Rename) -> Step:
     return rename
 
 
-def _copy(operation: Copy) -> Step:
+def _copy(operation: CopyOp) -> Step:
     source, target = operation.source, operation.target
     return lambda document: _put(document, target, duplicate(_get(document, source)))
 

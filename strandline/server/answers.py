@@ -26,7 +26,7 @@ class FailingTask(msgspec.Struct):
     error: str
 
 
-class Health(msgspec.Struct, omit_defaults=True):
+class HealthState(msgspec.Struct, omit_defaults=True):
     #: `read_only`: the journal failed; `reason` says why. `degraded`: background tasks fail; see `failing`.
     status: Condition
     version: str
@@ -48,7 +48,7 @@ class SeriesCount(msgspec.Struct):
     series: Number
 
 
-class Ready(msgspec.Struct, omit_defaults=True):
+class ReadyState(msgspec.Struct, omit_defaults=True):
     status: str
     wal_replay_complete: bool
     topics: Number
@@ -115,7 +115,7 @@ class PipelineFigures(msgspec.Struct):
     failures: Number
 
 
-class Metrics(msgspec.Struct):
+class MetricsState(msgspec.Struct):
     """The metrics of the server. Counters start at 0 when the process starts."""
 
     topics: Number

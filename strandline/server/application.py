@@ -33,15 +33,15 @@ from strandline.protocols.topics.context import Context
 from strandline.protocols.topics.routes import TopicsProtocol
 from strandline.query.index_files.catalog import IndexCatalog
 from strandline.server.asgi import SocketDoor, make_app
-from strandline.server.connection import ConnectionCap, connection_limit
-from strandline.server.declarations import NOTHING, Declared
+from strandline.server.connection import ConnectionLimit, connection_limit
+from strandline.server.declarations import NOTHING, Declarations
 from strandline.server.documentation import Documentation
 from strandline.server.gate import Gate, Status
 from strandline.server.metrics_snapshot import measure
 from strandline.server.openapi import openapi_route
 from strandline.server.origin import Origins
 from strandline.server.pipeline.routes import PipelineRoutes
-from strandline.server.pipeline.supervisor import Keeper, Program
+from strandline.server.pipeline.supervisor import PipelineSupervisor, Program
 from strandline.server.probes import Probes
 from strandline.server.settings import BadSettings, Settings
 from strandline.server.websocket_protocol import UnfinishedMessages
@@ -76,7 +76,7 @@ class Application:
         self,
         settings: Settings,
         program: Program | None = None,
-        declared: Declared = NOTHING,
+        declared: Declarations = NOTHING,
         *,
         clock: Clock | None = None,
         wall: Callable[[], int] | None = None,
@@ -130,12 +130,12 @@ class Application:
         self.collections: CollectionsProtocol | None = None
         self.tables: TablesProtocol | None = None
         self.console: ConsoleProtocol | None = None
-        self.connection_cap = ConnectionCap(connection_limit(limits.max_connections))
+        self.connection_cap = ConnectionLimit(connection_limit(limits.max_connections))
         #: Returns the number of open connections. The listening server replaces it; open streams are a lower bound.
         self.count_connections: Callable[[], int] = lambda: self.limits.streams.used
         self.engine: Engine | None = None
         self.live: LiveResponses | None = None
-        self.keeper: Keeper | None = None
+        self.keeper: PipelineSupervisor | None = None
         self._sampling: Recurrence | None = None
         #: Why the server could not start; set it to make the server stop.
         self.failure: BaseException | None = None
@@ -190,7 +190,7 @@ class Application:
         self.streams = StreamsProtocol(StreamsContext(kernel, settings.streams, shelf), self.gate.answered)
         self.arrow = ArrowProtocol(ArrowContext(kernel, settings.topics), settings.limits.max_body_bytes)
         self.collections = CollectionsProtocol(CollectionsContext(kernel, self._collections, self._authorizer))
-        self.keeper = Keeper(settings, self._program, engine)
+        self.keeper = PipelineSupervisor(settings, self._program, engine)
         self.console = ConsoleProtocol(ConsoleContext(kernel, self._surroundings(self.keeper)))
         pipeline = PipelineRoutes(self.keeper)
         routes = [*self.topics.routes(), *self.streams.routes(), *self.arrow.routes()]
@@ -207,7 +207,7 @@ class Application:
             self.keeper.start()
         log.info("ready: %d logs in %s", kernel.catalog.count, settings.storage.data_dir)
 
-    def _surroundings(self, keeper: Keeper) -> Surroundings:
+    def _surroundings(self, keeper: PipelineSupervisor) -> Surroundings:
         return Surroundings(
             keys_required=self.gate.keys is not None,
             has_pipeline=lambda: keeper.standing.state != "off",

@@ -19,7 +19,7 @@ from starlette.websockets import WebSocket
 
 from strandline.server.gate import CLOSE, Gate
 from strandline.service.access import Access
-from strandline.service.http import BODILESS, NOSNIFF, Answer, Call, Head, Later, Reply, Sink, Stream, refuse
+from strandline.service.http import BODILESS, NOSNIFF, Answer, Call, Head, Later, Reply, Sink, StreamedAnswer, refuse
 from strandline.service.problems import Headers, Refusal
 
 #: A stream with this many unsent bytes has to wait.
@@ -62,7 +62,7 @@ class _AllHttp(BaseRoute):
             answered = Later()
             gate.answer(answer, body, lambda _, answer: answered.settle(answer))
             answer = await answered
-        if isinstance(answer, Stream):
+        if isinstance(answer, StreamedAnswer):
             connection = scope.get("extensions", {}).get(CONNECTION)
             await _run_stream(answer, head.further, receive, send, connection)
         elif is_read:
@@ -168,7 +168,7 @@ async def _deny(websocket: WebSocket, reply: Reply) -> None:
     await websocket.send_denial_response(Response(reply.body, reply.status, headers, reply.content_type.decode()))
 
 
-class Connection(Protocol):
+class StreamCarrier(Protocol):
     """The connection of a stream of this lane. It counts unread data, and ends the stream of a slow client."""
 
     transport: asyncio.Transport
@@ -178,7 +178,7 @@ class Connection(Protocol):
 class AsgiSink(Sink):
     """Buffers the data of a stream until it can be sent."""
 
-    def __init__(self, stream: Stream, connection: Connection | None) -> None:
+    def __init__(self, stream: StreamedAnswer, connection: StreamCarrier | None) -> None:
         self.stream = stream
         self._connection = connection
         self.chunks: deque[bytes] = deque()
@@ -215,7 +215,7 @@ class AsgiSink(Sink):
 
 
 async def _run_stream(
-    stream: Stream, further: Headers, receive: Receive, send: Send, connection: Connection | None
+    stream: StreamedAnswer, further: Headers, receive: Receive, send: Send, connection: StreamCarrier | None
 ) -> None:
     headers = [NOSNIFF, (b"content-type", stream.content_type), *stream.headers, *further]
     await send({"type": "http.response.start", "status": 200, "headers": headers})

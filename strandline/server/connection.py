@@ -43,7 +43,7 @@ UNLIMITED = 1 << 20
 _UPGRADE_HEADERS = (b"connection", b"upgrade", b"http2-settings")
 
 
-class Deadlines:
+class ConnectionDeadlines:
     """The deadlines of a connection, counted in sweeps (turns)."""
 
     def __init__(self, head_seconds: float, body_seconds: float) -> None:
@@ -56,7 +56,7 @@ class Deadlines:
         self.idle_turns = ceil(IDLE_SECONDS / self.sweep_seconds)
 
 
-class ConnectionCap:
+class ConnectionLimit:
     """The maximum number of open connections, and the number of refused ones."""
 
     def __init__(self, most: int) -> None:
@@ -103,8 +103,8 @@ def connection_limit(wanted: int) -> int:
 
 
 class Connection(HttpToolsProtocol):
-    cap: ConnectionCap
-    deadlines: Deadlines
+    cap: ConnectionLimit
+    deadlines: ConnectionDeadlines
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

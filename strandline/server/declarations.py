@@ -17,7 +17,7 @@ from typing import Any
 
 import msgspec
 
-from strandline.collections.declaration import Declared as DeclaredCollections
+from strandline.collections.declaration import DeclaredCollections
 from strandline.collections.errors import BadCollections
 from strandline.engine.process import import_from
 from strandline.protocols.tables.users import Identify
@@ -28,7 +28,7 @@ from strandline.tables import BadDeclaration, Hooks, TableDeclaration
 IDENTIFY, HOOKS = "identify", "hooks"
 
 
-class Declared(msgspec.Struct, frozen=True, kw_only=True):
+class Declarations(msgspec.Struct, frozen=True, kw_only=True):
     """The tables and collections that the server serves."""
 
     tables: tuple[TableDeclaration, ...] = ()
@@ -43,10 +43,10 @@ class Declared(msgspec.Struct, frozen=True, kw_only=True):
         return not self.tables and self.collections == DeclaredCollections()
 
 
-NOTHING = Declared()
+NOTHING = Declarations()
 
 
-def load(source: str) -> Declared:
+def load(source: str) -> Declarations:
     """Import ``polls.py`` or ``package.module`` and collect its declarations. Raises BadSettings."""
     if not source:
         return NOTHING
@@ -57,7 +57,7 @@ def load(source: str) -> Declared:
     return declared
 
 
-def gather(values: list[Any], identify: Any = None, hooks: Any = None, where: str = "") -> Declared:
+def gather(values: list[Any], identify: Any = None, hooks: Any = None, where: str = "") -> Declarations:
     """The declarations among the values. Raises BadSettings; ``where`` is the start of its message."""
     if identify is not None and not callable(identify):
         raise BadSettings(
@@ -80,7 +80,7 @@ def gather(values: list[Any], identify: Any = None, hooks: Any = None, where: st
                 f"{where}table {table.name!r} has the parent {table.parent.name!r}, which is not "
                 "declared in this file; declare or import it"
             )
-    return Declared(
+    return Declarations(
         tables=tables, collections=collections, identify=identify, hooks=hooks if isinstance(hooks, Hooks) else None
     )
 

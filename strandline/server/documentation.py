@@ -11,7 +11,7 @@ from pathlib import Path
 from strandline.server.gate import NOBODY
 from strandline.service.http import Call, Reply, Route
 from strandline.service.openapi import TEXT as STRING
-from strandline.service.openapi import Answer, Described, Operation
+from strandline.service.openapi import AnswerShape, Described, Operation
 from strandline.service.problems import (
     DAMAGED_DATA,
     INTERNAL,
@@ -116,7 +116,7 @@ DOCUMENTATION = Described(
             group=_GROUP,
             summary="Redirect to the console",
             description="Requests that do not accept `text/html` get `not_found`.",
-            answers=(Answer(307, "The console is at `/console/`.", {"text/plain": STRING}),),
+            answers=(AnswerShape(307, "The console is at `/console/`.", {"text/plain": STRING}),),
             errors=("unauthorized", "not_found"),
         ),
         ("GET", PAGES): Operation(

@@ -15,9 +15,9 @@ from typing import Any
 import httptools
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE
 
-from strandline.server.connection import Connection, ConnectionCap, Deadlines
+from strandline.server.connection import Connection, ConnectionDeadlines, ConnectionLimit
 from strandline.server.gate import CLOSE, Gate
-from strandline.service.http import BODILESS, NOSNIFF, Answer, Call, Head, Reply, Sink, Stream
+from strandline.service.http import BODILESS, NOSNIFF, Answer, Call, Head, Reply, Sink, StreamedAnswer
 
 #: The maximum number of cached heads. Each topic that a client writes to needs another one.
 MAX_HEADS = 16_384
@@ -352,7 +352,7 @@ class FastLane(Connection):
             self._joined = _lines((*defaults, NOSNIFF))
         return self._joined
 
-    def _begin_stream(self, hot: HotHead, stream: Stream) -> None:
+    def _begin_stream(self, hot: HotHead, stream: StreamedAnswer) -> None:
         # The connection stays busy and closes with the stream, so it answers no other request.
         self.transport.write(
             b"%b%bcontent-type: %b\r\n%btransfer-encoding: chunked\r\nconnection: close\r\n\r\n"
@@ -430,7 +430,7 @@ class _FastSink(Sink):
 
     __slots__ = ("_lane", "gone", "paused", "stream")
 
-    def __init__(self, lane: FastLane, stream: Stream) -> None:
+    def __init__(self, lane: FastLane, stream: StreamedAnswer) -> None:
         self._lane = lane
         self.stream = stream
         self.paused = False
@@ -459,7 +459,7 @@ class _FastSink(Sink):
         return self._lane.transport.get_write_buffer_size()
 
 
-def fast_lane(gate: Gate, cap: ConnectionCap, deadlines: Deadlines, *, hot: bool = True) -> type[FastLane]:
+def fast_lane(gate: Gate, cap: ConnectionLimit, deadlines: ConnectionDeadlines, *, hot: bool = True) -> type[FastLane]:
     """The protocol class for uvicorn. Without ``hot``, all requests take the ASGI lane; the limits of connections are
     the same."""
     kind = Heads if hot else NoHeads

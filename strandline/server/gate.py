@@ -38,7 +38,7 @@ from strandline.service.http import (
     Later,
     Reply,
     Route,
-    Stream,
+    StreamedAnswer,
     accepts_gzip,
     later_of,
     refuse,
@@ -291,7 +291,7 @@ class Gate:
             answer = self._failed(call, error)
         if isinstance(answer, Reply):
             self._reply(call, send, answer)
-        elif isinstance(answer, Later) or not isinstance(answer, Stream):
+        elif isinstance(answer, Later) or not isinstance(answer, StreamedAnswer):
             later = answer if isinstance(answer, Later) else later_of(answer)
             if self.keys is not None:
                 self._hold(call)
@@ -398,7 +398,7 @@ NOBODY = Access("", frozenset(), ())
 
 async def _settled(answer: Answer | Later | Awaitable[Answer]) -> Answer:
     """Wait for the answer of a handler."""
-    return answer if isinstance(answer, Reply | Stream) else await answer
+    return answer if isinstance(answer, Reply | StreamedAnswer) else await answer
 
 
 def _may_compress(head: Head, reply: Reply) -> bool:

@@ -15,7 +15,7 @@ from prometheus_client import CollectorRegistry, ProcessCollector, generate_late
 
 from strandline.delivery.queues import QueueCounters
 from strandline.engine.stats import FLUSH_BOUNDS, Histogram, Stats
-from strandline.server.pipeline.supervisor import STATES, Standing
+from strandline.server.pipeline.supervisor import STATES, PipelineSnapshot
 
 #: The media type of the text.
 TEXT_TYPE = b"text/plain; version=0.0.4"
@@ -27,7 +27,7 @@ MAX_ROWS = 1000
 CLASSES = ("ephemeral", "memory", "disk", "fsync")
 
 
-class TopicRow(NamedTuple):
+class TopicSample(NamedTuple):
     """``queue`` is None unless the topic is a queue."""
 
     topic: str
@@ -39,13 +39,13 @@ class TopicRow(NamedTuple):
     queue: QueueCounters | None = None
 
 
-class RouterRow(NamedTuple):
+class RouterSample(NamedTuple):
     router: str
     lag: int
     forwarded: int
 
 
-class ConsumerRow(NamedTuple):
+class ConsumerSample(NamedTuple):
     topic: str
     consumer: str
     lag: int
@@ -148,13 +148,13 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     refused_sockets: int = 0
     #: Answers by route and status.
     requests: Mapping[tuple[str, int], int] = {}
-    topic_rows: Sequence[TopicRow] = ()
-    router_rows: Sequence[RouterRow] = ()
-    consumer_rows: Sequence[ConsumerRow] = ()
+    topic_rows: Sequence[TopicSample] = ()
+    router_rows: Sequence[RouterSample] = ()
+    consumer_rows: Sequence[ConsumerSample] = ()
     #: The number of failures of each background task, and the tasks that fail now.
     background: Mapping[str, int] = {}
     failing: frozenset[str] = frozenset()
-    pipeline: Standing = Standing()
+    pipeline: PipelineSnapshot = PipelineSnapshot()
     #: The time of day in milliseconds.
     time: int = 0
 

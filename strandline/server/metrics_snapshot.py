@@ -21,18 +21,18 @@ from strandline.protocols.topics.topics import Topic
 from strandline.server.metrics import (
     MAX_ROWS,
     TEXT_TYPE,
-    ConsumerRow,
-    RouterRow,
+    ConsumerSample,
+    RouterSample,
     Sealing,
     Snapshot,
-    TopicRow,
+    TopicSample,
     Wal,
     WorkerRow,
     process_text,
     render_json,
     render_text,
 )
-from strandline.server.pipeline.supervisor import Standing
+from strandline.server.pipeline.supervisor import PipelineSnapshot
 from strandline.service.access import Access
 from strandline.service.http import Reply
 
@@ -97,15 +97,15 @@ async def take_snapshot(application: Application, access: Access) -> Snapshot:
         consumer_rows=_consumer_rows(topics, access.prefixes),
         background=engine.health.totals(),
         failing=frozenset(trouble.task for trouble in engine.health.troubles()),
-        pipeline=Standing() if application.keeper is None else application.keeper.standing,
+        pipeline=PipelineSnapshot() if application.keeper is None else application.keeper.standing,
         time=SystemClock().now(),
     )
 
 
-async def _topic_rows(context: Context, access: Access) -> list[TopicRow]:
+async def _topic_rows(context: Context, access: Access) -> list[TopicSample]:
     """The first topics by name, with one row more than is shown if there are more topics."""
     topics, _ = context.topics.page("", "", MAX_ROWS + 1, access)
-    rows: list[TopicRow] = []
+    rows: list[TopicSample] = []
     for at, topic in enumerate(topics):
         if at % SLICE_ROWS == SLICE_ROWS - 1:
             await asyncio.sleep(0)
@@ -116,7 +116,7 @@ async def _topic_rows(context: Context, access: Access) -> list[TopicRow]:
     return rows
 
 
-async def _topic_row(context: Context, topic: Topic) -> TopicRow:
+async def _topic_row(context: Context, topic: Topic) -> TopicSample:
     counters = None
     state = topic.log.state()
     if topic.traits.type == "queue":
@@ -125,13 +125,13 @@ async def _topic_row(context: Context, topic: Topic) -> TopicRow:
         else:  # its leases have to be read from disk first
             queue = await context.hub.in_thread(context.kernel.known_queue, topic.log)
         counters = QueueCounters(state.count, 0, 0, 0) if queue is None else queue.counters()
-    return TopicRow(topic.name, state.head, state.earliest, state.evict_floor, state.count, state.size, counters)
+    return TopicSample(topic.name, state.head, state.earliest, state.evict_floor, state.count, state.size, counters)
 
 
-def _router_rows(context: Context, prefixes: tuple[str, ...]) -> list[RouterRow]:
+def _router_rows(context: Context, prefixes: tuple[str, ...]) -> list[RouterSample]:
     routers, _ = context.routers.page(limit=MAX_ROWS + 1, prefixes=prefixes)
-    return [RouterRow(router.name, router.lag, router.forwarded_total) for router in routers]
+    return [RouterSample(router.name, router.lag, router.forwarded_total) for router in routers]
 
 
-def _consumer_rows(topics: TopicsProtocol, prefixes: tuple[str, ...]) -> list[ConsumerRow]:
-    return [ConsumerRow(*row) for row in islice(topics.consumers.lags(prefixes), MAX_ROWS + 1)]
+def _consumer_rows(topics: TopicsProtocol, prefixes: tuple[str, ...]) -> list[ConsumerSample]:
+    return [ConsumerSample(*row) for row in islice(topics.consumers.lags(prefixes), MAX_ROWS + 1)]

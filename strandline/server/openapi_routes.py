@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from strandline.server.answers import Alive, Health, Metrics, Ready, SeriesCount
+from strandline.server.answers import Alive, HealthState, MetricsState, ReadyState, SeriesCount
 from strandline.server.pipeline.routes import PIPELINE_MISSING, PIPELINE_OFF, PipelineAnswer, RunAnswer
-from strandline.service.openapi import JSON, TEXT, Answer, Described, Operation, shown
+from strandline.service.openapi import JSON, TEXT, AnswerShape, Described, Operation, shown
 from strandline.service.problems import (
     DAMAGED_DATA,
     FORBIDDEN,
@@ -25,13 +25,13 @@ _HEALTH = Operation(
     group=_GROUP,
     summary="Get the health of the server",
     description="The status code is 200 while the process runs. `status` reports problems.",
-    answers=shown(Health),
+    answers=shown(HealthState),
 )
 _READY = Operation(
     group=_GROUP,
     summary="Check whether the server accepts requests",
     description="The status code is 503 while the server replays its journal or stops, and after the journal failed.",
-    answers=shown(Ready),
+    answers=shown(ReadyState),
     errors=("not_ready", "shutting_down", "read_only"),
 )
 _FIGURES = "The metrics as Prometheus text, or as JSON if the client accepts `application/json`."
@@ -66,7 +66,7 @@ SERVER = Described(
         ("GET", "/v0/metrics"): Operation(
             group=_GROUP,
             summary="Get the metrics",
-            answers=(Answer(200, _FIGURES, {"text/plain": TEXT, JSON: Metrics}),),
+            answers=(AnswerShape(200, _FIGURES, {"text/plain": TEXT, JSON: MetricsState}),),
         ),
         ("GET", "/pipeline"): Operation(
             group=_GROUP,
@@ -79,13 +79,15 @@ SERVER = Described(
             summary="Run the pipeline now",
             description="The pipeline runs even if little has changed. The answer does not wait for the run; "
             "`GET /pipeline` shows its progress.",
-            answers=(Answer(202, "The pipeline will run. `state` is its state before the run.", {JSON: RunAnswer}),),
+            answers=(
+                AnswerShape(202, "The pipeline will run. `state` is its state before the run.", {JSON: RunAnswer}),
+            ),
             errors=("pipeline_off", "pipeline_missing"),
         ),
         ("GET", DOCUMENT_PATH): Operation(
             group=_GROUP,
             summary="Get this document",
-            answers=(Answer(200, "The OpenAPI document.", {JSON: {"type": "object"}}),),
+            answers=(AnswerShape(200, "The OpenAPI document.", {JSON: {"type": "object"}}),),
         ),
     },
     problems=by_code(

@@ -10,7 +10,7 @@ import msgspec
 import strandline
 from strandline.engine import Engine
 from strandline.engine.errors import JournalFailed
-from strandline.server.answers import Alive, Condition, FailingTask, Health, Ready
+from strandline.server.answers import Alive, Condition, FailingTask, HealthState, ReadyState
 from strandline.server.gate import Status
 from strandline.service.access import Access
 from strandline.service.http import Call, Reply, Route
@@ -57,7 +57,7 @@ class Probes:
     def health(self, call: Call) -> Reply:
         """GET /v0/health"""
         failure, failing = self._failure(), self._failing()
-        answer = Health(
+        answer = HealthState(
             status=_condition(failure, failing),
             version=strandline.__version__,
             uptime_ms=self.uptime_ms,
@@ -94,7 +94,7 @@ class Probes:
         failure = self._failure()
         if failure is not None:
             raise failure.again()
-        answer = Ready(status="ready", wal_replay_complete=True, topics=self._topics(), failing=self._failing())
+        answer = ReadyState(status="ready", wal_replay_complete=True, topics=self._topics(), failing=self._failing())
         return Reply(msgspec.json.encode(answer))
 
     def metrics(self, call: Call) -> Reply | Awaitable[Reply]:

@@ -15,8 +15,8 @@ import uvicorn
 
 from strandline.engine.errors import DamagedFile
 from strandline.server.application import Application
-from strandline.server.connection import IDLE_SECONDS, Connection, Deadlines
-from strandline.server.declarations import Declared, load
+from strandline.server.connection import IDLE_SECONDS, Connection, ConnectionDeadlines
+from strandline.server.declarations import Declarations, load
 from strandline.server.fast_lane import FastLane, fast_lane
 from strandline.server.log_lines import log_to_stderr
 from strandline.server.pipeline.supervisor import Program
@@ -33,7 +33,7 @@ DAMAGED = 3
 GC_THRESHOLDS = (50_000, 20, 50)
 
 
-def run(settings: Settings, program: Program | None = None, declared: Declared | None = None) -> int:
+def run(settings: Settings, program: Program | None = None, declared: Declarations | None = None) -> int:
     """Serve until a signal stops the server; returns the exit code. ``program`` starts the pipeline, which the server
     supervises. Without ``declared``, the declarations come from the file in the settings."""
     check_exposure(settings)
@@ -116,7 +116,7 @@ class Server(uvicorn.Server):
     def __init__(self, application: Application) -> None:
         self._application = application
         settings, limits = application.settings.server, application.settings.limits
-        self._deadlines = Deadlines(settings.head_timeout_seconds, settings.body_timeout_seconds)
+        self._deadlines = ConnectionDeadlines(settings.head_timeout_seconds, settings.body_timeout_seconds)
         self._cap = application.connection_cap
         super().__init__(
             uvicorn.Config(

@@ -20,7 +20,7 @@ from msgspec import Meta
 
 from strandline.collections.config import CollectionsConfig
 from strandline.collections.config_sources import ConfigReader
-from strandline.collections.declaration import Declared
+from strandline.collections.declaration import DeclaredCollections
 from strandline.collections.errors import BadCollections
 from strandline.collections.settings import CollectionsSettings
 from strandline.engine import Options
@@ -169,7 +169,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     #: Messages for the operator about settings without effect.
     warnings: tuple[str, ...] = ()
 
-    def collections_config(self, declared: Declared | None = None) -> CollectionsConfig:
+    def collections_config(self, declared: DeclaredCollections | None = None) -> CollectionsConfig:
         """The configured collections and the declared ones. Raises :class:`BadSettings`."""
         reader = ConfigReader()
         reader.read_tables(self.collection_tables)

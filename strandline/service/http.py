@@ -1,7 +1,7 @@
 """The types that protocols share with both lanes of the server: call, reply, stream and route.
 
-A handler is a plain function from a :class:`Call` to a :class:`Reply`, a :class:`Stream`, or an awaitable of either.
-It does not depend on the lane that received the request.
+A handler is a plain function from a :class:`Call` to a :class:`Reply`, a :class:`StreamedAnswer`, or an awaitable of
+either. It does not depend on the lane that received the request.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class Sink(Protocol):
     """The output of a stream. Use it only on the event loop's thread."""
 
     def write(self, data: bytes) -> bool:
-        """Send data. Returns False if the reader does not keep up: then wait until ``Stream.resumed`` is called."""
+        """Send data. Returns False if the reader does not keep up: wait until ``StreamedAnswer.resumed`` is called."""
 
     def close(self) -> None:
         """End the stream, after sending the data that was written."""
@@ -92,7 +92,7 @@ class Sink(Protocol):
 NO_STORE = (b"cache-control", b"no-store")
 
 
-class Stream(ABC):
+class StreamedAnswer(ABC):
     """An answer that is sent in pieces while the client reads. All methods are called on the event loop's thread."""
 
     __slots__ = ()
@@ -144,7 +144,7 @@ class Unread(Protocol):
         """The client has caught up or disconnected."""
 
 
-Answer = Reply | Stream
+Answer = Reply | StreamedAnswer
 
 
 class Later:

@@ -20,7 +20,7 @@ from typing import ClassVar, Protocol, TypeVar
 from strandline.delivery.watch.alarms import Alarms
 from strandline.service import sse
 from strandline.service.access import Access
-from strandline.service.http import Sink, Stream
+from strandline.service.http import Sink, StreamedAnswer
 from strandline.service.limits import Slots
 from strandline.service.problems import too_many_streams
 
@@ -43,14 +43,14 @@ class Ending(Enum):
     SHUTDOWN = "the server is shutting down"
 
 
-class Live(Protocol):
+class OpenResponse(Protocol):
     """An open live response, as :class:`LiveResponses` uses it."""
 
     def shut_down(self) -> None:
         """Send the last message and close, because the server stops."""
 
 
-L = TypeVar("L", bound=Live)
+L = TypeVar("L", bound=OpenResponse)
 
 
 class LiveResponses:
@@ -61,7 +61,7 @@ class LiveResponses:
         self.alarms = Alarms(loop)
         self.now = loop.time
         self.draining = False
-        self._open: dict[type, dict[Live, None]] = {}
+        self._open: dict[type, dict[OpenResponse, None]] = {}
 
     def has_room(self, access: Access) -> bool:
         return self.slots.room(access)
@@ -72,7 +72,7 @@ class LiveResponses:
             raise too_many_streams()
 
     @contextmanager
-    def connection(self, response: Live, access: Access) -> Iterator[None]:
+    def connection(self, response: OpenResponse, access: Access) -> Iterator[None]:
         """Hold a slot and register the response while the block runs, for a response that is a whole connection. Raises
         a refusal if no slot is free."""
         if not self.slots.acquire(access):
@@ -86,10 +86,10 @@ class LiveResponses:
             self.remove(response)
             self.slots.release(access)
 
-    def add(self, response: Live) -> None:
+    def add(self, response: OpenResponse) -> None:
         self._open.setdefault(type(response), {})[response] = None
 
-    def remove(self, response: Live) -> None:
+    def remove(self, response: OpenResponse) -> None:
         """Does nothing if the response is not registered."""
         self._open.get(type(response), {}).pop(response, None)
 
@@ -97,7 +97,7 @@ class LiveResponses:
         """The open responses of exactly this class, oldest first."""
         return list(self._open.get(kind, ()))  # type: ignore[arg-type]  # they are filed by their class
 
-    def count(self, kind: type[Live]) -> int:
+    def count(self, kind: type[OpenResponse]) -> int:
         return len(self._open.get(kind, ()))
 
     def __len__(self) -> int:
@@ -114,7 +114,7 @@ class LiveResponses:
         self.alarms.stop()
 
 
-class LiveResponse(Stream):
+class LiveResponse(StreamedAnswer):
     """A live response to one client. Subclasses implement ``begin``, ``go_on`` and ``leave``, and define the
     messages."""
 

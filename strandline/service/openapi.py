@@ -40,7 +40,7 @@ class Header(msgspec.Struct, frozen=True):
     required: bool = False
 
 
-class Answer(msgspec.Struct, frozen=True):
+class AnswerShape(msgspec.Struct, frozen=True):
     """A successful answer. Without content it has no body."""
 
     status: int
@@ -62,7 +62,7 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True):
     body: Content | None = None
     #: Whether the body is required, if the route leaves the check to its handler.
     needs_body: bool = False
-    answers: tuple[Answer, ...]
+    answers: tuple[AnswerShape, ...]
     parameters: tuple[Parameter, ...] = ()
     #: Error codes besides those that all routes of its kind share.
     errors: tuple[str, ...] = ()
@@ -100,7 +100,7 @@ class Described(msgspec.Struct, frozen=True, kw_only=True):
     nothing: frozenset[str] = frozenset()
 
 
-def shown(form: Any, *, created: str = "") -> tuple[Answer, ...]:
+def shown(form: Any, *, created: str = "") -> tuple[AnswerShape, ...]:
     """A JSON answer with status 200. With ``created``, the description of a 201 answer, there is also that answer."""
-    answer = Answer(200, "The answer.", {JSON: form})
-    return (answer, Answer(201, created, {JSON: form})) if created else (answer,)
+    answer = AnswerShape(200, "The answer.", {JSON: form})
+    return (answer, AnswerShape(201, created, {JSON: form})) if created else (answer,)

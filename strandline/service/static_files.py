@@ -11,7 +11,7 @@ from pathlib import Path
 
 from strandline.service.http import Call, Head, Reply, accepts_gzip
 from strandline.service.openapi import TEXT as STRING
-from strandline.service.openapi import Answer, Header, Parameter
+from strandline.service.openapi import AnswerShape, Header, Parameter
 
 MEDIA_TYPES = {
     ".css": b"text/css; charset=utf-8",
@@ -103,8 +103,8 @@ def moved(call: Call, directory: str) -> Reply:
 _TAG = Header("ETag", "The version of the file.", STRING, required=True)
 _CONTENTS = {media_type.decode().partition(";")[0]: STRING for media_type in (*MEDIA_TYPES.values(), TEXT)}
 FILE_ANSWERS = (
-    Answer(200, "The file.", _CONTENTS, (_TAG,)),
-    Answer(304, "The file has not changed since the version in `If-None-Match`."),
+    AnswerShape(200, "The file.", _CONTENTS, (_TAG,)),
+    AnswerShape(304, "The file has not changed since the version in `If-None-Match`."),
 )
 FILE_PARAMETERS = (
     Parameter("path", "path", "The path of the file; empty for the first page.", STRING, required=True),
@@ -112,5 +112,5 @@ FILE_PARAMETERS = (
 )
 
 
-def moved_answer(place: str) -> tuple[Answer, ...]:
-    return (Answer(308, f"The page is at {place}.", {"text/plain": STRING}),)
+def moved_answer(place: str) -> tuple[AnswerShape, ...]:
+    return (AnswerShape(308, f"The page is at {place}.", {"text/plain": STRING}),)

@@ -216,7 +216,7 @@ class RowsAfter(Struct, frozen=True):
     last: int
 
 
-class Found(Struct, frozen=True):
+class FoundRows(Struct, frozen=True):
     """Matching rows, newest first. ``complete`` is False if the search timed out before all rows were examined."""
 
     rows: list[Row]

@@ -14,7 +14,7 @@ from strandline.query.order import OFFSET, SortKey, SortValues
 from strandline.query.requests import MAX_SIZE, SearchRequest
 from strandline.tables.errors import invalid
 from strandline.tables.names import RowId
-from strandline.tables.rows import Found, Row
+from strandline.tables.rows import FoundRows, Row
 from strandline.tables.step import read_row
 
 if TYPE_CHECKING:
@@ -41,13 +41,13 @@ def search_config(declaration: TableDeclaration) -> SearchConfig:
     return SearchConfig(fields=fields)
 
 
-def search_rows(table: Table, view: View, query: object, limit: int) -> Found:
+def search_rows(table: Table, view: View, query: object, limit: int) -> FoundRows:
     """See :meth:`Table.search`."""
     if not table.declaration.search_fields:
         raise invalid(f"cannot search {table.name}: it is declared without search")
     bound = _bound(query, table.search_config)
     if view.log is None:
-        return Found([], True)
+        return FoundRows([], True)
     deadline = perf_counter() + SEARCH_SECONDS
     rows: list[Row] = []
     after: SortValues | None = None
@@ -63,7 +63,7 @@ def search_rows(table: Table, view: View, query: object, limit: int) -> Found:
         after = result.next_after
         if after is None:
             break
-    return Found(view.dress(rows[:limit]), complete)
+    return FoundRows(view.dress(rows[:limit]), complete)
 
 
 def _bound(query: object, config: SearchConfig) -> Bound:

@@ -21,7 +21,7 @@ from strandline.tables.rows import (
     AppendResult,
     Counts,
     Edit,
-    Found,
+    FoundRows,
     PurgeResult,
     RestoreResult,
     RmBulkResult,
@@ -206,7 +206,7 @@ class Table:
 
     def search(
         self, parent: str, query: str, *, limit: int | None = None, user: str | None = None, public: bool = False
-    ) -> Found:
+    ) -> FoundRows:
         """The newest rows that have all words of the query in one searchable field. Quoted words must be adjacent. A
         star at the end of a word matches any ending."""
         return search_rows(self, self.view(parent, user=user, public=public), query, check_limit(limit, LIST_ROWS))

@@ -6,7 +6,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from strandline.client import Ask, BadAnswer, Credential, NotPulled
+from strandline.client import BadAnswer, Credential, DocumentRequest, NotPulled
 from strandline.client.calls import ALWAYS, Answer
 from strandline.client.collection_calls import (
     Signing,
@@ -55,7 +55,7 @@ def test_bounds_stand_in_the_query() -> None:
 
 
 def test_a_batch_stands_in_the_query_and_its_answer_is_matched_with_it() -> None:
-    asks = {"a": [Ask(params={"id": 1}, since=0), Ask(last=2)], "b": []}
+    asks = {"a": [DocumentRequest(params={"id": 1}, since=0), DocumentRequest(last=2)], "b": []}
     request = batch_pull("", asks)
     query = {name: value for name, [value] in parse_qs(urlsplit(request.target).query).items()}
     assert query["collections"] == "a,b"

@@ -17,11 +17,11 @@ from support.server_process import ServerProcess
 
 from strandline.client import (
     Appended,
-    Ask,
     BadAnswer,
     BadRequest,
     Conflict,
     Credential,
+    DocumentRequest,
     Element,
     NotAuthenticated,
     NotPulled,
@@ -184,12 +184,12 @@ def test_a_batch_has_what_was_asked_for_and_why_the_rest_was_refused(run: Run, c
         told = await collections.batch_pull(
             {
                 "notes": [
-                    Ask(params={"id": name}, last=2),
-                    Ask(params={"id": name}, since=2),
-                    Ask(params={"id": name}),
+                    DocumentRequest(params={"id": name}, last=2),
+                    DocumentRequest(params={"id": name}, since=2),
+                    DocumentRequest(params={"id": name}),
                 ],
-                "flat": [Ask(last=1, field="entries")],
-                "nowhere": [Ask(last=1)],
+                "flat": [DocumentRequest(last=1, field="entries")],
+                "nowhere": [DocumentRequest(last=1)],
                 "board": [],
             }
         )

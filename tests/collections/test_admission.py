@@ -12,10 +12,10 @@ from strandline.collections.config import READ, WRITE, AppendOnly, Collection
 from strandline.collections.errors import CollectionError
 from strandline.collections.paths import BoundCollection
 from strandline.collections.permissions import ANONYMOUS, UNIDENTIFIED, Caller, Scope
-from strandline.collections.roles import Request, Roles, combine
+from strandline.collections.roles import RoleRequest, Roles, combine
 from strandline.collections.settings import CollectionsSettings
 from strandline.protocols.collections.authorization import Authorizer
-from strandline.protocols.collections.errors import Refused, collection_refused
+from strandline.protocols.collections.errors import CollectionRefusal, collection_refused
 from strandline.service.http import Call
 
 
@@ -45,7 +45,7 @@ def admit(door: Authorizer, call: Call, place: BoundCollection, op: str = READ, 
 
 
 def refused(door: Authorizer, call: Call, place: BoundCollection, op: str = READ, **params: str) -> tuple[int, str]:
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(CollectionRefusal) as caught:
         admit(door, call, place, op, **params)
     return caught.value.status, caught.value.answer.error
 
@@ -133,7 +133,7 @@ def test_an_enricher_may_wait() -> None:
 # --- resolvers ---------------------------------------------------------------------------------------------------
 
 
-def by_header(request: Request) -> Caller | None:
+def by_header(request: RoleRequest) -> Caller | None:
     name = request.headers.get("x-user")
     return None if name is None else Caller(identity=name, roles=frozenset(("team",)))
 
@@ -157,15 +157,15 @@ def test_the_scope_that_a_resolver_gives_is_kept_to() -> None:
 
 
 def test_a_resolver_sees_the_whole_request() -> None:
-    seen: list[Request] = []
+    seen: list[RoleRequest] = []
 
-    async def look(request: Request) -> Caller:
+    async def look(request: RoleRequest) -> Caller:
         seen.append(request)
         return ANONYMOUS
 
     call = plain("POST", "/push/a%40?b=c", b"body", {"X-One": "1"})
     refused(admission(look), call, entry(), WRITE)
-    assert seen == [Request(method="POST", path="/push/a%40", query="b=c", headers={"x-one": "1"}, body=b"body")]
+    assert seen == [RoleRequest(method="POST", path="/push/a%40", query="b=c", headers={"x-one": "1"}, body=b"body")]
 
 
 class Rejected(Exception):
@@ -185,14 +185,14 @@ class Rejected(Exception):
     ],
 )
 def test_what_a_resolver_raises_is_answered(error: Exception, answer: tuple[int, str]) -> None:
-    def broken(request: Request) -> Caller:
+    def broken(request: RoleRequest) -> Caller:
         raise error
 
     assert refused(admission(broken), plain("GET", "/pull/events/a"), entry()) == answer
 
 
 def test_a_resolver_that_takes_too_long_is_not_waited_for() -> None:
-    async def slow(request: Request) -> Caller:
+    async def slow(request: RoleRequest) -> Caller:
         await asyncio.Event().wait()
         raise AssertionError
 

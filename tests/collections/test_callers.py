@@ -30,7 +30,7 @@ from strandline.collections.errors import CollectionError
 from strandline.collections.permissions import ANONYMOUS, Caller
 from strandline.collections.settings import SKEW_MS, CollectionsSettings
 from strandline.protocols.collections.authorization import MIN_SIGNED_BODY_BYTES, Authorizer, host_of, paths_in_scope
-from strandline.protocols.collections.errors import Refused, collection_refused
+from strandline.protocols.collections.errors import CollectionRefusal, collection_refused
 from strandline.service.http import Call, Head
 from strandline.signing import certificates as caps
 from strandline.signing.keys import user_id
@@ -56,7 +56,7 @@ def ask(callers: Authorizer, call: Call, now: int = NOW, limit: int = 0, **param
 
 
 def refused(callers: Authorizer, call: Call, now: int = NOW, limit: int = 0, **params: str) -> tuple[int, str]:
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(CollectionRefusal) as caught:
         ask(callers, call, now, limit, **params)
     return caught.value.status, caught.value.answer.error
 
@@ -337,7 +337,7 @@ def test_the_4097th_request_of_a_key_is_taken(callers: Authorizer) -> None:
 def test_when_no_more_can_be_remembered_one_is_told_to_come_again() -> None:
     callers = authorizer(CollectionsSettings(max_nonces=1))
     ask(callers, signed(device(), ALICE))
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(CollectionRefusal) as caught:
         ask(callers, signed(device(BOB, BOB), BOB))
     assert caught.value.status == 503
     ((name, value),) = caught.value.headers
@@ -448,7 +448,7 @@ def test_whatever_headers_come_the_answer_is_one_of_the_protocol(
     call = Call(Head(method, "/" + path, "", {**call.head.headers, **headers}), b"", 0.0)
     try:
         ask(authorizer(CollectionsSettings()), call)
-    except Refused as refused:
+    except CollectionRefusal as refused:
         assert refused.status in (401, 403, 413)  # noqa: PT017
 
 
@@ -462,7 +462,7 @@ def test_whatever_is_in_a_certificate_the_answer_is_one_of_the_protocol(members:
         return
     try:
         ask(authorizer(CollectionsSettings()), signed(cert, ALICE))
-    except Refused as refused:
+    except CollectionRefusal as refused:
         assert refused.status in (401, 403)  # noqa: PT017
 
 
@@ -479,7 +479,7 @@ def test_a_signed_request_with_anything_changed_is_refused(header: str, data: st
     try:
         assert ask(authorizer(CollectionsSettings()), call) == ANONYMOUS, "it was no certificate any more"
         assert not altered.startswith(b"Cap ")
-    except Refused as refused:
+    except CollectionRefusal as refused:
         assert refused.status == 401  # noqa: PT017
 
 

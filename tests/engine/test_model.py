@@ -22,8 +22,8 @@ from strandline.engine import (
     Batch,
     Commit,
     Config,
-    Copy,
     Engine,
+    ForwardedCopy,
     Log,
     ManualClock,
     Options,
@@ -557,7 +557,7 @@ class Changes(Machine):
             metas = None if meta is None else [meta] * len(wanted)
             ranges = [(seq, seq) for seq in wanted]
             log = self.engine.log(name)
-            copies.append(Copy(log, f"r{at}", at, ranges, lost, keep_keys, keep_nodes, metas))
+            copies.append(ForwardedCopy(log, f"r{at}", at, ranges, lost, keep_keys, keep_nodes, metas))
             records = [
                 Record(
                     0,

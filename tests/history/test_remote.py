@@ -24,7 +24,7 @@ from strandline.history import remote
 from strandline.history.directory import DirectoryHistory
 from strandline.history.pieces import RECORDS, Where
 from strandline.history.remote import (
-    AppendResult,
+    BulkAppendResult,
     LogReplaced,
     ProgressConflict,
     ServerHistory,
@@ -216,7 +216,7 @@ def test_refusals_mean_something(start_server: StartServer) -> None:
 
 def test_records_are_appended_and_progress_is_kept(arrow: ArrowClient, server: ServerProcess, name: str) -> None:
     target = ServerTarget(server.url)
-    assert target.append(name, table(1, 2)) == AppendResult(1, 2, arrow.call("GET", f"logs/{name}")["last_ts"], 2)
+    assert target.append(name, table(1, 2)) == BulkAppendResult(1, 2, arrow.call("GET", f"logs/{name}")["last_ts"], 2)
     assert target.progress(name, "w") is None
     assert target.append(name, table(3), "w", None, {"ü\U0001f600": 1}).first == 3
     assert target.progress(name, "w") == {"ü\U0001f600": 1}

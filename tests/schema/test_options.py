@@ -6,15 +6,15 @@ import pytest
 from msgspec import UNSET, Meta, UnsetType
 
 from strandline.schema.errors import SchemaError
-from strandline.schema.options import LowerNames, Name, Options, Positive, read_options
+from strandline.schema.options import DeclaredOptions, LowerNames, Name, Positive, read_options
 
 
-class Inner(Options, frozen=True):
+class Inner(DeclaredOptions, frozen=True):
     size_ms: Positive = 5
     depth: Annotated[int, Meta(ge=1, le=8)] = 2
 
 
-class Outer(Options, frozen=True):
+class Outer(DeclaredOptions, frozen=True):
     inner: Inner = Inner()
     names: LowerNames = ()
     word: Name | UnsetType = UNSET

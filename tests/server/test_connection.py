@@ -17,7 +17,7 @@ from support.server_process import ServerProcess, StartServer
 from support.topics_client import eventually
 from websockets.sync.client import connect
 
-from strandline.server.connection import RESERVED_FILES, ConnectionCap, connection_limit
+from strandline.server.connection import RESERVED_FILES, ConnectionLimit, connection_limit
 
 pytestmark = pytest.mark.both_lanes
 
@@ -461,7 +461,7 @@ def test_the_limit_follows_from_the_open_files(caplog: pytest.LogCaptureFixture)
 
 
 def test_the_limit_is_logged_again_once_there_was_room(caplog: pytest.LogCaptureFixture) -> None:
-    cap = ConnectionCap(10)
+    cap = ConnectionLimit(10)
     assert cap.admits(9)
     for _ in range(5):
         assert not cap.admits(10)

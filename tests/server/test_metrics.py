@@ -14,11 +14,11 @@ from strandline.engine import Batch, Config, Engine
 from strandline.engine.stats import FLUSH_BOUNDS, Histogram
 from strandline.server.metrics import (
     MAX_ROWS,
-    ConsumerRow,
-    RouterRow,
+    ConsumerSample,
+    RouterSample,
     Sealing,
     Snapshot,
-    TopicRow,
+    TopicSample,
     Wal,
     WorkerRow,
     process_text,
@@ -59,11 +59,11 @@ SNAPSHOT = Snapshot(
     failing=frozenset(("housekeeping",)),
     requests={("/v0/topics/{topic}", 200): 12, ("/v0/topics/{topic}", 429): 1, ("", 404): 2},
     topic_rows=[
-        TopicRow("jobs", 480_231, 468_188, 1000, 12_043, 2048, QueueCounters(842, 288, 4, 9)),
-        TopicRow("events", 99, 1, 0, 99, 8112),
+        TopicSample("jobs", 480_231, 468_188, 1000, 12_043, 2048, QueueCounters(842, 288, 4, 9)),
+        TopicSample("events", 99, 1, 0, 99, 8112),
     ],
-    router_rows=[RouterRow("jobs->audit", 3, 400)],
-    consumer_rows=[ConsumerRow("jobs", "billing", 17)],
+    router_rows=[RouterSample("jobs->audit", 3, 400)],
+    consumer_rows=[ConsumerSample("jobs", "billing", 17)],
 )
 
 
@@ -203,9 +203,9 @@ def test_no_more_than_so_many_have_series_of_their_own(rows: int, truncated: str
             ready=True,
             replay_progress=1.0,
             uptime_ms=1,
-            topic_rows=[TopicRow(f"t{row}", 1, 1, 0, 1, 1) for row in range(rows)],
-            router_rows=[RouterRow(f"r{row}", 1, 1) for row in range(rows)],
-            consumer_rows=[ConsumerRow("t", f"c{row}", 1) for row in range(rows)],
+            topic_rows=[TopicSample(f"t{row}", 1, 1, 0, 1, 1) for row in range(rows)],
+            router_rows=[RouterSample(f"r{row}", 1, 1) for row in range(rows)],
+            consumer_rows=[ConsumerSample("t", f"c{row}", 1) for row in range(rows)],
         )
     )
     for what, name in (("topic", "topic_head_seq"), ("router", "router_lag"), ("consumer", "consumer_lag")):
@@ -215,7 +215,7 @@ def test_no_more_than_so_many_have_series_of_their_own(rows: int, truncated: str
 
 @given(st.text(st.characters(exclude_categories=["Cs"])))
 def test_any_name_survives_as_a_label(name: str) -> None:
-    snapshot = Snapshot(ready=True, replay_progress=1.0, uptime_ms=1, consumer_rows=[ConsumerRow(name, name, 5)])
+    snapshot = Snapshot(ready=True, replay_progress=1.0, uptime_ms=1, consumer_rows=[ConsumerSample(name, name, 5)])
     families = text_string_to_metric_families(render_text(snapshot).decode())
     (sample,) = next(family for family in families if family.name == "topics_consumer_lag").samples
     assert sample.labels == {"topic": name, "consumer": name}

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from strandline.collections import AppendOnly, Collection, Declared, RateLimit, Roles
+from strandline.collections import AppendOnly, Collection, DeclaredCollections, RateLimit, Roles
 from strandline.collections.config import CollectionsConfig
 from strandline.collections.config_check import check
 from strandline.collections.settings import CollectionsSettings
@@ -100,10 +100,10 @@ class Stand:
             settings=CollectionsSettings(**settings),
         )
         check(self.config)
-        declared = Declared(roles=roles or Roles())
+        declared = DeclaredCollections(roles=roles or Roles())
         self._loop.run_until_complete(self._open(declared))
 
-    async def _open(self, declared: Declared) -> None:
+    async def _open(self, declared: DeclaredCollections) -> None:
         hub = Hub(self.clock.now)
         limits = Limits()
         kernel = Kernel.for_tests(self.engine, hub, limits.streams)

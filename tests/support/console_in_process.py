@@ -24,7 +24,7 @@ from strandline.protocols.topics.routes import TopicsProtocol
 from strandline.protocols.topics.settings import TopicsSettings
 from strandline.server.gate import Gate, Status
 from strandline.service.access import Keys
-from strandline.service.http import Call, Head, Reply, Stream
+from strandline.service.http import Call, Head, Reply, StreamedAnswer
 from strandline.service.kernel import Kernel
 from strandline.service.limits import Limits
 from support.gate_calls import ask_gate
@@ -60,7 +60,7 @@ class Answered:
 class Opened:
     """An open event stream."""
 
-    def __init__(self, stand: ConsoleStand, stream: Stream) -> None:
+    def __init__(self, stand: ConsoleStand, stream: StreamedAnswer) -> None:
         self._stand = stand
         self.stream = stream
         self.sink = ListSink()
@@ -189,7 +189,7 @@ class ConsoleStand:
         answer = self.do(lambda: ask_gate(self.gate, call)).answer
         if isinstance(answer, Reply):
             return Answered(answer)
-        assert isinstance(answer, Stream)
+        assert isinstance(answer, StreamedAnswer)
         return Opened(self, answer)
 
     def tail(self, target: str, **options: Any) -> Opened:

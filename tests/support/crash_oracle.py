@@ -21,10 +21,10 @@ from strandline.engine import (
     Batch,
     Commit,
     Config,
-    Copy,
     Cursor,
     Delete,
     Engine,
+    ForwardedCopy,
     Hide,
     Log,
     ManualClock,
@@ -386,7 +386,7 @@ class Scribe:
                     taker, into, [record._replace(seq=base + at, ts=ts) for at, record in enumerate(chosen)]
                 )
             )
-            asked.append(Copy(self.engine.log(name), name, last, [(first, last)], lost))
+            asked.append(ForwardedCopy(self.engine.log(name), name, last, [(first, last)], lost))
         cursors = {name: last for name, _, last in copies}
         changes.append(self._begin(life, "cursor", lambda model: model.cursors.update(cursors)))
         changes[-1].step = self._steps

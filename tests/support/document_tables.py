@@ -24,8 +24,16 @@ from strandline.protocols.streams.errors import PROBLEMS as STREAM_PROBLEMS
 from strandline.protocols.tables.errors import PROBLEMS as TABLE_PROBLEMS
 from strandline.protocols.topics.descriptions import DESCRIPTIONS
 from strandline.protocols.topics.errors import PROBLEMS as TOPIC_PROBLEMS
-from strandline.server.metrics import ConsumerRow, RouterRow, Snapshot, TopicRow, WorkerRow, process_text, render_text
-from strandline.server.pipeline.supervisor import Standing
+from strandline.server.metrics import (
+    ConsumerSample,
+    RouterSample,
+    Snapshot,
+    TopicSample,
+    WorkerRow,
+    process_text,
+    render_text,
+)
+from strandline.server.pipeline.supervisor import PipelineSnapshot
 from strandline.server.settings import OPTIONS, SECTIONS, TOPICS_VARIABLES, toml, variable_of
 from strandline.server.settings_sources import OTHER_VARIABLES
 from strandline.service.access import Keys
@@ -52,11 +60,13 @@ FULL_SNAPSHOT = Snapshot(
     uptime_ms=1,
     requests={("/v0/topics", 200): 1},
     workers=[WorkerRow("bulk", 0, 0, 0)],
-    topic_rows=[TopicRow("orders", 1, 1, 0, 1, 1, QueueCounters(1, 0, 0, 0))],
-    router_rows=[RouterRow("copies", 0, 0)],
-    consumer_rows=[ConsumerRow("orders", "billing", 0)],
+    topic_rows=[TopicSample("orders", 1, 1, 0, 1, 1, QueueCounters(1, 0, 0, 0))],
+    router_rows=[RouterSample("copies", 0, 0)],
+    consumer_rows=[ConsumerSample("orders", "billing", 0)],
     background={"sealing": 0},
-    pipeline=Standing(status=PipelineStatus(records_total={"records": 1}, rounds=[RoundSummary(begin=0, end=0)])),
+    pipeline=PipelineSnapshot(
+        status=PipelineStatus(records_total={"records": 1}, rounds=[RoundSummary(begin=0, end=0)])
+    ),
 )
 
 

@@ -17,7 +17,7 @@ import httpx
 from websockets.frames import Frame, Opcode
 
 from strandline.server.application import Application
-from strandline.server.declarations import Declared
+from strandline.server.declarations import Declarations
 from strandline.server.run import Server, listen
 from strandline.server.settings import ServerSettings, Settings, StorageSettings
 from strandline.service.settings import DeliverySettings, LimitSettings
@@ -45,7 +45,7 @@ class LiveServer:
                 slow_consumer_grace_ms=0, slow_consumer_timeout_ms=slow_ms, target_latency_ms=10_000
             ),
         )
-        self.application = Application(settings, declared=Declared(tables=(NOTES,)))
+        self.application = Application(settings, declared=Declarations(tables=(NOTES,)))
         self._server = Server(self.application)
         self._listener = listen("127.0.0.1", 0)
         self.port: int = self._listener.getsockname()[1]

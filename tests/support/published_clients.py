@@ -25,7 +25,7 @@ from starfish_sdk import AppendAuthorError, StarfishClient, StarfishHttpError
 from starfish_sdk import AppendLogCursor as PublishedCursor
 
 from strandline.client import Client
-from strandline.client.collection_calls import Ask, NotPulled
+from strandline.client.collection_calls import DocumentRequest, NotPulled
 from strandline.client.credentials import Credential
 from strandline.client.errors import Refused, StrandlineError, WrongAuthor
 from strandline.client.synchronous.collections import AppendLogCursor, Collections, Document
@@ -349,7 +349,7 @@ class OwnSpeaker:
     def _batch(self, names: list[str], params: Json, append_params: Json, **where: Any) -> Json:
         asks = {
             name: [
-                Ask(params=each, **bounds)
+                DocumentRequest(params=each, **bounds)
                 for each, bounds in zip(params.get(name, [{}]), append_params[name], strict=True)
             ]
             for name in names
@@ -358,7 +358,7 @@ class OwnSpeaker:
         return {"collections": {name: [_entry(each) for each in entries] for name, entries in pulled.items()}}
 
     def _batch_many(self, name: str, requests: list[Json], **where: Any) -> list[Any]:
-        asks = [Ask(params=each.get("params", {}), **each.get("options", {})) for each in requests]
+        asks = [DocumentRequest(params=each.get("params", {}), **each.get("options", {})) for each in requests]
         entries = self._collections(**where).batch_pull({name: asks})[name]
         return [{"error": each.code} if isinstance(each, NotPulled) else each.elements for each in entries]
 

@@ -17,7 +17,7 @@ from strandline.protocols.streams.context import StreamsContext
 from strandline.protocols.streams.routes import StreamsProtocol
 from strandline.protocols.streams.settings import StreamsSettings
 from strandline.server.gate import Gate, Status
-from strandline.service.http import Call, Head, Later, Reply, Stream
+from strandline.service.http import Call, Head, Later, Reply, StreamedAnswer
 from strandline.service.kernel import Kernel
 from strandline.service.limits import Limits
 from strandline.service.workers import Workers
@@ -41,12 +41,12 @@ class Asked:
 
     def __init__(self, answered: Later) -> None:
         self.reply: Reply | None = None
-        self.stream: Stream | None = None
+        self.stream: StreamedAnswer | None = None
         self.written = b""
         self.closed = False
         answered.then(lambda later: self._take(later.result()))
 
-    def _take(self, answer: Reply | Stream) -> None:
+    def _take(self, answer: Reply | StreamedAnswer) -> None:
         if isinstance(answer, Reply):
             self.reply = answer
         else:

@@ -12,10 +12,10 @@ import msgspec
 from strandline.delivery.hub import Hub
 from strandline.engine import Batch, Engine, ManualClock
 from strandline.protocols.topics.context import Context
-from strandline.protocols.topics.sessions import EventStream
+from strandline.protocols.topics.sessions import SessionStream
 from strandline.protocols.topics.settings import TopicsSettings
 from strandline.protocols.topics.topics import Topic
-from strandline.protocols.topics.watch import Watching
+from strandline.protocols.topics.watch import TopicWatches
 from strandline.service.access import FULL_ACCESS, Access
 from strandline.service.http import Call, Head
 from strandline.service.kernel import Kernel
@@ -61,7 +61,7 @@ class ListSink:
 
 
 class Connection:
-    def __init__(self, stream: EventStream) -> None:
+    def __init__(self, stream: SessionStream) -> None:
         self.stream = stream
         self.sink = ListSink()
         stream.opened(self.sink)
@@ -87,7 +87,7 @@ class WatchStand:
         ]
         assert not settings, "unknown settings"
         self.context = Context(kernel, *sections)
-        self.watching = Watching(self.context)
+        self.watching = TopicWatches(self.context)
 
     def topic(self, name: str, **config: Any) -> Topic:
         topic, _ = self.context.topics.create(name, engine_config(name, TopicConfig(**config), "log"))

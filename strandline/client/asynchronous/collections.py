@@ -9,7 +9,15 @@ from typing import Any, Generic, TypeVar, overload
 from strandline.client import collection_calls as calls
 from strandline.client.asynchronous.transport import AsyncTransport
 from strandline.client.calls import Answer, Request
-from strandline.client.collection_calls import USUAL_FIELD, Appended, Ask, Element, ElementErrors, Entry, Pulled
+from strandline.client.collection_calls import (
+    USUAL_FIELD,
+    Appended,
+    DocumentRequest,
+    Element,
+    ElementErrors,
+    Entry,
+    Pulled,
+)
 from strandline.client.concurrency import AsyncLock, AsyncResult
 from strandline.client.credentials import Credentials, current
 from strandline.client.elements import Authors, CursorState, Encrypting, Opening
@@ -91,7 +99,7 @@ class AsyncCollections:
         """
         return AsyncDocument(self._sender, key, Opening(key, verify, encryptor, type), encryptor, field)
 
-    async def batch_pull(self, asks: Mapping[str, Sequence[Ask]]) -> dict[str, list[Entry]]:
+    async def batch_pull(self, asks: Mapping[str, Sequence[DocumentRequest]]) -> dict[str, list[Entry]]:
         """Pull from many documents in one request. Elements are returned as stored; ``opened`` of a document
         verifies and decrypts them."""
         answer = await self._sender.send(calls.batch_pull(self._sender.prefix, asks))

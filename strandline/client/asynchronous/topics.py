@@ -9,7 +9,7 @@ from strandline.client import queue_calls
 from strandline.client import topic_calls as calls
 from strandline.client.asynchronous.transport import AsyncTransport
 from strandline.client.asynchronous.watch import AsyncTail, AsyncWatch, tell_loss
-from strandline.client.calls import Reading, delete, get, put
+from strandline.client.calls import AnswerReader, delete, get, put
 from strandline.client.concurrency import AsyncResult
 from strandline.client.queue_calls import Redriven
 from strandline.client.topic_calls import Match
@@ -215,7 +215,7 @@ class AsyncTopic(Generic[T]):
 class AsyncConsumer(Generic[T]):
     """A durable cursor. Records that were read but not committed are delivered again to the next reader."""
 
-    def __init__(self, transport: AsyncTransport, topic: str, page: Reading[Page[Any]], name: str) -> None:
+    def __init__(self, transport: AsyncTransport, topic: str, page: AnswerReader[Page[Any]], name: str) -> None:
         self._transport = transport
         self._topic = topic
         self._page = page

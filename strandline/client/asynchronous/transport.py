@@ -7,7 +7,7 @@ from typing import TypeVar
 
 import httpx
 
-from strandline.client.calls import Answer, Reading, Request, get
+from strandline.client.calls import Answer, AnswerReader, Request, get
 from strandline.client.concurrency import async_sleep
 from strandline.client.connection import LIMITS, Address
 from strandline.client.errors import Refused, StrandlineError, Unreachable, refusal
@@ -55,7 +55,7 @@ class AsyncTransport:
                 wait = tries.failed(error)
             await async_sleep(wait)
 
-    async def ask(self, request: Request, reading: Reading[T]) -> T:
+    async def ask(self, request: Request, reading: AnswerReader[T]) -> T:
         return reading(await self.call(request))
 
     async def once(self, request: Request) -> Answer:

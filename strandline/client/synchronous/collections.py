@@ -10,7 +10,15 @@ from typing import Any, Generic, TypeVar, overload
 
 from strandline.client import collection_calls as calls
 from strandline.client.calls import Answer, Request
-from strandline.client.collection_calls import USUAL_FIELD, Appended, Ask, Element, ElementErrors, Entry, Pulled
+from strandline.client.collection_calls import (
+    USUAL_FIELD,
+    Appended,
+    DocumentRequest,
+    Element,
+    ElementErrors,
+    Entry,
+    Pulled,
+)
 from strandline.client.concurrency import SyncLock, SyncResult
 from strandline.client.credentials import Credentials, current
 from strandline.client.elements import Authors, CursorState, Encrypting, Opening
@@ -93,7 +101,7 @@ class Collections:
         """
         return Document(self._sender, key, Opening(key, verify, encryptor, type), encryptor, field)
 
-    def batch_pull(self, asks: Mapping[str, Sequence[Ask]]) -> dict[str, list[Entry]]:
+    def batch_pull(self, asks: Mapping[str, Sequence[DocumentRequest]]) -> dict[str, list[Entry]]:
         """Pull from many documents in one request. Elements are returned as stored; ``opened`` of a document
         verifies and decrypts them."""
         answer = self._sender.send(calls.batch_pull(self._sender.prefix, asks))

@@ -9,7 +9,7 @@ from typing import Any, Generic, Literal, TypeVar, Unpack
 
 from strandline.client import queue_calls
 from strandline.client import topic_calls as calls
-from strandline.client.calls import Reading, delete, get, put
+from strandline.client.calls import AnswerReader, delete, get, put
 from strandline.client.concurrency import SyncResult
 from strandline.client.queue_calls import Redriven
 from strandline.client.synchronous.transport import Transport
@@ -217,7 +217,7 @@ class Topic(Generic[T]):
 class Consumer(Generic[T]):
     """A durable cursor. Records that were read but not committed are delivered again to the next reader."""
 
-    def __init__(self, transport: Transport, topic: str, page: Reading[Page[Any]], name: str) -> None:
+    def __init__(self, transport: Transport, topic: str, page: AnswerReader[Page[Any]], name: str) -> None:
         self._transport = transport
         self._topic = topic
         self._page = page

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 import httpx
 
-from strandline.client.calls import Answer, Reading, Request, get
+from strandline.client.calls import Answer, AnswerReader, Request, get
 from strandline.client.concurrency import sync_sleep
 from strandline.client.connection import LIMITS, Address
 from strandline.client.errors import Refused, StrandlineError, Unreachable, refusal
@@ -57,7 +57,7 @@ class Transport:
                 wait = tries.failed(error)
             sync_sleep(wait)
 
-    def ask(self, request: Request, reading: Reading[T]) -> T:
+    def ask(self, request: Request, reading: AnswerReader[T]) -> T:
         return reading(self.call(request))
 
     def once(self, request: Request) -> Answer:

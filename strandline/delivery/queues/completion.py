@@ -18,7 +18,7 @@ class _Departure(NamedTuple):
     jobs: list[JobState] | None
 
 
-class Leaving:
+class Completion:
     def __init__(self, log: Log) -> None:
         self._log = log
         self._departures: deque[_Departure] = deque()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from strandline.delivery.queues.completion import Leaving
+from strandline.delivery.queues.completion import Completion
 from strandline.delivery.queues.jobs import QueueSettings
 from strandline.delivery.queues.lease_log import LeaseLog
 from strandline.delivery.queues.state import DeadLetteredEvent, JobState, State
@@ -167,7 +167,7 @@ class Undertaker:
         log: Log,
         state: State,
         companion: LeaseLog,
-        leaving: Leaving,
+        leaving: Completion,
         create_log: Callable[[str], Log | None],
     ) -> None:
         self._log = log

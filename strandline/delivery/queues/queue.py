@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import takewhile
 from typing import Any
 
-from strandline.delivery.queues.completion import Leaving
+from strandline.delivery.queues.completion import Completion
 from strandline.delivery.queues.dead_letters import Undertaker
 from strandline.delivery.queues.jobs import (
     Acked,
@@ -77,7 +77,7 @@ class Queue:
         self._state = State()
         #: Scheduled jobs that are written but not visible yet, by seq, ascending.
         self._coming: dict[int, JobState] = {}
-        self._leaving = Leaving(log)
+        self._leaving = Completion(log)
         self._undertaker = Undertaker(log, self._state, self._companion, self._leaving, create_log)
         self._picker = Picker(log, self._state, self._coming, self._leaving.seqs)
         self._replay()

@@ -10,7 +10,7 @@ from itertools import accumulate
 from typing import NamedTuple
 
 from strandline.delivery.routers.router import FIRST_DELAY_MS, MAX_HOPS, TOGETHER, Hops, Router, RouterFilter
-from strandline.engine import Copy, Log, Page
+from strandline.engine import ForwardedCopy, Log, Page
 
 
 class Choice:
@@ -115,7 +115,7 @@ class RoundPlan:
     """The copies of one round from one source. The engine's lock is held from the first page until ``make_true``."""
 
     def __init__(self, source: Log, hops: Mapping[int, Hops], spared: Callable[[Log], bool]) -> None:
-        self.copies: list[Copy] = []
+        self.copies: list[ForwardedCopy] = []
         #: Routers whose destination is paused or full, and whether each of them forwarded any record.
         self.blocked: list[tuple[Router, bool]] = []
         #: Destinations that were dropped.
@@ -161,7 +161,9 @@ class RoundPlan:
             self._idle.append(RouterStep(routers, through, skipped))
             return
         self.copies += [
-            Copy(router.dest, router.position_cursor, through, ranges, lost, router.keep_keys, router.keep_nodes)
+            ForwardedCopy(
+                router.dest, router.position_cursor, through, ranges, lost, router.keep_keys, router.keep_nodes
+            )
             for router in routers
         ]
         self._write_skipped(routers, skipped)
@@ -192,7 +194,7 @@ class RoundPlan:
         if cyclic is not None:
             self._count_hops(cyclic, router, choice, lost)
         self.copies.append(
-            Copy(
+            ForwardedCopy(
                 dest,
                 router.position_cursor,
                 through,
@@ -210,7 +212,7 @@ class RoundPlan:
         for router in routers:
             total = router.skipped + skipped
             if total != router.written_skipped:
-                self.copies.append(Copy(router.dest, router.skipped_cursor, total))
+                self.copies.append(ForwardedCopy(router.dest, router.skipped_cursor, total))
 
     # --- routers that forward nothing ----------------------------------------------------------------------
 
@@ -224,11 +226,13 @@ class RoundPlan:
         for all."""
         for step in self._idle:
             if not together:
-                self.copies += [Copy(router.dest, router.position_cursor, step.through) for router in step.routers]
+                self.copies += [
+                    ForwardedCopy(router.dest, router.position_cursor, step.through) for router in step.routers
+                ]
                 self._write_skipped(step.routers, step.skipped)
             self._steps.append(step._replace(written=not together))
         if self._idle and together:
-            self.copies.append(Copy(self._idle[0].routers[0].dest, TOGETHER, head))
+            self.copies.append(ForwardedCopy(self._idle[0].routers[0].dest, TOGETHER, head))
 
     # --- full destinations ---------------------------------------------------------------------------------
 

@@ -52,7 +52,7 @@ class _Overtaken(Exception):
     superseded record may now be the last of its key for some reader."""
 
 
-class Compacting:
+class Compaction:
     """Compacts logs. Not thread-safe. Call it without holding the engine's lock."""
 
     def __init__(self, engine: Engine) -> None:

@@ -15,7 +15,7 @@ import msgspec
 from strandline.engine.disk import Disk
 from strandline.engine.errors import DamagedFile, EngineError
 from strandline.engine.file_names import put_aside
-from strandline.engine.housekeeping.round import Merging, RoundSnapshot, SegmentMerge, install
+from strandline.engine.housekeeping.round import MergePolicy, RoundSnapshot, SegmentMerge, install
 from strandline.engine.journal.backlog import MAX_COPIED, ROUND_SHARE
 from strandline.engine.journal.file import journal_indexes, journal_path
 from strandline.engine.process import give_back
@@ -78,7 +78,7 @@ class Maintenance:
         self._unreadable_journals = set(recovered.unreadable_journals)
         #: The number of logs with a run in each segment, as of the last checkpoint.
         self._uses = recovered.uses
-        self._merging = Merging(engine.store, engine.by_epoch, engine.options.segment_bytes)
+        self._merging = MergePolicy(engine.store, engine.by_epoch, engine.options.segment_bytes)
         #: Only one round runs at a time.
         self._turn = Lock()
         #: Guards the manifest and the list of journal files, which also change during a round. Take it before the

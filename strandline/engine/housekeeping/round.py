@@ -58,7 +58,7 @@ class SegmentMerge:
         return self._runs.get(epoch)
 
 
-class Merging:
+class MergePolicy:
     """Chooses merges. Only neighbours are merged, so that a log's runs never interleave. Segments in the cold tier are
     not merged."""
 

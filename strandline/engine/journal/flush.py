@@ -36,7 +36,7 @@ class _Pending(NamedTuple):
     value: Any
 
 
-class Flushing:
+class SharedFlush:
     """Flushes the journal. ``lock`` is the engine's. Flushes take ``turns``; a thread that needs both locks takes
     ``turns`` first.
 

@@ -118,7 +118,7 @@ def matching(metas: Sequence[bytes | None], ranges: Ranges, found: Sequence[tupl
 MAX_COPIES = MAX_GROUP // 3 - 1
 
 
-class Copy(NamedTuple):
+class ForwardedCopy(NamedTuple):
     """The records to copy into one log.
 
     First, ``lost`` seqs are skipped, as a gap with the reason ``source_trim``. Then the visible records of the source
@@ -140,7 +140,7 @@ class Copy(NamedTuple):
 class Planned(NamedTuple):
     """One copy that is ready to be made."""
 
-    copy: Copy
+    copy: ForwardedCopy
     book: Logbook
     selection: ForwardedRecords
     #: The first seq that it assigns.
@@ -151,7 +151,7 @@ class Planned(NamedTuple):
     waits: bool
 
 
-def forward(engine: Engine, source: Log, copies: Sequence[Copy]) -> Commit[list[Appended | None]]:
+def forward(engine: Engine, source: Log, copies: Sequence[ForwardedCopy]) -> Commit[list[Appended | None]]:
     """See :meth:`Engine.forward`."""
     engine.check_own(source)
     _check(engine, source, copies)
@@ -168,7 +168,7 @@ def forward(engine: Engine, source: Log, copies: Sequence[Copy]) -> Commit[list[
             fetch(source.book, missing)
 
 
-def _check(engine: Engine, source: Log, copies: Sequence[Copy]) -> None:
+def _check(engine: Engine, source: Log, copies: Sequence[ForwardedCopy]) -> None:
     if len(copies) > MAX_COPIES:
         raise BadRequest(f"{len(copies)} copies given; the limit is {MAX_COPIES}")
     epoch, known, given = source.epoch, set[int](), 0
@@ -198,7 +198,7 @@ def _check_ranges(ranges: Ranges) -> None:
         before = last
 
 
-def _check_metas(copy: Copy, limit: int) -> int:
+def _check_metas(copy: ForwardedCopy, limit: int) -> int:
     metas = copy.metas
     assert metas is not None
     seqs = sum(last - first + 1 for first, last in copy.ranges)
@@ -228,7 +228,7 @@ class _Round:
         #: The copies to make; None: nothing happens, and the cursor does not move.
         self._plan: list[Planned | None] = []
 
-    def run(self, copies: Sequence[Copy]) -> Commit[list[Appended | None]]:
+    def run(self, copies: Sequence[ForwardedCopy]) -> Commit[list[Appended | None]]:
         self._plan = [self._planned(copy) for copy in copies]
         made = [planned for planned in self._plan if planned is not None]
         if not made:
@@ -239,7 +239,7 @@ class _Round:
 
     # --- planning ------------------------------------------------------------------------------------------
 
-    def _planned(self, copy: Copy) -> Planned | None:
+    def _planned(self, copy: ForwardedCopy) -> Planned | None:
         book = copy.log.book
         if book.dropped:
             return None
@@ -328,7 +328,9 @@ class _Round:
             reserved=source.reserved,
         )
 
-    def _by_value(self, copy: Copy, book: Logbook, start: int, block: Block | None, reserved: int) -> list[Encoded]:
+    def _by_value(
+        self, copy: ForwardedCopy, book: Logbook, start: int, block: Block | None, reserved: int
+    ) -> list[Encoded]:
         frames = []
         if copy.lost:
             body = pack(GapBody(start + copy.lost - 1, "source_trim"))
@@ -412,7 +414,7 @@ class _Round:
 
 
 def _target(
-    copy: Copy, book: Logbook, start: int, block: Block | None, selection: int, reserved: int, now: int
+    copy: ForwardedCopy, book: Logbook, start: int, block: Block | None, selection: int, reserved: int, now: int
 ) -> ForwardTarget:
     flags = (KEEP_KEYS if copy.keep_keys else 0) | (KEEP_NODES if copy.keep_nodes else 0)
     metas = None if copy.metas is None or block is None or block.metas is None else list(block.metas)

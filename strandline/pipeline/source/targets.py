@@ -15,7 +15,7 @@ import msgspec
 from strandline.engine import Batch, Engine, Log
 from strandline.engine.errors import DirectoryInUse, UnknownLog
 from strandline.engine.ownership import JSON, closed_to_others, media_type_of
-from strandline.history.remote import AppendResult, ProgressConflict, ServerTarget
+from strandline.history.remote import BulkAppendResult, ProgressConflict, ServerTarget
 from strandline.pipeline.source.options import LogLocation
 
 Progress = dict[str, Any]
@@ -40,7 +40,7 @@ class AppendTarget(Protocol):
         *,
         create: bool = True,
         ts: int | None = None,
-    ) -> AppendResult:
+    ) -> BulkAppendResult:
         """Append all rows of a table, or none; see :class:`~strandline.history.remote.ServerTarget`. Raises
         ProgressConflict if the stored progress is not ``before``."""
 
@@ -85,7 +85,7 @@ class DirectoryTarget:
         *,
         create: bool = True,
         ts: int | None = None,
-    ) -> AppendResult:
+    ) -> BulkAppendResult:
         target = self._find(log, create)
         batch = _batch(table, log, is_json=media_type_of(target.config) == JSON)
         notes = None if writer is None else {PREFIX + writer: progress}
@@ -98,7 +98,7 @@ class DirectoryTarget:
         done = commit.wait()
         if self._sync:
             target.sync().wait()
-        return AppendResult(done.first, done.last, done.ts, len(batch))
+        return BulkAppendResult(done.first, done.last, done.ts, len(batch))
 
     def progress(self, log: str, writer: str) -> Progress | None:
         found = self._engine.find(log)

@@ -24,7 +24,7 @@ from strandline.service.problems import UNSUPPORTED_MEDIA_TYPE, Refusal, invalid
 MAX_AHEAD_MS = 300_000
 
 
-class Appending:
+class ArrowAppends:
     def __init__(self, context: ArrowContext, max_bytes: int) -> None:
         """``max_bytes``: the limit of a body, both as sent and decompressed."""
         self._context = context

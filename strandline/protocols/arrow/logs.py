@@ -25,7 +25,7 @@ DEFAULT_LOGS = 1000
 MAX_LOGS = 10_000
 
 
-class Listing:
+class ArrowLogs:
     def __init__(self, context: ArrowContext) -> None:
         self._context = context
 

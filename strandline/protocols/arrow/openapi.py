@@ -14,7 +14,7 @@ from strandline.protocols.arrow.logs import DEFAULT_LOGS, MAX_LOGS
 from strandline.protocols.arrow.progress import AFTER, BEFORE, MAX_WRITER
 from strandline.protocols.arrow.read import MAX_BATCH_ROWS
 from strandline.protocols.arrow.routes import LOG, LOGS, PROGRESS, RECORDS
-from strandline.service.openapi import TEXT, Answer, Described, Header, Operation, Parameter, Schema, shown
+from strandline.service.openapi import TEXT, AnswerShape, Described, Header, Operation, Parameter, Schema, shown
 from strandline.service.problems import ErrorAnswer
 
 _GROUP = "arrow"
@@ -100,7 +100,7 @@ _OPERATIONS: dict[tuple[str, str], Operation] = {
         group=_GROUP,
         summary="Read records as Arrow",
         description=_RECORDS,
-        answers=(Answer(200, "The records.", {MEDIA_TYPE: _BINARY}, _SHOWN),),
+        answers=(AnswerShape(200, "The records.", {MEDIA_TYPE: _BINARY}, _SHOWN),),
         parameters=(
             _NAME,
             _query("after", "Only records after this seq.", {**_SEQ, "default": 0}),

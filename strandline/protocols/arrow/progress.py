@@ -88,7 +88,7 @@ def _canonical(progress: Progress | None) -> bytes:
     return msgspec.json.encode(progress, order="deterministic")
 
 
-class Forgetting:
+class ProgressRemoval:
     def __init__(self, context: ArrowContext) -> None:
         self._context = context
 

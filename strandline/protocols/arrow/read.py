@@ -28,7 +28,7 @@ MAX_BATCH_ROWS = 1 << 20
 _HOPS = 16
 
 
-class Reading:
+class ArrowReads:
     def __init__(self, context: ArrowContext) -> None:
         self._context = context
 

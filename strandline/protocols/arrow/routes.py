@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from strandline.protocols.arrow.append import Appending
+from strandline.protocols.arrow.append import ArrowAppends
 from strandline.protocols.arrow.context import ArrowContext
-from strandline.protocols.arrow.logs import Listing
-from strandline.protocols.arrow.progress import Forgetting
-from strandline.protocols.arrow.read import Reading
+from strandline.protocols.arrow.logs import ArrowLogs
+from strandline.protocols.arrow.progress import ProgressRemoval
+from strandline.protocols.arrow.read import ArrowReads
 from strandline.service.http import Handler, Route
 
 LOGS = "/arrow/logs"
@@ -20,10 +20,10 @@ class ArrowProtocol:
 
     def __init__(self, context: ArrowContext, max_body_bytes: int) -> None:
         self.context = context
-        self.listing = Listing(context)
-        self.reading = Reading(context)
-        self.appending = Appending(context, max_body_bytes)
-        self.forgetting = Forgetting(context)
+        self.listing = ArrowLogs(context)
+        self.reading = ArrowReads(context)
+        self.appending = ArrowAppends(context, max_body_bytes)
+        self.forgetting = ProgressRemoval(context)
 
     def routes(self) -> list[Route]:
         return [

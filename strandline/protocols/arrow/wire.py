@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import UNSET, Meta, Raw, UnsetType
 
-from strandline.history.log_info import ForkBase, LogInfo
+from strandline.history.log_info import ForkOrigin, LogInfo
 
 Number = Annotated[int, Meta(ge=0)]
 #: The progress of a writer: a position for each of its sources.
@@ -23,7 +23,7 @@ class LogAnswer(msgspec.Struct, kw_only=True):
     last_ts: Number
     media_type: str
     registry: Raw | None
-    base: ForkBase | None
+    base: ForkOrigin | None
     ephemeral: bool
     records: Number
     gaps: list[tuple[Number, Number]]

@@ -10,13 +10,13 @@ from collections.abc import Awaitable, Mapping
 
 from strandline.collections.capabilities import Capabilities, SignedRequest, check_scope
 from strandline.collections.config import CollectionsConfig
-from strandline.collections.declaration import Declared
+from strandline.collections.declaration import DeclaredCollections
 from strandline.collections.errors import unauthorized
 from strandline.collections.paths import BoundCollection, segments_of
 from strandline.collections.permissions import UNIDENTIFIED, Caller, check_access, with_self
 from strandline.collections.revocation_files import RevocationFiles
-from strandline.collections.roles import Request, RoleFunctions, Roles, Run
-from strandline.protocols.collections.errors import Refused
+from strandline.collections.roles import RoleFunctions, RoleRequest, Roles, Run
+from strandline.protocols.collections.errors import CollectionRefusal
 from strandline.service.http import Call, Head
 from strandline.signing.certificates import MAX_HEADER, SCHEME
 
@@ -30,7 +30,7 @@ _WRITES = frozenset(("POST", "PUT", "PATCH", "DELETE"))
 _DEFAULT_PORTS = {b"http": b":80", b"https": b":443"}
 
 
-def open_authorizer(config: CollectionsConfig, declared: Declared, run: Run) -> Authorizer:
+def open_authorizer(config: CollectionsConfig, declared: DeclaredCollections, run: Run) -> Authorizer:
     """Raises BadRevocationFile."""
     settings = config.settings
     files = RevocationFiles(settings.revocations, declared.revocations)
@@ -40,7 +40,7 @@ def open_authorizer(config: CollectionsConfig, declared: Declared, run: Run) -> 
 
 class Authorizer:
     """Answers at once, unless the application has role functions: then with an awaitable. Everything raises
-    :class:`Refused` or :class:`CollectionError`."""
+    :class:`CollectionRefusal` or :class:`CollectionError`."""
 
     def __init__(
         self, capabilities: Capabilities, run: Run, roles: Roles | None = None, timeout_ms: int = 5000
@@ -126,10 +126,10 @@ class Authorizer:
         return self.capabilities.check(certificate, request, now, params)
 
 
-def _request(call: Call) -> Request:
+def _request(call: Call) -> RoleRequest:
     head = call.head
     headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in head.headers.items()}
-    return Request(method=head.method, path=head.path, query=head.query_string, headers=headers, body=call.body)
+    return RoleRequest(method=head.method, path=head.path, query=head.query_string, headers=headers, body=call.body)
 
 
 def is_json(head: Head) -> bool:
@@ -145,11 +145,11 @@ def _signed_body(call: Call, limit: int) -> bytes:
         return b""
     length = head.headers.get(b"content-length")
     if length is None:
-        raise Refused(413, "missing Content-Length on write")
+        raise CollectionRefusal(413, "missing Content-Length on write")
     if not _LENGTH.fullmatch(length):
-        raise Refused(413, "invalid Content-Length")
+        raise CollectionRefusal(413, "invalid Content-Length")
     if int(length) > limit or len(call.body) > limit:
-        raise Refused(413, "request body too large")
+        raise CollectionRefusal(413, "request body too large")
     return call.body if is_json(head) or not head.headers.get(b"content-type", b"").strip() else b""
 
 

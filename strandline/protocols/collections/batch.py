@@ -15,10 +15,10 @@ from strandline.collections.documents import EMPTY
 from strandline.collections.errors import CollectionError, forbidden, invalid_path
 from strandline.collections.paths import IDENTITY, BoundCollection, PathIndex, key_is_safe, not_append_only, values_fit
 from strandline.collections.permissions import Caller, check_access, hidden_fields
-from strandline.collections.pull import PullBounds, Selection, batch_cost, bound_required, is_expired, select
+from strandline.collections.pull import ElementSelection, PullBounds, batch_cost, bound_required, is_expired, select
 from strandline.nearest_name import with_nearest
 from strandline.protocols.collections.context import CollectionsContext
-from strandline.protocols.collections.errors import Refused, collection_refused, invalid
+from strandline.protocols.collections.errors import CollectionRefusal, collection_refused, invalid
 from strandline.protocols.collections.pull import MAX_DIGITS
 from strandline.protocols.collections.wire import BatchAnswer, BoundsRequest, EntryAnswer, encode, stored
 from strandline.service.http import Call, Reply
@@ -31,7 +31,7 @@ _FULL = (True, 1, "true", "1")
 Sets = list[Mapping[str, Any]]
 
 
-class Batch(NamedTuple):
+class BatchRequest(NamedTuple):
     """A request: by the names of collections, sets of parameters and the bounds for each set."""
 
     names: list[str]
@@ -46,24 +46,24 @@ class Batch(NamedTuple):
         return bounds[at] if at < len(bounds) else None
 
 
-def read_batch(query: Mapping[str, str], most: int) -> Batch:
+def read_batch(query: Mapping[str, str], most: int) -> BatchRequest:
     """Read a request. Raises Refused."""
     listed = query.get("collections", "")
     if not listed:
-        raise Refused(400, "Missing collections parameter")
+        raise CollectionRefusal(400, "Missing collections parameter")
     names = list(dict.fromkeys(name.strip() for name in listed.split(",") if name.strip()))
     if len(names) > most:
-        raise Refused(400, "Too many collections")
-    batch = Batch(names, _params(query.get("params", "")), _bounds(query.get("appendParams", "")))
+        raise CollectionRefusal(400, "Too many collections")
+    batch = BatchRequest(names, _params(query.get("params", "")), _bounds(query.get("appendParams", "")))
     for name, bounds in batch.bounds.items():
         if name in batch.params and len(bounds) != len(batch.params[name]):
-            raise Refused(
+            raise CollectionRefusal(
                 400,
                 "appendParams length mismatch: must equal params length for each collection",
                 {"code": "append_params_length_mismatch"},
             )
     if sum(len(batch.sets(name)) for name in names) > most:
-        raise Refused(400, "Too many collections")
+        raise CollectionRefusal(400, "Too many collections")
     return batch
 
 
@@ -100,9 +100,9 @@ def _bounds_of(name: str, entry: Any) -> PullBounds | None:
     try:
         given = msgspec.convert(entry, BoundsRequest)
     except msgspec.ValidationError as error:
-        raise Refused(400, f'appendParams["{name}"]: {with_nearest(error, BoundsRequest)}') from None
+        raise CollectionRefusal(400, f'appendParams["{name}"]: {with_nearest(error, BoundsRequest)}') from None
     if given.full in _FULL:
-        raise Refused(400, f'appendParams["{name}"]: full is not allowed in batch pull')
+        raise CollectionRefusal(400, f'appendParams["{name}"]: full is not allowed in batch pull')
     return PullBounds(_whole(given.since), _whole(given.last), limit=_whole(given.limit))
 
 
@@ -139,14 +139,16 @@ class BatchHandler:
         }
         return Reply(encode(BatchAnswer(collections)))
 
-    def _check_budget(self, batch: Batch) -> None:
+    def _check_budget(self, batch: BatchRequest) -> None:
         total = 0
         for name, entries in batch.bounds.items():
             bound = self._index.get(name)
             collection = None if bound is None else bound.collection
             total += sum(batch_cost(collection, bounds) for bounds in entries if bounds is not None)
         if total > self._context.settings.max_batch_append_elements:
-            raise Refused(400, "Batch append element budget exceeded", {"code": "batch_append_limit_exceeded"})
+            raise CollectionRefusal(
+                400, "Batch append element budget exceeded", {"code": "batch_append_limit_exceeded"}
+            )
 
     async def _entry(
         self, name: str, given: Mapping[str, Any], bounds: PullBounds | None, caller: Caller
@@ -154,9 +156,9 @@ class BatchHandler:
         try:
             bound = self._index.get(name)
             if bound is None or (bound.collection.push_only and bound.collection.strict):
-                raise Refused(404, "Collection not found")
+                raise CollectionRefusal(404, "Collection not found")
             return await self._pull(bound, given, bounds, caller)
-        except Refused as refused:
+        except CollectionRefusal as refused:
             return _refused(refused)
         except CollectionError as error:
             return _refused(collection_refused(error))
@@ -181,7 +183,7 @@ class BatchHandler:
             raise forbidden()
         rules = collection.append_only
         if bounds is not None and (rules is None or not rules.persist):
-            raise Refused(400, "append_params_not_supported")
+            raise CollectionRefusal(400, "append_params_not_supported")
         if rules is None:
             raise not_append_only(collection.name)
         if not rules.persist:
@@ -191,11 +193,18 @@ class BatchHandler:
         elif collection.strict:
             raise bound_required()
         else:
-            selection = Selection()  # as it was before there were bounds: the whole document
+            selection = ElementSelection()  # as it was before there were bounds: the whole document
         return await self._elements(collection, rules, key, selection, caller, whole=bounds is None)
 
     async def _elements(
-        self, collection: Collection, rules: AppendOnly, key: str, selection: Selection, caller: Caller, *, whole: bool
+        self,
+        collection: Collection,
+        rules: AppendOnly,
+        key: str,
+        selection: ElementSelection,
+        caller: Caller,
+        *,
+        whole: bool,
     ) -> EntryAnswer:
         context = self._context
         document = context.documents.find(key)
@@ -219,7 +228,7 @@ class BatchHandler:
         return EntryAnswer({rules.field: stored(elements.json)}, version.hash, now, elements.more or UNSET)
 
 
-def _refused(refused: Refused) -> EntryAnswer:
+def _refused(refused: CollectionRefusal) -> EntryAnswer:
     return EntryAnswer(error=refused.answer.error, message=refused.answer.message)
 
 
@@ -235,7 +244,7 @@ def _filled(bound: BoundCollection, given: Mapping[str, Any], caller: Caller) ->
         elif name == IDENTITY and caller.identity:
             params[name] = caller.identity
         else:
-            raise Refused(400, "Missing required path parameter")
+            raise CollectionRefusal(400, "Missing required path parameter")
     if not values_fit(params):
         raise invalid_path()
     return params

@@ -14,7 +14,7 @@ from strandline.collections.paths import PathIndex, PathMatch, key_is_safe
 from strandline.collections.permissions import Caller, role_filtered
 from strandline.collections.rate_limits import LIST as LISTING
 from strandline.protocols.collections.context import CollectionsContext
-from strandline.protocols.collections.errors import Refused, no_such_path
+from strandline.protocols.collections.errors import CollectionRefusal, no_such_path
 from strandline.protocols.collections.pull import MAX_DIGITS
 from strandline.protocols.collections.wire import CollectionInfo, ConfigAnswer, ListAnswer, NamespaceInfo, encode
 from strandline.service.http import Call, Reply
@@ -56,7 +56,7 @@ def _limit(text: str | None) -> int:
     if text is None:
         return LIST_LIMIT
     if len(text) > MAX_DIGITS or _POSITIVE.fullmatch(text) is None:
-        raise Refused(400, "Invalid limit parameter")
+        raise CollectionRefusal(400, "Invalid limit parameter")
     return min(int(text), MAX_LIST_LIMIT)
 
 

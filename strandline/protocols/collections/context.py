@@ -16,7 +16,7 @@ from strandline.engine import Log
 from strandline.engine.errors import NotWritable, QuotaExceeded
 from strandline.engine.ownership import media_type_of
 from strandline.protocols.collections.authorization import Authorizer, address_of
-from strandline.protocols.collections.errors import Refused
+from strandline.protocols.collections.errors import CollectionRefusal
 from strandline.service.catalog import Catalog, check_append, holds_json
 from strandline.service.http import Call
 from strandline.service.kernel import Kernel
@@ -53,7 +53,7 @@ class CollectionsContext:
         try:
             caller = self.authorizer.identify(call, self.hub.wall())
             return caller if isinstance(caller, Caller) else await caller
-        except (Refused, CollectionError):
+        except (CollectionRefusal, CollectionError):
             return UNIDENTIFIED
 
     def check_rate(self, bound: BoundCollection, action: str, caller: Caller, call: Call, now: int) -> None:

@@ -86,7 +86,7 @@ PROBLEMS = by_code(
 )
 
 
-class Refused(Exception):
+class CollectionRefusal(Exception):
     """A request, or an entry of a batch, is answered with an error."""
 
     def __init__(self, status: int, text: str, more: Mapping[str, Any] | None = None, headers: Headers = ()) -> None:
@@ -102,33 +102,33 @@ class Refused(Exception):
 # --- requests that cannot be read -------------------------------------------------------------------------------------
 
 
-def no_such_path() -> Refused:
-    return Refused(404, "Not Found")
+def no_such_path() -> CollectionRefusal:
+    return CollectionRefusal(404, "Not Found")
 
 
-def too_large() -> Refused:
-    return Refused(413, "Payload too large")
+def too_large() -> CollectionRefusal:
+    return CollectionRefusal(413, "Payload too large")
 
 
-def wrong_media_type() -> Refused:
-    return Refused(415, "Content-Type must be application/json")
+def wrong_media_type() -> CollectionRefusal:
+    return CollectionRefusal(415, "Content-Type must be application/json")
 
 
-def not_an_object() -> Refused:
-    return Refused(400, "Body must be a JSON object")
+def not_an_object() -> CollectionRefusal:
+    return CollectionRefusal(400, "Body must be a JSON object")
 
 
-def repeated_member(name: str) -> Refused:
-    return Refused(400, f"Body repeats the member {name!r}: send each name once per object")
+def repeated_member(name: str) -> CollectionRefusal:
+    return CollectionRefusal(400, f"Body repeats the member {name!r}: send each name once per object")
 
 
-def too_deep() -> Refused:
-    return Refused(400, "Body nesting too deep")
+def too_deep() -> CollectionRefusal:
+    return CollectionRefusal(400, "Body nesting too deep")
 
 
-def invalid(what: str) -> Refused:
+def invalid(what: str) -> CollectionRefusal:
     """A parameter of the query: ``checkpoint``, ``last``, ``limit``."""
-    return Refused(400, f"Invalid {what}")
+    return CollectionRefusal(400, f"Invalid {what}")
 
 
 # --- errors of collections --------------------------------------------------------------------------------------------
@@ -168,36 +168,36 @@ _REFUSALS: dict[Code, tuple[int, str | None]] = {
 _EXPLAINED: frozenset[Code] = frozenset(("not_append_only", "not_a_document", "queue_unavailable"))
 
 
-def collection_refused(error: CollectionError) -> Refused:
+def collection_refused(error: CollectionError) -> CollectionRefusal:
     """The refusal for an error of a collection."""
     status, text = _REFUSALS[error.code]
     more = {"message": str(error), **error.details} if error.code in _EXPLAINED else error.details
     wait = error.retry_after_ms
     headers = () if wait is None else (problems.retry_after(wait),)
-    return Refused(status, str(error) if text is None else text, more, headers)
+    return CollectionRefusal(status, str(error) if text is None else text, more, headers)
 
 
 # --- errors of the engine and of the server ---------------------------------------------------------------------------
 
 
-def _of_refusal(refusal: Refusal) -> Refused:
+def _of_refusal(refusal: Refusal) -> CollectionRefusal:
     """A refusal, with the texts of collections."""
     refusal = refusal.renamed(RENAMED)
     if refusal.status == 413:
         return too_large()
     if refusal.problem in _CODED:
         more = {"message": refusal.message, **(refusal.detail or {})}
-        return Refused(refusal.status, refusal.code, more, refusal.headers)
-    return Refused(refusal.status, refusal.message, headers=refusal.headers)
+        return CollectionRefusal(refusal.status, refusal.code, more, refusal.headers)
+    return CollectionRefusal(refusal.status, refusal.message, headers=refusal.headers)
 
 
 def refuse(refusal: Refusal) -> Reply:
     return _of_refusal(refusal).reply()
 
 
-def refused_by(error: Exception) -> Refused | None:
+def refused_by(error: Exception) -> CollectionRefusal | None:
     """The refusal for an error; None if the error is unexpected."""
-    if isinstance(error, Refused):
+    if isinstance(error, CollectionRefusal):
         return error
     if isinstance(error, BadName):
         error = invalid_path()

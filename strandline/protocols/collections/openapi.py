@@ -20,7 +20,7 @@ from strandline.protocols.collections.wire import (
 from strandline.service.openapi import (
     JSON,
     TEXT,
-    Answer,
+    AnswerShape,
     Described,
     Header,
     Operation,
@@ -87,8 +87,8 @@ _OPERATIONS: dict[tuple[str, str], Operation] = {
         summary="Pull elements of a document",
         description=_PULL,
         answers=(
-            Answer(200, "The elements.", {JSON: PullAnswer}, (_ETAG, _CACHE)),
-            Answer(304, "The document still has the ETag of `If-None-Match`."),
+            AnswerShape(200, "The elements.", {JSON: PullAnswer}, (_ETAG, _CACHE)),
+            AnswerShape(304, "The document still has the ETag of `If-None-Match`."),
         ),
         parameters=(
             _PATH,
@@ -170,6 +170,6 @@ def _preflight(operation: Operation) -> Operation:
     return Operation(
         group=_GROUP,
         summary="Ask what pages may send",
-        answers=(Answer(204, "What pages of allowed origins may send.", headers=headers),),
+        answers=(AnswerShape(204, "What pages of allowed origins may send.", headers=headers),),
         parameters=tuple(parameter for parameter in operation.parameters if parameter.place == "path"),
     )

@@ -12,7 +12,7 @@ from strandline.collections.documents import EMPTY, Document, Version
 from strandline.collections.errors import invalid_path
 from strandline.collections.paths import DocumentPath, PathIndex
 from strandline.collections.permissions import Caller, hidden_fields
-from strandline.collections.pull import Elements, PullBounds, Selection, is_expired, select
+from strandline.collections.pull import Elements, ElementSelection, PullBounds, is_expired, select
 from strandline.collections.rate_limits import PULL
 from strandline.protocols.collections.context import CollectionsContext
 from strandline.protocols.collections.errors import invalid
@@ -82,13 +82,19 @@ class PullHandler:
         return self._answer(call, path, caller, document, version, selection)
 
     async def _pull_from_disk(
-        self, call: Call, path: DocumentPath, caller: Caller, document: Document, selection: Selection
+        self, call: Call, path: DocumentPath, caller: Caller, document: Document, selection: ElementSelection
     ) -> Reply:
         version = await self._context.workers.normal.run(document.version_from_disk)
         return await reply_of(self._answer(call, path, caller, document, version, selection))
 
     def _answer(
-        self, call: Call, path: DocumentPath, caller: Caller, document: Document, version: Version, selection: Selection
+        self,
+        call: Call,
+        path: DocumentPath,
+        caller: Caller,
+        document: Document,
+        version: Version,
+        selection: ElementSelection,
     ) -> Replying:
         collection, rules, now = path.collection, path.rules, self._context.hub.now()
         if version is EMPTY:
@@ -111,7 +117,7 @@ class PullHandler:
         self,
         document: Document,
         version: Version,
-        selection: Selection,
+        selection: ElementSelection,
         hidden: frozenset[str],
         field: str,
         headers: Headers,

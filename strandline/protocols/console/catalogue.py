@@ -59,7 +59,7 @@ class Listed(NamedTuple):
     total: int
 
 
-class Table:
+class LogTable:
     """The logs at one moment, ordered by name. Immutable."""
 
     def __init__(self, catalog: Catalog, made_at: int) -> None:
@@ -162,8 +162,8 @@ class Catalogue:
         self._context = context
         self._rates = rates
         self._small = small
-        self._kept: Table | None = None
-        self._making: asyncio.Future[Table] | None = None
+        self._kept: LogTable | None = None
+        self._making: asyncio.Future[LogTable] | None = None
 
     async def page(self, wanted: Wanted, offset: int, limit: int) -> Listed:
         """The wanted logs from ``offset``."""
@@ -180,7 +180,7 @@ class Catalogue:
         with catalog.engine.lock:
             return Listed(catalog.names(FULL_ACCESS, limit, position=offset), catalog.visible_count)
 
-    def _page(self, table: Table, wanted: Wanted, offset: int, limit: int) -> Listed:
+    def _page(self, table: LogTable, wanted: Wanted, offset: int, limit: int) -> Listed:
         rows = table.rows(wanted, self._rates)
         return Listed([table.names[row] for row in rows[offset : offset + limit].tolist()], len(rows))
 
@@ -197,7 +197,7 @@ class Catalogue:
 
         return await self._context.work(count)
 
-    async def table(self) -> Table:
+    async def table(self) -> LogTable:
         """A current table, or one that is a few seconds old."""
         while True:
             kept, now = self._kept, self._context.hub.now()
@@ -218,14 +218,14 @@ class Catalogue:
         if self._making is not None:
             await asyncio.wait([self._making])
 
-    def _begin(self, now: int) -> asyncio.Future[Table]:
+    def _begin(self, now: int) -> asyncio.Future[LogTable]:
         making = self._making = asyncio.wrap_future(
-            self._context.workers.bulk.submit(Table, self._context.kernel.catalog, now)
+            self._context.workers.bulk.submit(LogTable, self._context.kernel.catalog, now)
         )
         making.add_done_callback(self._made)
         return making
 
-    def _made(self, making: asyncio.Future[Table]) -> None:
+    def _made(self, making: asyncio.Future[LogTable]) -> None:
         self._making = None
         if making.cancelled() or making.exception() is not None:
             return
@@ -234,6 +234,6 @@ class Catalogue:
         if self._kept is not None:
             self._context.hub.loop.call_later(STALE_MS / 1000, self._forget, table)
 
-    def _forget(self, table: Table) -> None:
+    def _forget(self, table: LogTable) -> None:
         if self._kept is table:
             self._kept = None

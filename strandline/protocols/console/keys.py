@@ -18,7 +18,7 @@ DEFAULT_LIMIT = 100
 MAX_LIMIT = 500
 
 
-class Keying:
+class ConsoleKeys:
     def __init__(self, context: ConsoleContext) -> None:
         self._context = context
 

@@ -12,7 +12,7 @@ from strandline.protocols.console.catalogue import lag_of
 from strandline.protocols.console.context import ConsoleContext
 from strandline.protocols.console.kinds import belongs, kind_of, note_of, writable_by
 from strandline.protocols.console.rates import Rates
-from strandline.protocols.console.routers import Routing
+from strandline.protocols.console.routers import ConsoleRouters
 from strandline.protocols.console.wire import ConsoleLogAnswer, ConsumerRow, ForkAnswer
 from strandline.service.access import Access
 from strandline.service.catalog import CONSUMER, Catalog, profile_of, registry_of
@@ -37,8 +37,8 @@ def row_of(log: Log, rates: Rates) -> dict[str, Any]:
     }
 
 
-class Describing:
-    def __init__(self, context: ConsoleContext, rates: Rates, routing: Routing) -> None:
+class LogDescriptions:
+    def __init__(self, context: ConsoleContext, rates: Rates, routing: ConsoleRouters) -> None:
         self._context = context
         self._rates = rates
         self._routing = routing

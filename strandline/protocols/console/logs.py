@@ -19,7 +19,7 @@ DEFAULT_LIMIT = 100
 MAX_LIMIT = 1000
 
 
-class Listing:
+class ConsoleLogs:
     def __init__(self, context: ConsoleContext, rates: Rates, catalogue: Catalogue) -> None:
         self._context = context
         self._rates = rates

@@ -12,7 +12,7 @@ from strandline.protocols.console.kinds import KINDS
 from strandline.service.openapi import (
     EVENT_STREAM,
     EVENTS,
-    Answer,
+    AnswerShape,
     Described,
     Operation,
     Parameter,
@@ -102,7 +102,7 @@ _OPERATIONS: dict[tuple[str, str], Operation] = {
         group=_GROUP,
         summary="Follow the state of the server",
         description="Sends a `sample` event every second, which includes the `busiest` logs.",
-        answers=(Answer(200, "Events, until the client disconnects.", {EVENT_STREAM: EVENTS}),),
+        answers=(AnswerShape(200, "Events, until the client disconnects.", {EVENT_STREAM: EVENTS}),),
     ),
     ("GET", routes.LOGS): Operation(
         group=_GROUP,
@@ -146,7 +146,7 @@ _OPERATIONS: dict[tuple[str, str], Operation] = {
         group=_GROUP,
         summary="Follow the records of a log",
         description=_TAIL,
-        answers=(Answer(200, "Events, until the client disconnects.", {EVENT_STREAM: EVENTS}),),
+        answers=(AnswerShape(200, "Events, until the client disconnects.", {EVENT_STREAM: EVENTS}),),
         parameters=(
             _NAME,
             _query("after", "Start with the records after this sequence number.", _SEQ),

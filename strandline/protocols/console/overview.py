@@ -16,7 +16,7 @@ from strandline.engine.background import Task
 from strandline.protocols.console.catalogue import Catalogue
 from strandline.protocols.console.context import ConsoleContext
 from strandline.protocols.console.rates import Rates
-from strandline.protocols.console.routers import Routing
+from strandline.protocols.console.routers import ConsoleRouters
 from strandline.protocols.console.tail import ConsoleStream
 from strandline.protocols.console.wire import (
     BusyLog,
@@ -106,7 +106,7 @@ def resident_bytes() -> int:
 
 
 class Overview:
-    def __init__(self, context: ConsoleContext, rates: Rates, catalogue: Catalogue, routing: Routing) -> None:
+    def __init__(self, context: ConsoleContext, rates: Rates, catalogue: Catalogue, routing: ConsoleRouters) -> None:
         self._context = context
         self._rates = rates
         self._catalogue = catalogue

@@ -39,7 +39,7 @@ NEXT = 20
 _decode_records = msgspec.json.Decoder(list[RecordAnswer]).decode
 
 
-class Queueing:
+class ConsoleQueues:
     def __init__(self, context: ConsoleContext, catalogue: Catalogue) -> None:
         self._context = context
         self._catalogue = catalogue

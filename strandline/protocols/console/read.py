@@ -20,7 +20,7 @@ MAX_LIMIT = 1000
 MAX_BYTES = 2 << 20
 
 
-class Found(NamedTuple):
+class RecordColumns(NamedTuple):
     """Consecutive records ordered by seq, and the loss immediately before them, if any.
 
     ``caught_up``: there are no more records in the direction of the read.
@@ -34,7 +34,7 @@ class Found(NamedTuple):
     caught_up: bool
 
 
-class Reading:
+class ConsoleReads:
     def __init__(self, context: ConsoleContext) -> None:
         self._context = context
 
@@ -57,12 +57,12 @@ class Reading:
         return await self._context.work(read)
 
 
-def forwards(log: Log, after: int, since: int | None, limit: int, key: str | None, prefix: str | None) -> Found:
+def forwards(log: Log, after: int, since: int | None, limit: int, key: str | None, prefix: str | None) -> RecordColumns:
     page = log.read(after, limit, max_bytes=MAX_BYTES, key=key, key_prefix=prefix, since=since)
     return _found(page)
 
 
-def backwards(log: Log, before: int, limit: int) -> Found:
+def backwards(log: Log, before: int, limit: int) -> RecordColumns:
     """The last records before a seq. If records were lost among them, only the records after the last loss are
     returned and the earlier ones are on the next page, so that the gap is visible."""
     page = log.read_back(before, limit + 1, max_bytes=MAX_BYTES)
@@ -84,10 +84,10 @@ def backwards(log: Log, before: int, limit: int) -> Found:
         if part.caught_up:
             break
     next_after = records[-1].seq if records else max(end, 0)
-    return Found(records[-limit:], tombstone, page.head, page.earliest, next_after, caught_up)
+    return RecordColumns(records[-limit:], tombstone, page.head, page.earliest, next_after, caught_up)
 
 
-def backwards_with_key(log: Log, before: int, limit: int, key: str | None, prefix: str | None) -> Found:
+def backwards_with_key(log: Log, before: int, limit: int, key: str | None, prefix: str | None) -> RecordColumns:
     """Like ``backwards``, for records with a key. Losses are not reported, because lost records have no known key."""
     seqs = seqs_with(log, key=key, prefix=prefix)
     end = bisect_left(seqs, before)
@@ -95,14 +95,14 @@ def backwards_with_key(log: Log, before: int, limit: int, key: str | None, prefi
     records = list(records_at(log, seqs[start:end]))
     state = log.state()
     next_after = records[-1].seq if records else max(min(before - 1, state.head), 0)
-    return Found(records, None, state.head, state.earliest, next_after, start == 0)
+    return RecordColumns(records, None, state.head, state.earliest, next_after, start == 0)
 
 
-def _found(page: Page) -> Found:
-    return Found(list(page), page.tombstone, page.head, page.earliest, page.next_after, page.caught_up)
+def _found(page: Page) -> RecordColumns:
+    return RecordColumns(list(page), page.tombstone, page.head, page.earliest, page.next_after, page.caught_up)
 
 
-def _reply(log: Log, found: Found) -> Reply:
+def _reply(log: Log, found: RecordColumns) -> Reply:
     first = b"%d" % found.records[0].seq if found.records else b"null"
     return Reply(
         b'{"records":%b,"tombstone":%b,"head":%d,"earliest":%d,"first":%b,"next_after":%d,"caught_up":%b}'

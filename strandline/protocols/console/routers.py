@@ -14,7 +14,7 @@ from strandline.service.http import Call, Reply
 MAX_ROUTERS = 1_000
 
 
-class Routing:
+class ConsoleRouters:
     """Runs on the event loop's thread, like the routers."""
 
     def __init__(self, context: ConsoleContext) -> None:

@@ -6,15 +6,15 @@ from strandline.protocols.console.assets import Assets
 from strandline.protocols.console.catalogue import Catalogue
 from strandline.protocols.console.context import ConsoleContext
 from strandline.protocols.console.fields import Fields
-from strandline.protocols.console.keys import Keying
-from strandline.protocols.console.log_description import Describing
-from strandline.protocols.console.logs import Listing
+from strandline.protocols.console.keys import ConsoleKeys
+from strandline.protocols.console.log_description import LogDescriptions
+from strandline.protocols.console.logs import ConsoleLogs
 from strandline.protocols.console.overview import Overview
-from strandline.protocols.console.queues import Queueing
+from strandline.protocols.console.queues import ConsoleQueues
 from strandline.protocols.console.rates import Rates
-from strandline.protocols.console.read import Reading
-from strandline.protocols.console.routers import Routing
-from strandline.protocols.console.tail import Tailing
+from strandline.protocols.console.read import ConsoleReads
+from strandline.protocols.console.routers import ConsoleRouters
+from strandline.protocols.console.tail import LogTails
 from strandline.service.http import NO_STORE, Handler, Route
 
 PAGE = "/console"
@@ -41,14 +41,14 @@ class ConsoleProtocol:
         self.assets = Assets()
         self.rates = Rates(context.engine)
         self.catalogue = Catalogue(context, self.rates)
-        self.routing = Routing(context)
+        self.routing = ConsoleRouters(context)
         self.overview = Overview(context, self.rates, self.catalogue, self.routing)
-        self.listing = Listing(context, self.rates, self.catalogue)
-        self.describing = Describing(context, self.rates, self.routing)
-        self.reading = Reading(context)
-        self.tailing = Tailing(context)
-        self.keying = Keying(context)
-        self.queueing = Queueing(context, self.catalogue)
+        self.listing = ConsoleLogs(context, self.rates, self.catalogue)
+        self.describing = LogDescriptions(context, self.rates, self.routing)
+        self.reading = ConsoleReads(context)
+        self.tailing = LogTails(context)
+        self.keying = ConsoleKeys(context)
+        self.queueing = ConsoleQueues(context, self.catalogue)
         self.fields = Fields(context)
 
     def routes(self) -> list[Route]:

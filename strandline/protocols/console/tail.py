@@ -64,7 +64,7 @@ class TailView(FeedView):
 VIEW = TailView(strong=False)
 
 
-class Tailing:
+class LogTails:
     def __init__(self, context: ConsoleContext) -> None:
         self._context = context
 

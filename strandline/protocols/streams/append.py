@@ -98,7 +98,7 @@ def _number(name: str, value: bytes) -> int:
     return int(value)
 
 
-class Appending:
+class StreamAppends:
     def __init__(self, context: StreamsContext) -> None:
         self._context = context
 

@@ -39,7 +39,7 @@ class Schemas:
         return await answer if isinstance(answer, Later) else answer
 
 
-class Profiling:
+class StreamProfiles:
     def __init__(self, context: StreamsContext) -> None:
         self._context = context
 

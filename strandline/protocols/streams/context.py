@@ -11,7 +11,7 @@ from strandline.delivery.watch.feed import Feeds
 from strandline.engine.commit import Commit
 from strandline.protocols.streams.errors import append_timeout, overloaded, request_timeout
 from strandline.protocols.streams.grammar import unescape
-from strandline.protocols.streams.index_builder import Indexing
+from strandline.protocols.streams.index_builder import IndexBuilder
 from strandline.protocols.streams.memory import Memory
 from strandline.protocols.streams.settings import StreamsSettings
 from strandline.protocols.streams.stream import Stream
@@ -28,7 +28,7 @@ from strandline.service.problems import FORBIDDEN, Refusal
 _STEP_SECONDS = 0.1
 
 
-class Pending(Later):
+class PendingAppend(Later):
     """An answer with a deadline. Settled by the first of the outcome and the deadline."""
 
     __slots__ = ("begun", "over", "size", "until")
@@ -41,7 +41,7 @@ class Pending(Later):
         self.over = False
 
 
-class Deadlines:
+class AppendDeadlines:
     """Answers that must not take longer than a fixed time. All have the same time, so they form a queue with one timer.
     ``count`` and ``size`` are the waiting answers and their bytes. ``waits`` gets the waiting times in microseconds."""
 
@@ -50,14 +50,14 @@ class Deadlines:
         self._seconds = seconds
         self._refusal = refusal
         self._waits = waits
-        self._waiting: deque[Pending] = deque()
+        self._waiting: deque[PendingAppend] = deque()
         self._timer: asyncio.TimerHandle | None = None
         self.count = 0
         self.size = 0
 
-    def begin(self, size: int) -> Pending:
+    def begin(self, size: int) -> PendingAppend:
         now = self._loop.time()
-        pending = Pending(now, now + self._seconds, size)
+        pending = PendingAppend(now, now + self._seconds, size)
         self._waiting.append(pending)
         self.count += 1
         self.size += size
@@ -65,7 +65,7 @@ class Deadlines:
             self._timer = self._loop.call_later(_STEP_SECONDS, self._look)
         return pending
 
-    def end(self, pending: Pending) -> bool:
+    def end(self, pending: PendingAppend) -> bool:
         """The outcome is known; False if the deadline has passed. The answer no longer counts as waiting."""
         self.count -= 1
         self.size -= pending.size
@@ -146,11 +146,13 @@ class StreamsContext:
         self.feeds = Feeds(hub, kernel.pressure)
         self.meters = Meters()
         #: The appends that wait for their durability.
-        self.appends = Deadlines(hub.loop, settings.append_timeout_ms / 1000, append_timeout(), self.meters.append_wait)
+        self.appends = AppendDeadlines(
+            hub.loop, settings.append_timeout_ms / 1000, append_timeout(), self.meters.append_wait
+        )
         self.searcher = Searcher(settings.search_memory_bytes, shelf)
         self.memory = Memory(kernel.engine, self.searcher, lambda: self.appends.size)
         kernel.catalog.dropping.append(self.searcher.forget)
-        self.indexing = Indexing(self.searcher, kernel.workers.in_order("indexing"))
+        self.indexing = IndexBuilder(self.searcher, kernel.workers.in_order("indexing"))
 
     @staticmethod
     def check_path(call: Call) -> None:

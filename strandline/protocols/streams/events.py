@@ -16,7 +16,7 @@ from strandline.engine.ownership import JSON
 from strandline.protocols.streams.context import StreamsContext
 from strandline.protocols.streams.offsets import cursor, encode, encode_bytes
 from strandline.protocols.streams.pages import lost
-from strandline.protocols.streams.read_request import Ask
+from strandline.protocols.streams.read_request import ReadRequest
 from strandline.protocols.streams.replies import end_offset, next_offset
 from strandline.protocols.streams.stream import Stream
 from strandline.service import sse
@@ -71,7 +71,7 @@ class EventView(FeedView):
 _views: WeakValueDictionary[tuple[Any, ...], EventView] = WeakValueDictionary()
 
 
-def _view(stream: Stream, ask: Ask, max_records: int, max_bytes: int) -> EventView:
+def _view(stream: Stream, ask: ReadRequest, max_records: int, max_bytes: int) -> EventView:
     key = (encoding_of(stream, ask), ask.key, max_records, max_bytes)
     view = _views.get(key)
     if view is None:
@@ -79,7 +79,7 @@ def _view(stream: Stream, ask: Ask, max_records: int, max_bytes: int) -> EventVi
     return view
 
 
-def encoding_of(stream: Stream, ask: Ask) -> str:
+def encoding_of(stream: Stream, ask: ReadRequest) -> str:
     """How events contain payloads: as JSON, as text, or in base 64."""
     if stream.media_type == JSON:
         return "json" if ask.as_json(stream) else "text"
@@ -93,7 +93,7 @@ class EventStream(LiveResponse, FeedReader):
     content_type = b"text/event-stream"
     heartbeat_seconds = SILENCE_SECONDS
 
-    def __init__(self, context: StreamsContext, stream: Stream, ask: Ask, access: Access) -> None:
+    def __init__(self, context: StreamsContext, stream: Stream, ask: ReadRequest, access: Access) -> None:
         super().__init__(context.live, access)
         self._context = context
         self._stream = stream

@@ -31,7 +31,7 @@ class _Work(NamedTuple):
     versions: Versions
 
 
-class Indexing:
+class IndexBuilder:
     """Any thread may use it. ``thread`` runs one piece of work after the other."""
 
     def __init__(self, searcher: Searcher, thread: Executor) -> None:

@@ -61,7 +61,7 @@ class Shown(NamedTuple):
         return b"*" in known or self.etag.removeprefix(b"W/") in known
 
 
-class Inspecting:
+class StreamInspection:
     def __init__(self, context: StreamsContext) -> None:
         self._context = context
         self._boards: dict[tuple[int, Kind, tuple[str, ...]], Board] = {}
@@ -210,7 +210,7 @@ class Board(Waiter):
 
     def __init__(
         self,
-        inspecting: Inspecting,
+        inspecting: StreamInspection,
         context: StreamsContext,
         stream: Stream,
         kind: Kind,

@@ -57,7 +57,7 @@ _wait_decoder = msgspec.json.Decoder(WaitBody)
 _activate_decoder = msgspec.json.Decoder(ActivateBody)
 
 
-class Touching:
+class TouchRoutes:
     def __init__(self, context: StreamsContext) -> None:
         self._context = context
         self.lives = Lives(context.hub, context.live.alarms, self._settings_of, self._publish)

@@ -26,7 +26,7 @@ MAX_LIMIT = 1000
 SLICE = 200
 
 
-class Listing:
+class StreamLists:
     def __init__(self, context: StreamsContext) -> None:
         self._context = context
 

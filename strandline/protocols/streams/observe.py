@@ -49,7 +49,7 @@ PAGE = 1000
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
 
 
-class Found:
+class CollectedRecords:
     """Records by seq, up to a limit."""
 
     def __init__(self, limit: int) -> None:
@@ -90,7 +90,7 @@ class Shelf:
         self._timed_out = False
         self.warnings: list[str] = []
 
-    def find(self, found: Found, field: str, value: str) -> None:
+    def find(self, found: CollectedRecords, field: str, value: str) -> None:
         """Add the records whose field has the value."""
         routing_key = self._registry.routing_key
         keyed = routing_key is not None and routing_key.pointer == f"/{field}"
@@ -101,7 +101,7 @@ class Shelf:
         else:
             self._by_search(found, field, value)
 
-    def _by_key(self, found: Found, field: str, value: str) -> None:
+    def _by_key(self, found: CollectedRecords, field: str, value: str) -> None:
         """Records have the id as their key, unless they were appended with another key."""
         after = 0
         while True:
@@ -117,7 +117,7 @@ class Shelf:
                 self._give_up()
                 return
 
-    def _by_search(self, found: Found, field: str, value: str) -> None:
+    def _by_search(self, found: CollectedRecords, field: str, value: str) -> None:
         config = self._registry.search
         searched = None if config is None else config.fields.get(field)
         if config is None or searched is None or not searched.exact:
@@ -146,7 +146,7 @@ class Shelf:
             self._timed_out = True
             self.warnings.append(f"the time limit was reached before all of {self._name} was searched")
 
-    def coverage(self, found: Found) -> FoundCoverage:
+    def coverage(self, found: CollectedRecords) -> FoundCoverage:
         """How the records were found, and whether others may be missing."""
         complete = not found.truncated and not self._timed_out
         count = len(found.records)
@@ -173,7 +173,7 @@ _EVENT_FIELDS = _members(ObservedEvent)
 _SPAN_FIELDS = _members(ObservedSpan)
 
 
-class Observing:
+class Observations:
     def __init__(self, context: StreamsContext) -> None:
         self._context = context
 
@@ -229,8 +229,8 @@ class _Observation:
         self._events = events
         self._traces = traces
         self.warnings: list[str] = []
-        self.found_events = Found(request.max_events)
-        self.found_spans = Found(request.max_spans)
+        self.found_events = CollectedRecords(request.max_events)
+        self.found_spans = CollectedRecords(request.max_spans)
         self.trace_ids: list[str] = []
         self._look_up()
         records = self.found_events.in_order(_event_time)
@@ -257,7 +257,7 @@ class _Observation:
         if self._events is not None:
             self._events.find(self.found_events, by, value)
         if self._traces is not None and by != "traceId":
-            known = Found(request.max_spans)
+            known = CollectedRecords(request.max_spans)
             self._traces.find(known, by, value)
             self._note_traces(known)
         self._note_traces(self.found_events)
@@ -267,7 +267,7 @@ class _Observation:
             self._events.find(self.found_events, "traceId", self.trace_ids[0])
         self._warn()
 
-    def _note_traces(self, found: Found) -> None:
+    def _note_traces(self, found: CollectedRecords) -> None:
         for document in found.records.values():
             trace_id = document["traceId"]
             if trace_id is not None and trace_id.lower() not in self.trace_ids:

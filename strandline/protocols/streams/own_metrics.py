@@ -170,7 +170,7 @@ def _record(series: Series, start: int, end: int) -> dict[str, Any]:
     }
 
 
-class Sampling:
+class MetricsSampler:
     """Sums up meters, measures memory, and writes the metrics at intervals."""
 
     def __init__(self, context: StreamsContext, metrics: OwnMetrics) -> None:

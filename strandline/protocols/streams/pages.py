@@ -11,7 +11,7 @@ from strandline.engine.record import Tombstone
 from strandline.protocols.streams.context import StreamsContext
 from strandline.protocols.streams.errors import GONE, bad_request
 from strandline.protocols.streams.offsets import encode
-from strandline.protocols.streams.read_request import Ask
+from strandline.protocols.streams.read_request import ReadRequest
 from strandline.protocols.streams.replies import (
     CLOSED,
     UP_TO_DATE,
@@ -40,7 +40,7 @@ _IMMUTABLE = (b"cache-control", b"immutable, max-age=31536000")
 _REVALIDATE = (b"cache-control", b"no-cache")
 
 
-class Found(NamedTuple):
+class ReadPage(NamedTuple):
     """The result of a read. ``scanned`` is the bytes that a filter has scanned; ``capped``: it reached its limit."""
 
     data: list[bytes]
@@ -62,7 +62,7 @@ class Found(NamedTuple):
 class Scan:
     """A filtered page while it is built."""
 
-    def __init__(self, stream: Stream, ask: Ask, bound: Bound, settings: StreamsSettings) -> None:
+    def __init__(self, stream: Stream, ask: ReadRequest, bound: Bound, settings: StreamsSettings) -> None:
         self._registry = stream.registry
         self._key = ask.key
         self._bound = bound
@@ -113,13 +113,13 @@ class Scan:
         return registry.promote_rows(self._seqs, self._data) if registry.promotes else self._data
 
 
-class Pages:
+class StreamPages:
     def __init__(self, context: StreamsContext) -> None:
         self._settings = context.settings
         self._meters = context.meters
         self._workers = context.workers
 
-    def bound_filter(self, stream: Stream, ask: Ask) -> Bound | None:
+    def bound_filter(self, stream: Stream, ask: ReadRequest) -> Bound | None:
         """The filter of the request, bound to the stream's search configuration."""
         if ask.filter is None:
             return None
@@ -127,7 +127,7 @@ class Pages:
             raise bad_request("filter requires application/json stream content-type")
         return bind_filter(parse(ask.filter, "filter"), stream.registry.search or _NOTHING)
 
-    def resident(self, stream: Stream, ask: Ask, after: int) -> Found | None:
+    def resident(self, stream: Stream, ask: ReadRequest, after: int) -> ReadPage | None:
         """The page, if it is in memory and the request has no filter."""
         if ask.filter is not None or stream.registry.promotes:
             return None
@@ -141,7 +141,7 @@ class Pages:
         )
         return None if page is None else self._found(stream, ask, after, page)
 
-    async def fetched(self, stream: Stream, ask: Ask, after: int, bound: Bound | None) -> Found:
+    async def fetched(self, stream: Stream, ask: ReadRequest, after: int, bound: Bound | None) -> ReadPage:
         """The page, read and filtered on a worker thread."""
         begun = perf_counter()
         try:
@@ -149,7 +149,7 @@ class Pages:
         finally:
             self._meters.read_fetch.add(int((perf_counter() - begun) * 1_000_000))
 
-    def _fetch(self, stream: Stream, ask: Ask, after: int, bound: Bound | None) -> Found:
+    def _fetch(self, stream: Stream, ask: ReadRequest, after: int, bound: Bound | None) -> ReadPage:
         if bound is not None:
             return self._filtered(stream, ask, after, bound)
         read = stream.log.read_latest if ask.latest else stream.log.read
@@ -162,16 +162,16 @@ class Pages:
         )
         return self._found(stream, ask, after, page)
 
-    def _found(self, stream: Stream, ask: Ask, after: int, page: Page) -> Found:
+    def _found(self, stream: Stream, ask: ReadRequest, after: int, page: Page) -> ReadPage:
         if page.tombstone is not None and ask.given:
             raise lost(page.tombstone)
         data = page.data
         registry = stream.registry
         if registry.promotes:
             data = registry.promote_rows(page.seqs, data)
-        return Found(data, after, page.next_after, page.head)
+        return ReadPage(data, after, page.next_after, page.head)
 
-    def _filtered(self, stream: Stream, ask: Ask, after: int, bound: Bound) -> Found:
+    def _filtered(self, stream: Stream, ask: ReadRequest, after: int, bound: Bound) -> ReadPage:
         """Scan records until the page is full, or the scan limit is reached."""
         scan = Scan(stream, ask, bound, self._settings)
         at, since = after, ask.since
@@ -182,11 +182,11 @@ class Pages:
                 raise lost(page.tombstone)
             at, since = scan.take(page), None
             if scan.full or scan.capped or page.caught_up:
-                return Found(scan.promoted(), after, at, page.head, scan.scanned, scan.capped and at < page.head)
+                return ReadPage(scan.promoted(), after, at, page.head, scan.scanned, scan.capped and at < page.head)
 
     # --- replies ---------------------------------------------------------------------------------------------------
 
-    def headers(self, stream: Stream, found: Found) -> Headers:
+    def headers(self, stream: Stream, found: ReadPage) -> Headers:
         headers: Headers = (next_offset(found.next_after), end_offset(found.head), *lifetime(stream))
         if _is_last(stream, found):
             headers += (UP_TO_DATE, CLOSED)
@@ -200,7 +200,7 @@ class Pages:
             )
         return headers
 
-    def caught_up(self, stream: Stream, ask: Ask, found: Found, if_none_match: bytes | None) -> Reply:
+    def caught_up(self, stream: Stream, ask: ReadRequest, found: ReadPage, if_none_match: bytes | None) -> Reply:
         """The reply to a read that does not wait."""
         as_json = ask.as_json(stream)
         etag = _etag(stream, ask, found, as_json, _is_last(stream, found))
@@ -213,26 +213,26 @@ class Pages:
             return Reply(b"", 304, headers=headers)
         return self._page(stream, found, as_json, headers)
 
-    def live(self, stream: Stream, ask: Ask, found: Found, cursor: int) -> Reply:
+    def live(self, stream: Stream, ask: ReadRequest, found: ReadPage, cursor: int) -> Reply:
         """The reply to a read that waits, or may have waited."""
         headers = (*self.headers(stream, found), NO_STORE, (b"stream-cursor", b"%d" % cursor))
         if not found.data and not found.capped:
             return Reply(b"", 204, headers=headers)
         return self._page(stream, found, ask.as_json(stream), headers)
 
-    def _page(self, stream: Stream, found: Found, as_json: bool, headers: Headers) -> Reply:
+    def _page(self, stream: Stream, found: ReadPage, as_json: bool, headers: Headers) -> Reply:
         body = body_of(found.data, as_json)
         self._meters.read_records.add(len(found.data))
         self._meters.read_bytes.add(len(body))
         return Reply(body, 200, stream.content_type_bytes, headers + disposition(stream))
 
 
-def beyond(log: Log, after: int) -> Found:
+def beyond(log: Log, after: int) -> ReadPage:
     """A position past the end: there are no records, and that is not an error."""
-    return Found([], after, after, log.head)
+    return ReadPage([], after, after, log.head)
 
 
-def _is_last(stream: Stream, found: Found) -> bool:
+def _is_last(stream: Stream, found: ReadPage) -> bool:
     """Whether the stream is closed and the page reaches its end, so that no records follow."""
     return found.next_after >= found.head == stream.log.head and stream.ended
 
@@ -247,7 +247,7 @@ def lost(tombstone: Tombstone) -> Refusal:
     return Refusal(GONE, message)
 
 
-def _etag(stream: Stream, ask: Ask, found: Found, as_json: bool, closed: bool) -> bytes:
+def _etag(stream: Stream, ask: ReadRequest, found: ReadPage, as_json: bool, closed: bool) -> bytes:
     """Beside the page, the tag identifies the stream among those of its name, and changes when records are removed."""
     log = stream.log
     text = (

@@ -12,8 +12,8 @@ from strandline.protocols.streams.context import StreamsContext
 from strandline.protocols.streams.errors import gone, not_found, overloaded, request_timeout
 from strandline.protocols.streams.events import EventStream
 from strandline.protocols.streams.offsets import cursor
-from strandline.protocols.streams.pages import Found, Pages, beyond, body_of, lost
-from strandline.protocols.streams.read_request import Ask
+from strandline.protocols.streams.pages import ReadPage, StreamPages, beyond, body_of, lost
+from strandline.protocols.streams.read_request import ReadRequest
 from strandline.protocols.streams.replies import CLOSED, UP_TO_DATE, end_offset, kept, lifetime, next_offset
 from strandline.protocols.streams.stream import Stream
 from strandline.query.bound import Bound
@@ -21,10 +21,10 @@ from strandline.service.http import NO_STORE, Answer, Call, Later, Reply
 from strandline.service.problems import Headers
 
 
-class Reading:
+class StreamReads:
     def __init__(self, context: StreamsContext) -> None:
         self._context = context
-        self._pages = Pages(context)
+        self._pages = StreamPages(context)
         self._polls: set[LongPoll] = set()
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -34,9 +34,9 @@ class Reading:
         """GET /v1/stream/{name} and GET /v1/stream/{name}/pk/{key}"""
         context = self._context
         stream = context.stream(call)
-        ask: Ask | None = call.head.memo
+        ask: ReadRequest | None = call.head.memo
         if ask is None:
-            ask = call.head.memo = Ask.of(call.head)
+            ask = call.head.memo = ReadRequest.of(call.head)
         bound = self._pages.bound_filter(stream, ask)
         ask.as_json(stream)
         now = context.hub.now()
@@ -53,13 +53,13 @@ class Reading:
             return self._later(call, stream, ask, ask.after, bound)
         return self._pages.caught_up(stream, ask, found, call.head.headers.get(b"if-none-match"))
 
-    def at_hand(self, stream: Stream, ask: Ask, after: int) -> Found | None:
+    def at_hand(self, stream: Stream, ask: ReadRequest, after: int) -> ReadPage | None:
         """The page, if it is in memory."""
         if after > stream.log.head:
             return beyond(stream.log, after)
         return self._pages.resident(stream, ask, after)
 
-    def _later(self, call: Call, stream: Stream, ask: Ask, after: int, bound: Bound | None) -> Later:
+    def _later(self, call: Call, stream: Stream, ask: ReadRequest, after: int, bound: Bound | None) -> Later:
         later = Later()
 
         async def fetch() -> None:
@@ -74,7 +74,7 @@ class Reading:
 
     # --- waiting -------------------------------------------------------------------------------------------------
 
-    def _poll(self, stream: Stream, ask: Ask, bound: Bound | None) -> Reply | Later:
+    def _poll(self, stream: Stream, ask: ReadRequest, bound: Bound | None) -> Reply | Later:
         after = stream.log.head if ask.after is None else ask.after
         if bound is None:
             found = self.at_hand(stream, ask, after)
@@ -85,11 +85,11 @@ class Reading:
         poll.begin()
         return poll.later
 
-    def answer(self, stream: Stream, ask: Ask, found: Found) -> Reply:
+    def answer(self, stream: Stream, ask: ReadRequest, found: ReadPage) -> Reply:
         return self._pages.live(stream, ask, found, cursor(self._context.hub.now(), ask.cursor))
 
     @property
-    def pages(self) -> Pages:
+    def pages(self) -> StreamPages:
         return self._pages
 
     def done(self, poll: LongPoll) -> None:
@@ -103,7 +103,7 @@ class Reading:
 
     # --- event streams -------------------------------------------------------------------------------------------
 
-    def _listen(self, call: Call, stream: Stream, ask: Ask) -> EventStream:
+    def _listen(self, call: Call, stream: Stream, ask: ReadRequest) -> EventStream:
         context = self._context
         if ask.given and ask.after is not None:
             page = stream.log.read_resident(ask.after, 1) if ask.after < stream.log.head else None
@@ -135,7 +135,7 @@ class Reading:
         return Reply(b"", 200, stream.content_type_bytes, headers)
 
 
-def _at_the_end(stream: Stream, ask: Ask) -> Reply:
+def _at_the_end(stream: Stream, ask: ReadRequest) -> Reply:
     """offset=now: an empty page with the offset of the end."""
     as_json = ask.as_json(stream)
     end = stream.log.head
@@ -152,7 +152,13 @@ class LongPoll(Waiter):
     __slots__ = ("_after", "_ask", "_bound", "_busy", "_context", "_over", "_reading", "_stream", "later", "rings_at")
 
     def __init__(
-        self, reading: Reading, context: StreamsContext, stream: Stream, ask: Ask, bound: Bound | None, after: int
+        self,
+        reading: StreamReads,
+        context: StreamsContext,
+        stream: Stream,
+        ask: ReadRequest,
+        bound: Bound | None,
+        after: int,
     ) -> None:
         self._reading = reading
         self._context = context
@@ -204,7 +210,7 @@ class LongPoll(Waiter):
         if not self._over and self._stream.log.head > self._after:
             self.wake(self._stream.log)
 
-    def _take(self, found: Found) -> None:
+    def _take(self, found: ReadPage) -> None:
         self._after = max(self._after, found.next_after)
         if not found.nothing or self._stream.ended:
             self._settle(found)
@@ -219,9 +225,9 @@ class LongPoll(Waiter):
 
     def time_up(self) -> None:
         if not self._over:
-            self._settle(Found([], self._after, self._after, self._stream.log.head))
+            self._settle(ReadPage([], self._after, self._after, self._stream.log.head))
 
-    def _settle(self, found: Found) -> None:
+    def _settle(self, found: ReadPage) -> None:
         self._end()
         self.later.settle(self._reading.answer(self._stream, self._ask, found))
 

@@ -23,7 +23,7 @@ _LIVE: dict[str, Live] = {
 }
 
 
-class Ask(NamedTuple):
+class ReadRequest(NamedTuple):
     """``after`` is a seq; None: the current end. ``given``: the request names an offset, so a reader that has missed
     records must get an error."""
 
@@ -41,7 +41,7 @@ class Ask(NamedTuple):
     latest: bool
 
     @classmethod
-    def of(cls, head: Head) -> Ask:
+    def of(cls, head: Head) -> ReadRequest:
         query = head.query
         if "offset" in query:
             _check_single(head, "offset")

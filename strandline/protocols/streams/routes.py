@@ -4,23 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from strandline.protocols.streams.append import Appending
-from strandline.protocols.streams.configuration import Profiling, Schemas
+from strandline.protocols.streams.append import StreamAppends
+from strandline.protocols.streams.configuration import Schemas, StreamProfiles
 from strandline.protocols.streams.context import StreamsContext
 from strandline.protocols.streams.errors import refuse, reply_to, too_many_records
-from strandline.protocols.streams.inspection import Inspecting
-from strandline.protocols.streams.invalidation import Touching
+from strandline.protocols.streams.inspection import StreamInspection
+from strandline.protocols.streams.invalidation import TouchRoutes
 from strandline.protocols.streams.lifecycle import Lifecycle
-from strandline.protocols.streams.list import Listing
-from strandline.protocols.streams.observe import Observing
+from strandline.protocols.streams.list import StreamLists
+from strandline.protocols.streams.observe import Observations
 from strandline.protocols.streams.otlp import Otlp
-from strandline.protocols.streams.own_metrics import OwnMetrics, Sampling
-from strandline.protocols.streams.read import Reading
+from strandline.protocols.streams.own_metrics import MetricsSampler, OwnMetrics
+from strandline.protocols.streams.read import StreamReads
 from strandline.protocols.streams.replies import CORS, SANDBOX
 from strandline.protocols.streams.routing_keys import RoutingKeys
-from strandline.protocols.streams.search import Searching
+from strandline.protocols.streams.search import StreamSearch
 from strandline.protocols.streams.server_details import ServerDetails
-from strandline.protocols.streams.subscriptions.routes import Subscribing
+from strandline.protocols.streams.subscriptions.routes import SubscriptionRoutes
 from strandline.service.http import ElementLimit, Handler, Route, preflight
 
 ONE = "/v1/stream/{name}"
@@ -32,21 +32,21 @@ class StreamsProtocol:
     def __init__(self, context: StreamsContext, answered: Mapping[tuple[str, int], int] = {}) -> None:
         self.context = context
         self.lifecycle = Lifecycle(context)
-        self.appending = Appending(context)
-        self.reading = Reading(context)
+        self.appending = StreamAppends(context)
+        self.reading = StreamReads(context)
         self.schemas = Schemas(context)
-        self.subscribing = Subscribing(context)
-        self.searching = Searching(context)
-        self.profiling = Profiling(context)
+        self.subscribing = SubscriptionRoutes(context)
+        self.searching = StreamSearch(context)
+        self.profiling = StreamProfiles(context)
         self.otlp = Otlp(context)
-        self.observing = Observing(context)
-        self.touching = Touching(context)
-        self.listing = Listing(context)
-        self.inspecting = Inspecting(context)
+        self.observing = Observations(context)
+        self.touching = TouchRoutes(context)
+        self.listing = StreamLists(context)
+        self.inspecting = StreamInspection(context)
         self.routing_keys = RoutingKeys(context)
         self.server_details = ServerDetails(context, self.touching.lives, self._count_waiting)
         self.metrics = OwnMetrics(context, answered)
-        self.sampling = Sampling(context, self.metrics)
+        self.sampling = MetricsSampler(context, self.metrics)
         self.sampling.begin()
 
     def routes(self) -> list[Route]:

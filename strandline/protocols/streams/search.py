@@ -40,7 +40,7 @@ from strandline.schema.registry import Registry
 from strandline.service.http import Call, Reply
 
 
-class Searching:
+class StreamSearch:
     def __init__(self, context: StreamsContext) -> None:
         self._context = context
 

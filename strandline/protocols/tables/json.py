@@ -18,7 +18,7 @@ _JSON_USER = msgspec.json.Decoder(dict[str, Any])
 Authors = Mapping[str, Mapping[str, Any] | None]
 
 
-class Rendered(NamedTuple):
+class RenderedRow(NamedTuple):
     """A row without the parts that depend on the reader: ``json`` lacks its end. ``user`` is the author."""
 
     seq: int
@@ -45,11 +45,11 @@ class RowRenderer:
         self._parent = b'","parent":%b,"seq":' % quoted
         self._users: dict[bytes | None, tuple[str | None, bytes]] = {None: (None, b"null")}
 
-    def page(self, page: Page) -> list[Rendered]:
+    def page(self, page: Page) -> list[RenderedRow]:
         columns = zip(page.seqs, page.ts, page.data, page.keys, page.metas, strict=True)
         return [self.row(*record) for record in columns]
 
-    def row(self, seq: int, ts: int, data: bytes, key: str | None, meta: bytes | None) -> Rendered:
+    def row(self, seq: int, ts: int, data: bytes, key: str | None, meta: bytes | None) -> RenderedRow:
         user, user_json = self._user(meta)
         payload, updated = data, ts
         if data.endswith(b"}") and b'"$updatedAt":' in data[-32:]:
@@ -62,7 +62,7 @@ class RowRenderer:
         json = b'%b%b%b%d%b%d,"userId":%b,"createdAt":%d,"updatedAt":%d%b' % (
             front, comma, self._id, seq, self._parent, seq, user_json, ts, updated, further,
         )  # fmt: skip
-        return Rendered(seq, ts, user, json)
+        return RenderedRow(seq, ts, user, json)
 
     def _user(self, meta: bytes | None) -> tuple[str | None, bytes]:
         found = self._users.get(meta)
@@ -76,6 +76,6 @@ class RowRenderer:
         return found
 
 
-def authors_of(rows: Sequence[Rendered], with_author: Callable[[str], Mapping[str, Any] | None]) -> Authors:
+def authors_of(rows: Sequence[RenderedRow], with_author: Callable[[str], Mapping[str, Any] | None]) -> Authors:
     """The authors of the rows, looked up once each."""
     return {user: with_author(user) for user in {row.user for row in rows} if user is not None}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from strandline.engine import Log
 from strandline.protocols.tables.context import TablesContext
 from strandline.protocols.tables.errors import invalid
-from strandline.protocols.tables.live_feed import Cursor
+from strandline.protocols.tables.live_feed import MergedCursor
 from strandline.protocols.tables.live_stream import Asked, LiveStream
 from strandline.protocols.tables.paths import PUB
 from strandline.protocols.tables.read import reader_of
@@ -16,7 +16,7 @@ from strandline.tables import Table, TableError
 NOW = "now"
 
 
-class Live:
+class LiveReads:
     """Opens live responses, and notifies them when a log that they wait for is created."""
 
     def __init__(self, context: TablesContext) -> None:
@@ -67,14 +67,14 @@ class Live:
             stream.look_for_logs()
 
 
-def _start(after: str | None, rows: Log | None, changes: Log | None) -> Cursor:
+def _start(after: str | None, rows: Log | None, changes: Log | None) -> MergedCursor:
     """The cursor to start from; refuses a cursor past the end of the logs."""
-    ends = Cursor(0 if rows is None else rows.head, 0 if changes is None else changes.head)
+    ends = MergedCursor(0 if rows is None else rows.head, 0 if changes is None else changes.head)
     if after is None:
-        return Cursor()
+        return MergedCursor()
     if after == NOW:
         return ends
-    cursor = Cursor.parse(after)
+    cursor = MergedCursor.parse(after)
     if cursor is None:
         raise invalid(f"after {after!r} is not valid: it must be the id of an event, or now", fields=["after"])
     if cursor.rows > ends.rows or cursor.changes > ends.changes:

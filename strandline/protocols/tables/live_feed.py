@@ -13,7 +13,7 @@ import msgspec
 
 from strandline.delivery.watch import FeedView
 from strandline.engine import Log, Page
-from strandline.protocols.tables.json import Rendered, RowRenderer
+from strandline.protocols.tables.json import RenderedRow, RowRenderer
 
 T = TypeVar("T")
 
@@ -36,7 +36,7 @@ class LiveLog:
         return 0
 
 
-class Change(msgspec.Struct, frozen=True, rename="camel"):
+class ShownChange(msgspec.Struct, frozen=True, rename="camel"):
     """One record of the log of changes, with the members that readers get."""
 
     op: str
@@ -50,10 +50,10 @@ class Noted(NamedTuple):
 
     seq: int
     ts: int
-    change: Change
+    change: ShownChange
 
 
-_decoder = msgspec.json.Decoder(Change)
+_decoder = msgspec.json.Decoder(ShownChange)
 
 
 class RowsView(FeedView):
@@ -64,7 +64,7 @@ class RowsView(FeedView):
     def arguments(self, subject: Any) -> dict[str, Any]:
         return {"limit": MAX_RECORDS, "max_bytes": MAX_BYTES}
 
-    def render(self, subject: Any, after: int, page: Page) -> list[Rendered]:
+    def render(self, subject: Any, after: int, page: Page) -> list[RenderedRow]:
         renderer: RowRenderer = subject.renderer
         return renderer.page(page)
 
@@ -91,14 +91,14 @@ CHANGES = ChangesView(strong=False)
 # --- order ---------------------------------------------------------------------------------------------------------
 
 
-class Cursor(NamedTuple):
+class MergedCursor(NamedTuple):
     """The position of a reader in both logs."""
 
     rows: int = 0
     changes: int = 0
 
     @classmethod
-    def parse(cls, text: str) -> Cursor | None:
+    def parse(cls, text: str) -> MergedCursor | None:
         rows, dot, changes = text.partition(".")
         if not dot or not _is_seq(rows) or not _is_seq(changes):
             return None
@@ -123,10 +123,10 @@ class Stretch(NamedTuple, Generic[T]):
     is_all: bool
 
 
-Told = list[tuple[Cursor, Rendered | Noted]]
+Told = list[tuple[MergedCursor, RenderedRow | Noted]]
 
 
-def merge(at: Cursor, rows: Stretch[Rendered], changes: Stretch[Noted]) -> tuple[Told, Cursor]:
+def merge(at: MergedCursor, rows: Stretch[RenderedRow], changes: Stretch[Noted]) -> tuple[Told, MergedCursor]:
     """The next events, each with the cursor after it, and the cursor after all of them, which may be further ahead.
 
     If a log continues after its stretch, events of the other log that may be later than the unread part are held back.
@@ -149,9 +149,9 @@ def merge(at: Cursor, rows: Stretch[Rendered], changes: Stretch[Noted]) -> tuple
             at = at._replace(changes=told_changes[change_at].seq)
             told.append((at, told_changes[change_at]))
             change_at += 1
-    behind = Cursor(rows.through if whole_rows else at.rows, changes.through if whole_changes else at.changes)
+    behind = MergedCursor(rows.through if whole_rows else at.rows, changes.through if whole_changes else at.changes)
     return told, behind
 
 
-def _last(items: Sequence[Rendered] | Sequence[Noted]) -> int:
+def _last(items: Sequence[RenderedRow] | Sequence[Noted]) -> int:
     return items[-1].ts if items else -1

@@ -14,8 +14,18 @@ from strandline.engine import Log, Page
 from strandline.engine.errors import DamagedFile, UnknownLog
 from strandline.protocols.tables.context import TablesContext
 from strandline.protocols.tables.errors import error_body
-from strandline.protocols.tables.json import Authors, Rendered, authors_of
-from strandline.protocols.tables.live_feed import CHANGES, ROWS, Change, Cursor, LiveLog, Noted, Stretch, Told, merge
+from strandline.protocols.tables.json import Authors, RenderedRow, authors_of
+from strandline.protocols.tables.live_feed import (
+    CHANGES,
+    ROWS,
+    LiveLog,
+    MergedCursor,
+    Noted,
+    ShownChange,
+    Stretch,
+    Told,
+    merge,
+)
 from strandline.protocols.tables.wire import PurgeEvent, ReadyEvent, RestoreAllEvent, RmEvent, encode
 from strandline.service import sse
 from strandline.service.access import Access
@@ -36,7 +46,7 @@ class Asked(NamedTuple):
     user: str | None
     public: bool
     access: Access
-    start: Cursor
+    start: MergedCursor
 
 
 class LiveStream(LiveResponse, FeedReader):
@@ -194,12 +204,12 @@ class LiveStream(LiveResponse, FeedReader):
             return None
         return Stretch(piece.content or (), piece.next_after, piece.caught_up)
 
-    def _move(self, behind: Cursor) -> None:
+    def _move(self, behind: MergedCursor) -> None:
         if self._rows is not None:
             self._rows.cursor = behind.rows
         if self._changes is not None:
             self._changes.cursor = behind.changes
-        self._cursor = Cursor(
+        self._cursor = MergedCursor(
             self._cursor.rows if self._rows is None else behind.rows,
             self._cursor.changes if self._changes is None else behind.changes,
         )
@@ -242,13 +252,13 @@ class LiveStream(LiveResponse, FeedReader):
         with_author = self._asked.table.declaration.with_author
         authors: Authors | None = None
         if with_author is not None:
-            appended = [item for _, item in told if isinstance(item, Rendered)]
+            appended = [item for _, item in told if isinstance(item, RenderedRow)]
             authors = authors_of([*appended, *rows.values()], with_author)
         return self._frames(told, rows, authors)
 
-    def _changed_rows(self, told: Told, *, resident: bool) -> dict[int, Rendered] | None:
+    def _changed_rows(self, told: Told, *, resident: bool) -> dict[int, RenderedRow] | None:
         """The current contents of rows that were updated or restored, by seq; None if that needs the disk."""
-        rows: dict[int, Rendered] = {}
+        rows: dict[int, RenderedRow] = {}
         for _, item in told:
             if isinstance(item, Noted) and item.change.op in ("update", "restore"):
                 seq = item.change.seq
@@ -265,10 +275,10 @@ class LiveStream(LiveResponse, FeedReader):
 
     # --- frames ----------------------------------------------------------------------------------------------------
 
-    def _frames(self, told: Told, rows: dict[int, Rendered], authors: Authors | None) -> bytes:
+    def _frames(self, told: Told, rows: dict[int, RenderedRow], authors: Authors | None) -> bytes:
         frames = []
         for cursor, item in told:
-            if isinstance(item, Rendered):
+            if isinstance(item, RenderedRow):
                 kind, data = "append", self._row(item, authors)
             else:
                 kind, data = item.change.op, self._change(item.change, rows, authors)
@@ -276,11 +286,11 @@ class LiveStream(LiveResponse, FeedReader):
                 frames.append(sse.frame(kind.encode(), data, bytes(cursor)))
         return b"".join(frames)
 
-    def _row(self, row: Rendered, authors: Authors | None) -> bytes:
+    def _row(self, row: RenderedRow, authors: Authors | None) -> bytes:
         user = self._asked.user
         return row.whole(user, authors) if self._everything or row.user == user else b""
 
-    def _change(self, change: Change, rows: dict[int, Rendered], authors: Authors | None) -> bytes:
+    def _change(self, change: ShownChange, rows: dict[int, RenderedRow], authors: Authors | None) -> bytes:
         """The data of a change; empty if this reader may not see it, or may no longer see it."""
         op, parent = change.op, self._asked.parent
         if op in ("update", "restore"):

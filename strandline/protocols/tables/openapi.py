@@ -22,7 +22,7 @@ from strandline.service.openapi import (
     EVENTS,
     JSON,
     TEXT,
-    Answer,
+    AnswerShape,
     Described,
     Operation,
     Parameter,
@@ -182,7 +182,7 @@ def _read(group: str, variant: str, op: str, schemas: TableSchemas) -> Operation
     words = [_READ_WORDS[op], _FOR[variant]]
     if variant != PUB:
         words.append("An API key needs the scope read.")
-    events = (Answer(200, "The events.", {EVENT_STREAM: EVENTS}),)
+    events = (AnswerShape(200, "The events.", {EVENT_STREAM: EVENTS}),)
     return Operation(
         group=group,
         summary=_READ_SUMMARIES[op],

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from strandline.engine import Page
 from strandline.protocols.tables.context import TablesContext, is_row_resident
 from strandline.protocols.tables.errors import invalid
-from strandline.protocols.tables.json import Rendered, RowRenderer, authors_of
+from strandline.protocols.tables.json import RenderedRow, RowRenderer, authors_of
 from strandline.protocols.tables.paths import PUB
 from strandline.protocols.tables.requests import Query
 from strandline.protocols.tables.wire import FoundAnswer, HistoryAnswer, PageAnswer, RowsAfterAnswer, encode, stored
@@ -19,7 +19,7 @@ from strandline.tables.names import parse_id
 from strandline.tables.view import LIST_AFTER_ROWS, LIST_ROWS, PAGE_BYTES, check_cursor, check_limit, check_seq
 
 
-class Reading:
+class TableReads:
     """The reads of one table in one variant."""
 
     def __init__(self, context: TablesContext, table: Table, variant: str) -> None:
@@ -120,10 +120,10 @@ class Reading:
                 return reply
         return self._context.elsewhere(slowly)
 
-    def _rendered(self, view: View, page: Page) -> Sequence[Rendered]:
+    def _rendered(self, view: View, page: Page) -> Sequence[RenderedRow]:
         return RowRenderer(view.parent).page(page)
 
-    def _joined(self, view: View, rows: Sequence[Rendered]) -> bytes:
+    def _joined(self, view: View, rows: Sequence[RenderedRow]) -> bytes:
         with_author = self._table.declaration.with_author
         authors = None if with_author is None else authors_of(rows, with_author)
         return b",".join([row.whole(view.user, authors) for row in rows])
@@ -214,5 +214,5 @@ def _shown(rows: Sequence[Row]) -> list[dict[str, object]]:
     return [row.to_json() for row in rows]
 
 
-def _reversed(rows: Sequence[Rendered]) -> Sequence[Rendered]:
+def _reversed(rows: Sequence[RenderedRow]) -> Sequence[RenderedRow]:
     return rows[::-1]

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from strandline.protocols.tables.context import TablesContext
 from strandline.protocols.tables.errors import Errors
-from strandline.protocols.tables.live import Live
+from strandline.protocols.tables.live import LiveReads
 from strandline.protocols.tables.openapi import describe
 from strandline.protocols.tables.paths import ANY_READ, ANY_WRITE, AUTH, PUB, read_path, reads_of, write_path, writes_of
-from strandline.protocols.tables.read import Reading
-from strandline.protocols.tables.write import Writing
+from strandline.protocols.tables.read import TableReads
+from strandline.protocols.tables.write import TableWrites
 from strandline.service.http import Call, Cors, Handler, Reply, Route, preflight
 from strandline.service.openapi import Described
 from strandline.tables import Table, TableError
@@ -33,7 +33,7 @@ class TablesProtocol:
 
     def __init__(self, context: TablesContext) -> None:
         self.context = context
-        self.live = Live(context)
+        self.live = LiveReads(context)
 
     @property
     def described(self) -> Described:
@@ -52,8 +52,8 @@ class TablesProtocol:
         ]
 
     def _routes_of(self, table: Table) -> list[Route]:
-        writing = Writing(self.context, table)
-        reading = {variant: Reading(self.context, table, variant) for variant in (AUTH, PUB)}
+        writing = TableWrites(self.context, table)
+        reading = {variant: TableReads(self.context, table, variant) for variant in (AUTH, PUB)}
         writes = [
             self._route("POST", write_path(table.name, op), writing.handler(op), table.name, op, body="required")
             for op in writes_of(table.declaration)

@@ -27,7 +27,7 @@ from strandline.tables.names import parse_id
 T = TypeVar("T")
 
 
-class Writing:
+class TableWrites:
     """The writes of one table."""
 
     def __init__(self, context: TablesContext, table: Table) -> None:

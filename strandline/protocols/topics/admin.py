@@ -33,7 +33,7 @@ from strandline.service.problems import Refusal
 _decoder = msgspec.json.Decoder(TopicConfig)
 
 
-class Administering:
+class TopicAdministration:
     def __init__(self, context: Context) -> None:
         self._context = context
 

@@ -20,7 +20,7 @@ from strandline.service.problems import invalid
 _decoder = msgspec.json.Decoder(DeleteBody)
 
 
-class Deleting:
+class RecordDeletes:
     def __init__(self, context: Context) -> None:
         self._context = context
 

@@ -37,7 +37,7 @@ class WatchedRecord(ReadRecord, kw_only=True):
 
 
 class RecordEvent(msgspec.Struct):
-    """Written as bytes, by ``EventView``."""
+    """Written as bytes, by ``SessionView``."""
 
     topic: str
     records: list[WatchedRecord]
@@ -128,7 +128,7 @@ def with_id(id: bytes, *frames: bytes) -> bytes:
     return b"".join([id + frame for frame in frames if frame])
 
 
-class EventView(TopicView):
+class SessionView(TopicView):
     __slots__ = ()
 
     def render(self, subject: Topic, after: int, page: Page) -> EventContent:

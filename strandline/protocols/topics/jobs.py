@@ -71,7 +71,7 @@ def check_node(context: Context, node: str) -> None:
         raise invalid(f"node has more than {limit} bytes")
 
 
-class Queueing:
+class QueueJobs:
     def __init__(self, context: Context) -> None:
         self._context = context
 

@@ -55,7 +55,7 @@ class _Part:
         return is_scheduled(self.records)
 
 
-class MultiWriting:
+class MultiWrites:
     def __init__(self, context: Context) -> None:
         self._context = context
         self._settings = context.settings

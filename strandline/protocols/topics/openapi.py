@@ -17,7 +17,7 @@ from strandline.service.openapi import (
     EVENTS,
     JSON,
     TEXT,
-    Answer,
+    AnswerShape,
     Described,
     Operation,
     Parameter,
@@ -259,7 +259,7 @@ _QUEUES: dict[tuple[str, str], Operation] = {
     ("GET", _ONE + "/work"): Operation(
         group="queues",
         summary="Stream jobs to a worker",
-        answers=(Answer(200, _JOBS, {EVENT_STREAM: EVENTS}),),
+        answers=(AnswerShape(200, _JOBS, {EVENT_STREAM: EVENTS}),),
         parameters=(
             _PATH["topic"],
             _query("node", "The name of the worker.", {"type": "string", "minLength": 1}, required=True),
@@ -343,7 +343,7 @@ _WATCHING: dict[tuple[str, str], Operation] = {
         group="watching",
         summary="Open the stream of a watch session",
         description="Needs the API key that created the session.",
-        answers=(Answer(200, _EVENTS, {EVENT_STREAM: EVENTS}),),
+        answers=(AnswerShape(200, _EVENTS, {EVENT_STREAM: EVENTS}),),
         parameters=(
             _PATH["wid"],
             _query("cursor", "The `id` of an event: resume after it. `Last-Event-ID` takes precedence."),
@@ -384,7 +384,7 @@ _SOCKET = Operation(
     group="watching",
     summary="Subscribe and publish over a WebSocket",
     description=_WEBSOCKET,
-    answers=(Answer(101, "The connection becomes a WebSocket."),),
+    answers=(AnswerShape(101, "The connection becomes a WebSocket."),),
     errors=("unauthorized", "not_found", "throttled", "not_ready", "shutting_down"),
 )
 

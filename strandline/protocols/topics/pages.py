@@ -23,7 +23,7 @@ MIN_LIMIT = 64
 MAX_BYTES = 32 << 20
 
 
-class Rendered(NamedTuple):
+class RenderedPage(NamedTuple):
     """A page as JSON. ``head`` is the end of the log when it was read."""
 
     records: bytes
@@ -33,7 +33,7 @@ class Rendered(NamedTuple):
     tombstone: bytes = b"null"
 
     @classmethod
-    def of(cls, page: Page, *, tags: bool, meta: bool) -> Rendered:
+    def of(cls, page: Page, *, tags: bool, meta: bool) -> RenderedPage:
         tombstone = b"null" if page.tombstone is None else tombstone_json(page.tombstone)
         records = render_records(page, tags=tags, meta=meta)
         return cls(records, page.next_after, page.head, page.earliest, tombstone)
@@ -68,14 +68,16 @@ class _Span(NamedTuple):
 _Key = tuple[int, int, bool, bool]
 
 
-class Pages:
+class TopicPages:
     """Used on the event loop only."""
 
     def __init__(self) -> None:
         self._spans: dict[_Key, _Span] = {}
         self._bytes = 0
 
-    def get(self, topic: Topic, after: int, limit: int, max_bytes: int, *, tags: bool, meta: bool) -> Rendered | None:
+    def get(
+        self, topic: Topic, after: int, limit: int, max_bytes: int, *, tags: bool, meta: bool
+    ) -> RenderedPage | None:
         """The page, if all of it is in memory and nothing in it was lost; None: read it without spans."""
         # Spans do not help if less than a whole span is left, or before the first record.
         if limit < MIN_LIMIT or (after // SPAN + 1) * SPAN > topic.log.head:
@@ -99,24 +101,24 @@ class Pages:
                 limit -= stop - start
                 max_bytes -= span.sizes[stop] - span.sizes[start]
             if stop < len(span.seqs):
-                return Rendered(b",".join(parts), span.seqs[stop - 1] if stop > start else at, head, state.earliest)
+                return RenderedPage(b",".join(parts), span.seqs[stop - 1] if stop > start else at, head, state.earliest)
             at = (at // SPAN + 1) * SPAN
         if limit and at < head:
             return self._with_rest(topic, parts, at, limit, max_bytes, tags, meta)
-        return Rendered(b",".join(parts), at, head, state.earliest)
+        return RenderedPage(b",".join(parts), at, head, state.earliest)
 
     def _with_rest(
         self, topic: Topic, parts: list[bytes], at: int, limit: int, max_bytes: int, tags: bool, meta: bool
-    ) -> Rendered | None:
+    ) -> RenderedPage | None:
         """Add the records after the last whole span, which change with every append."""
         page = topic.log.read_resident(at, limit, max_bytes=max(1, max_bytes))
         if page is None or page.tombstone is not None:
             return None
         if page.data and _weight(page) > max_bytes and parts:
-            return Rendered(b",".join(parts), at, page.head, page.earliest)
+            return RenderedPage(b",".join(parts), at, page.head, page.earliest)
         if page.seqs:
             parts.append(render_records(page, tags=tags, meta=meta))
-        return Rendered(b",".join(parts), page.next_after, page.head, page.earliest)
+        return RenderedPage(b",".join(parts), page.next_after, page.head, page.earliest)
 
     def _span(self, topic: Topic, number: int, tags: bool, meta: bool) -> _Span | None:
         log = topic.log

@@ -17,7 +17,7 @@ from strandline.protocols.topics.consumers import stored_cursor
 from strandline.protocols.topics.context import Context
 from strandline.protocols.topics.errors import topic_not_found
 from strandline.protocols.topics.match import Match, parse_match
-from strandline.protocols.topics.pages import Pages, Rendered
+from strandline.protocols.topics.pages import RenderedPage, TopicPages
 from strandline.protocols.topics.settings import (
     DEFAULT_LIMIT,
     DEFAULT_PAGE_BYTES,
@@ -34,7 +34,7 @@ from strandline.service.problems import invalid
 _decoder = msgspec.json.Decoder(DiffBody)
 
 
-class Selection:
+class RecordSelection:
     """Which records of a topic a reader gets, and how many at a time."""
 
     __slots__ = ("limit", "match", "max_bytes", "nodes", "since")
@@ -89,11 +89,11 @@ def node_set(node: NodesField) -> frozenset[str] | None:
     return frozenset((node,) if isinstance(node, str) else node)
 
 
-class Reading:
+class TopicReads:
     def __init__(self, context: Context) -> None:
         self._context = context
         self._polls: set[_LongPoll] = set()
-        self._pages = Pages()
+        self._pages = TopicPages()
 
     def diff(self, call: Call) -> Replying:
         """POST /v0/topics/{topic}/diff"""
@@ -117,7 +117,7 @@ class Reading:
 
     def _diff(self, call: Call, topic: Topic, body: DiffBody, waited_ms: float) -> Reply | Awaitable[Reply]:
         context = self._context
-        selection = Selection(
+        selection = RecordSelection(
             clamp_limit(body.limit, context.settings),
             clamp_bytes(body.max_batch_bytes),
             node_set(body.node),
@@ -144,16 +144,16 @@ class Reading:
         if page is None or (body.wait_ms and _is_empty(page)):
             wait_ms = min(body.wait_ms, MAX_WAIT_MS)
             return self._wait(call, topic, body, after, selection, page, wait_ms, waited_ms)
-        rendered = Rendered.of(page, tags=body.include_tags, meta=body.include_meta)
+        rendered = RenderedPage.of(page, tags=body.include_tags, meta=body.include_meta)
         return render_diff(call, topic, after, rendered, waited_ms)
 
     def _latest(
-        self, call: Call, topic: Topic, body: DiffBody, after: int, selection: Selection, waited_ms: float
+        self, call: Call, topic: Topic, body: DiffBody, after: int, selection: RecordSelection, waited_ms: float
     ) -> Reply | Awaitable[Reply]:
         arguments = selection.arguments(topic)
 
         def render(page: Page) -> Reply:
-            rendered = Rendered.of(page, tags=body.include_tags, meta=body.include_meta)
+            rendered = RenderedPage.of(page, tags=body.include_tags, meta=body.include_meta)
             return render_diff(call, topic, after, rendered, waited_ms)
 
         async def read() -> Reply:
@@ -168,7 +168,7 @@ class Reading:
         topic: Topic,
         body: DiffBody,
         after: int,
-        selection: Selection,
+        selection: RecordSelection,
         page: Page | None,
         wait_ms: int,
         waited_ms: float,
@@ -201,7 +201,7 @@ class Reading:
                 self._context.hub.unwatch(topic.log, poll)
             if page is not None and poll.ended:
                 break
-        rendered = Rendered.of(page, tags=body.include_tags, meta=body.include_meta)
+        rendered = RenderedPage.of(page, tags=body.include_tags, meta=body.include_meta)
         return render_diff(call, topic, after, rendered, waited_ms)
 
     def end_polls(self) -> None:
@@ -227,7 +227,7 @@ def _is_empty(page: Page) -> bool:
     return not page.seqs and page.caught_up and page.tombstone is None
 
 
-def render_diff(call: Call, topic: Topic, after: int, page: Rendered, waited_ms: float) -> Reply:
+def render_diff(call: Call, topic: Topic, after: int, page: RenderedPage, waited_ms: float) -> Reply:
     return Reply(
         b'{"topic":%b,"records":[%b],"next_from_seq":%d,"head_seq":%d,"earliest_seq":%d,"caught_up":%b,"tombstone":%b,'
         b'"lag":%d,"performance":{"server_total_ms":%.3f,"records_scanned":%d,"throttle_wait_ms":%.3f}}'

@@ -19,7 +19,7 @@ from strandline.service.problems import invalid, may_not_touch
 _decoder = msgspec.json.Decoder(RedriveBody)
 
 
-class Redriving:
+class Redrives:
     def __init__(self, context: Context) -> None:
         self._context = context
 

@@ -51,7 +51,7 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:>-]{0,254}", re.ASCII)
 _decoder = msgspec.json.Decoder(RouterBody)
 
 
-class Routing:
+class TopicRouters:
     def __init__(self, context: Context) -> None:
         self._context = context
         context.routers.demote_while(lambda: context.admission.pressure.shedding)
@@ -147,7 +147,7 @@ class Routing:
         )
 
 
-def routes(routing: Routing) -> list[Route]:
+def routes(routing: TopicRouters) -> list[Route]:
     one = "/v0/routers/{router}"
     named = ("router",)
     return [

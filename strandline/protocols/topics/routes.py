@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from strandline.protocols.topics.admin import Administering
+from strandline.protocols.topics.admin import TopicAdministration
 from strandline.protocols.topics.batches import multi_write_limit, write_limit
 from strandline.protocols.topics.consumers import Consumers
 from strandline.protocols.topics.context import Context
-from strandline.protocols.topics.delete import Deleting
+from strandline.protocols.topics.delete import RecordDeletes
 from strandline.protocols.topics.errors import refuse, reply_to
-from strandline.protocols.topics.jobs import Queueing
-from strandline.protocols.topics.multi_write import MultiWriting
-from strandline.protocols.topics.read import Reading
-from strandline.protocols.topics.redrive import Redriving
-from strandline.protocols.topics.routers import Routing
+from strandline.protocols.topics.jobs import QueueJobs
+from strandline.protocols.topics.multi_write import MultiWrites
+from strandline.protocols.topics.read import TopicReads
+from strandline.protocols.topics.redrive import Redrives
+from strandline.protocols.topics.routers import TopicRouters
 from strandline.protocols.topics.routers import routes as router_routes
-from strandline.protocols.topics.watch import Watching
+from strandline.protocols.topics.watch import TopicWatches
 from strandline.protocols.topics.websocket import WebSockets
-from strandline.protocols.topics.worker_stream import Working
-from strandline.protocols.topics.write import Writing
+from strandline.protocols.topics.worker_stream import WorkerStreams
+from strandline.protocols.topics.write import TopicWrites
 from strandline.service.http import ElementLimit, Handler, Route
 
 
@@ -26,18 +26,18 @@ class TopicsProtocol:
 
     def __init__(self, context: Context) -> None:
         self.context = context
-        self.writing = Writing(context)
-        self.multi_writing = MultiWriting(context)
-        self.reading = Reading(context)
-        self.administering = Administering(context)
-        self.deleting = Deleting(context)
+        self.writing = TopicWrites(context)
+        self.multi_writing = MultiWrites(context)
+        self.reading = TopicReads(context)
+        self.administering = TopicAdministration(context)
+        self.deleting = RecordDeletes(context)
         self.consumers = Consumers(context)
-        self.routing = Routing(context)
-        self.watching = Watching(context)
+        self.routing = TopicRouters(context)
+        self.watching = TopicWatches(context)
         self.websockets = WebSockets(context, self.watching, self.writing)
-        self.queueing = Queueing(context)
-        self.working = Working(context)
-        self.redriving = Redriving(context)
+        self.queueing = QueueJobs(context)
+        self.working = WorkerStreams(context)
+        self.redriving = Redrives(context)
 
     def routes(self) -> list[Route]:
         topics, consumers = self.administering, self.consumers

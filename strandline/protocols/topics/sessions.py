@@ -23,7 +23,7 @@ from strandline.protocols.topics.event_frames import (
     with_id,
 )
 from strandline.protocols.topics.topics import Topic
-from strandline.protocols.topics.watch_request import Pattern, Start, Watcher, matching, topic_of
+from strandline.protocols.topics.watch_request import Pattern, Watcher, WatchStart, matching, topic_of
 from strandline.service.access import Access
 from strandline.service.live import Ending, LiveResponse
 
@@ -57,13 +57,13 @@ class Session(Watcher):
         self.heartbeat = heartbeat_ms / 1000
         self.changed = changed
         self.idle_since = context.hub.now()
-        self.streams: list[EventStream] = []
+        self.streams: list[SessionStream] = []
         #: False if there was nothing to watch from the start: the client named only topics that do not exist.
         self.was_watching = False
         #: The positions in order of their names, with the names as JSON; rebuilt when a topic is added or removed.
         self._ids: list[tuple[bytes, FeedPosition]] | None = None
 
-    def subscribe(self, starts: Mapping[str, Start], patterns: Sequence[Pattern]) -> None:
+    def subscribe(self, starts: Mapping[str, WatchStart], patterns: Sequence[Pattern]) -> None:
         self.patterns = tuple(patterns)
         for name, start in starts.items():
             self.places[name] = FeedPosition(self, start.topic, start.cursor, start.view)
@@ -78,7 +78,7 @@ class Session(Watcher):
 
     # --- streams ---------------------------------------------------------------------------------------------------
 
-    def enter(self, stream: EventStream, rewind: Mapping[str, int]) -> None:
+    def enter(self, stream: SessionStream, rewind: Mapping[str, int]) -> None:
         """A stream was opened. Its client may send newer positions."""
         self.streams.append(stream)
         self.changed(self)
@@ -93,7 +93,7 @@ class Session(Watcher):
                 self.context.consumed(topic_of(place))
                 self.context.catch_up(topic_of(place))
 
-    def exit(self, stream: EventStream) -> None:
+    def exit(self, stream: SessionStream) -> None:
         if stream in self.streams:
             self.streams.remove(stream)
             if not self.streams:
@@ -141,7 +141,7 @@ class Session(Watcher):
             if not piece.caught_up:
                 feed.queue(place)
 
-    def _ready(self, place: FeedPosition) -> EventStream | None:
+    def _ready(self, place: FeedPosition) -> SessionStream | None:
         """A stream that can take a page of the topic; streams take turns."""
         streams = self.streams
         for at, stream in enumerate(streams):
@@ -193,7 +193,7 @@ class Session(Watcher):
             stream.write(data)
 
 
-class EventStream(LiveResponse):
+class SessionStream(LiveResponse):
     """One open connection of a session: first the backlog, topic by topic, then new records."""
 
     __slots__ = ("_fresh", "_rewind", "_session", "_stale", "_target", "pending")

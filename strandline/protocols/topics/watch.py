@@ -9,10 +9,10 @@ import msgspec
 from strandline.delivery.watch import Feeds
 from strandline.nearest_name import decode_body
 from strandline.protocols.topics.context import Context, performance
-from strandline.protocols.topics.event_frames import EventView, decode_cursor
-from strandline.protocols.topics.sessions import EventStream, Session
+from strandline.protocols.topics.event_frames import SessionView, decode_cursor
+from strandline.protocols.topics.sessions import Session, SessionStream
 from strandline.protocols.topics.settings import MAX_HEARTBEAT_MS
-from strandline.protocols.topics.watch_request import Request, resolve, view_maker
+from strandline.protocols.topics.watch_request import WatchRequest, resolve, view_maker
 from strandline.protocols.topics.wire import WatchAnswer, WatchBody
 from strandline.service.http import Call, Reply, json_reply
 from strandline.service.problems import NOT_FOUND, UNAUTHORIZED, Refusal, invalid, limit_reached
@@ -23,7 +23,7 @@ _WID_BYTES = 16
 _decoder = msgspec.json.Decoder(WatchBody)
 
 
-class Watching:
+class TopicWatches:
     """All watch sessions. A session without a stream is removed after a while; this is checked when another one is
     created or opened."""
 
@@ -49,7 +49,7 @@ class Watching:
         starts, patterns = resolve(
             context,
             call.access,
-            Request(body.topics, view_maker(EventView, body, context.settings), lenient, cursors),
+            WatchRequest(body.topics, view_maker(SessionView, body, context.settings), lenient, cursors),
         )
         self._forget_idle()
         maximum = context.limits.max_watch_sessions
@@ -70,7 +70,7 @@ class Watching:
             )
         )
 
-    def open(self, call: Call) -> EventStream:
+    def open(self, call: Call) -> SessionStream:
         """GET /v0/watch/{wid}"""
         self._forget_idle()
         session = self._sessions.get(call.param("wid"))
@@ -86,7 +86,7 @@ class Watching:
         if rewind is None and "cursor" in call.query:
             rewind = _positions(call.query["cursor"])
         self.context.live.check_room(session.access)
-        return EventStream(session, rewind or {})
+        return SessionStream(session, rewind or {})
 
     # --- sessions --------------------------------------------------------------------------------------------------
 

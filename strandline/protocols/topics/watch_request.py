@@ -12,7 +12,7 @@ from strandline.engine.errors import UnknownLog
 from strandline.protocols.topics.context import Context
 from strandline.protocols.topics.errors import topic_not_found
 from strandline.protocols.topics.match import parse_match
-from strandline.protocols.topics.read import Selection, clamp_bytes, clamp_limit, node_set
+from strandline.protocols.topics.read import RecordSelection, clamp_bytes, clamp_limit, node_set
 from strandline.protocols.topics.settings import DEFAULT_LIMIT, TopicsSettings
 from strandline.protocols.topics.topics import Topic
 from strandline.protocols.topics.wire import TopicOptions, WatchedTopic, WatchOptions
@@ -26,7 +26,7 @@ class TopicView(FeedView):
 
     __slots__ = ("data", "meta", "selection", "tags")
 
-    def __init__(self, selection: Selection, tags: bool, meta: bool, data: bool, strong: bool) -> None:
+    def __init__(self, selection: RecordSelection, tags: bool, meta: bool, data: bool, strong: bool) -> None:
         super().__init__(strong)
         self.selection = selection
         self.tags = tags
@@ -41,7 +41,7 @@ V = TypeVar("V", bound=TopicView)
 _views: WeakValueDictionary[tuple[Any, ...], TopicView] = WeakValueDictionary()
 
 
-def view_of(kind: type[V], selection: Selection, *, tags: bool, meta: bool, data: bool, strong: bool) -> V:
+def view_of(kind: type[V], selection: RecordSelection, *, tags: bool, meta: bool, data: bool, strong: bool) -> V:
     """The view with these properties; there is one object for each combination."""
     key = (kind, *selection.key, tags, meta, data, strong)
     view = _views.get(key)
@@ -68,7 +68,7 @@ def view_maker(
         since = options.since_ts if own.since_ts is None else own.since_ts
         return view_of(
             kind,
-            Selection(limit, max_bytes, nodes, match if own_match is None else own_match, since),
+            RecordSelection(limit, max_bytes, nodes, match if own_match is None else own_match, since),
             tags=options.include_tags,
             meta=options.include_meta,
             data=options.include_data,
@@ -85,7 +85,7 @@ class Pattern(NamedTuple):
     view: TopicView
 
 
-class Start(NamedTuple):
+class WatchStart(NamedTuple):
     """Where the watching of a topic begins."""
 
     topic: Topic
@@ -98,7 +98,7 @@ class Start(NamedTuple):
         return WatchedTopic(from_seq=self.cursor, head_seq=self.head, earliest_seq=self.earliest)
 
 
-class Request(NamedTuple):
+class WatchRequest(NamedTuple):
     """``make_view`` turns the options of a topic into a view; ``cursors`` take precedence over the options."""
 
     topics: Mapping[str, TopicOptions]
@@ -107,7 +107,7 @@ class Request(NamedTuple):
     cursors: Mapping[str, int] = {}
 
 
-def resolve(context: Context, access: Access, request: Request) -> tuple[dict[str, Start], list[Pattern]]:
+def resolve(context: Context, access: Access, request: WatchRequest) -> tuple[dict[str, WatchStart], list[Pattern]]:
     """Find the topics and patterns of a request, or refuse it without a change."""
     maximum = context.settings.max_watch_topics
     if not request.topics:
@@ -116,7 +116,7 @@ def resolve(context: Context, access: Access, request: Request) -> tuple[dict[st
         raise _too_many(len(request.topics), maximum)
     for name in request.topics:
         _check_access(access, name)
-    starts: dict[str, Start] = {}
+    starts: dict[str, WatchStart] = {}
     patterns: list[Pattern] = []
     for name, options in request.topics.items():
         view = request.make_view(options)
@@ -154,7 +154,7 @@ def _start(
     view: TopicView,
     cursors: Mapping[str, int],
     at_most_head: bool = False,
-) -> Start:
+) -> WatchStart:
     context.catch_up(topic)
     state = topic.log.state()
     cursor = cursors.get(topic.name)
@@ -162,7 +162,7 @@ def _start(
         cursor = state.head if options.tail else options.from_seq
         if at_most_head:
             cursor = min(cursor, state.head)
-    return Start(topic, cursor, view, state.head, state.earliest)
+    return WatchStart(topic, cursor, view, state.head, state.earliest)
 
 
 def _check_access(access: Access, name: str) -> None:

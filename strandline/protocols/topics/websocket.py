@@ -42,10 +42,10 @@ from strandline.protocols.topics.message_frames import (
     text_of,
 )
 from strandline.protocols.topics.topics import Topic
-from strandline.protocols.topics.watch import Watching
-from strandline.protocols.topics.watch_request import Request, Watcher, resolve, topic_of, view_maker
+from strandline.protocols.topics.watch import TopicWatches
+from strandline.protocols.topics.watch_request import Watcher, WatchRequest, resolve, topic_of, view_maker
 from strandline.protocols.topics.wire import TopicOptions
-from strandline.protocols.topics.write import Writing
+from strandline.protocols.topics.write import TopicWrites
 from strandline.service.access import Access
 from strandline.service.http import Call, Head, Later, Reply, Unread
 from strandline.service.problems import (
@@ -80,7 +80,7 @@ Send = Callable[[Message], Awaitable[None]]
 class WebSockets:
     """Serves sockets."""
 
-    def __init__(self, context: Context, watching: Watching, writing: Writing) -> None:
+    def __init__(self, context: Context, watching: TopicWatches, writing: TopicWrites) -> None:
         self.context = context
         self.watching = watching
         self.writing = writing
@@ -307,7 +307,9 @@ class Socket(Watcher):
         starts, patterns = resolve(
             self.context,
             self.access,
-            Request(topics, view_maker(MessageView, command, self.context.settings, DEFAULT_LIMIT), command.lenient),
+            WatchRequest(
+                topics, view_maker(MessageView, command, self.context.settings, DEFAULT_LIMIT), command.lenient
+            ),
         )
         maximum = self.context.settings.max_watch_topics
         if maximum and len(self.places.keys() | starts.keys()) > maximum:

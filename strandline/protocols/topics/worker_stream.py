@@ -27,7 +27,7 @@ _LAST_MESSAGES: dict[Ending, tuple[int | str, str]] = {
 _NUMBER = re.compile(r"[0-9]{1,18}")
 
 
-class Working:
+class WorkerStreams:
     def __init__(self, context: Context) -> None:
         self._context = context
 

@@ -37,7 +37,7 @@ MAX_GATHERED_BYTES = 1 << 20
 _decoder = msgspec.json.Decoder(WriteBody)
 
 
-class Writing:
+class TopicWrites:
     """Turns bodies into batches and appends them.
 
     Plain writes to the same topic that arrive in the same turn of the loop are appended together: one frame, one

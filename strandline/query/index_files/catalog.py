@@ -94,7 +94,7 @@ class LocalCopies:
             (self._directory / name).unlink(missing_ok=True)
 
 
-class Errands:
+class StoreRequests:
     """Runs requests to an object store on ``threads``, so that the wait can be limited.
 
     A request that is already running is not started again. If a wait times out, a later call gets the result.
@@ -171,7 +171,7 @@ class IndexCatalog:
         clock: Callable[[], float] = monotonic,
     ) -> None:
         self._lake = lake
-        self._errands = Errands(threads)
+        self._errands = StoreRequests(threads)
         self._copies = LocalCopies(lake, cache, cache_bytes)
         self._look_seconds = look_seconds
         self._clock = clock

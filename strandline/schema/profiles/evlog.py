@@ -8,7 +8,7 @@ from typing import Any
 from msgspec import UNSET, UnsetType
 
 from strandline.schema.errors import SchemaError
-from strandline.schema.options import LowerNames, Name, Names, Options, read_options
+from strandline.schema.options import DeclaredOptions, LowerNames, Name, Names, read_options
 from strandline.schema.profiles.profile import (
     Installed,
     Profile,
@@ -107,21 +107,21 @@ _REQUEST_ID_AT = (("requestId",), ("context", "requestId"))
 Path = tuple[str, ...]
 
 
-class Correlation(Options, frozen=True):
+class Correlation(DeclaredOptions, frozen=True):
     request_id_fields: Names = ()
     trace_context_fields: Names = ()
     parse_traceparent: bool = True
 
 
-class EventsRequest(Options, frozen=True):
+class EventsRequest(DeclaredOptions, frozen=True):
     traces_stream: Name | UnsetType = UNSET
 
 
-class EventsObservability(Options, frozen=True):
+class EventsObservability(DeclaredOptions, frozen=True):
     request: EventsRequest = EventsRequest()
 
 
-class EvlogProfile(Options, frozen=True, tag_field="kind", tag="evlog"):
+class EvlogProfile(DeclaredOptions, frozen=True, tag_field="kind", tag="evlog"):
     """One wide event per request, without secrets."""
 
     redact_keys: LowerNames = ()

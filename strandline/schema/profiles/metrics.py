@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from strandline.schema.errors import SchemaError
-from strandline.schema.options import Options, read_options
+from strandline.schema.options import DeclaredOptions, read_options
 from strandline.schema.profiles.profile import Installed, Profile, closed_object, field, in_batch
 from strandline.schema.profiles.values import number_of, scalar_text, text_of
 from strandline.schema.registry import Registry
@@ -127,7 +127,7 @@ _LIMIT = 1 << 1000
 _INFINITY = float("inf")
 
 
-class MetricsProfile(Options, frozen=True, tag_field="kind", tag="metrics"):
+class MetricsProfile(DeclaredOptions, frozen=True, tag_field="kind", tag="metrics"):
     """One record per series and interval."""
 
 

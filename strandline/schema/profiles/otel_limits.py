@@ -14,13 +14,13 @@ from typing import Annotated, Any, Literal
 from msgspec import UNSET, Meta, UnsetType, field
 
 from strandline.schema.errors import SchemaError
-from strandline.schema.options import Count, LowerNames, Name, Names, Options, Positive
+from strandline.schema.options import Count, DeclaredOptions, LowerNames, Name, Names, Positive
 from strandline.schema.profiles.values import REDACTED
 
 MAX_DEPTH = 64
 
 
-class AttributeLimits(Options, frozen=True):
+class AttributeLimits(DeclaredOptions, frozen=True):
     max_attribute_value_bytes: Positive = 8192
     max_attributes_per_span: Count = 256
     max_events_per_span: Count = 128
@@ -28,7 +28,7 @@ class AttributeLimits(Options, frozen=True):
     max_statement_bytes: Positive = 4096
 
 
-class StoreRaw(Options, frozen=True):
+class StoreRaw(DeclaredOptions, frozen=True):
     """Which parts of a span are stored in addition to the derived fields."""
 
     resource_attributes: bool = field(name="rawResourceAttributes", default=True)
@@ -37,7 +37,7 @@ class StoreRaw(Options, frozen=True):
     links: bool = field(name="rawLinks", default=True)
 
 
-class OtlpLimits(Options, frozen=True):
+class OtlpLimits(DeclaredOptions, frozen=True):
     """The maximum size of a request and of the values in it."""
 
     max_compressed_bytes: Positive = 4 << 20
@@ -50,15 +50,15 @@ class OtlpLimits(Options, frozen=True):
     max_kv_list_values_per_any_value: Count = 256
 
 
-class SpansRequest(Options, frozen=True):
+class SpansRequest(DeclaredOptions, frozen=True):
     events_stream: Name | UnsetType = UNSET
 
 
-class SpansObservability(Options, frozen=True):
+class SpansObservability(DeclaredOptions, frozen=True):
     request: SpansRequest = SpansRequest()
 
 
-class OtelTracesProfile(Options, frozen=True, tag_field="kind", tag="otel-traces"):
+class OtelTracesProfile(DeclaredOptions, frozen=True, tag_field="kind", tag="otel-traces"):
     """Spans of OpenTelemetry."""
 
     redact_keys: LowerNames = ()

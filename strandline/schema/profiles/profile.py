@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Literal
 
 from strandline.query.config_parser import parse_search_config
 from strandline.schema.errors import SchemaError
-from strandline.schema.options import Options, read_options
+from strandline.schema.options import DeclaredOptions, read_options
 from strandline.schema.registry import Registry
 from strandline.schema.routing import RoutingKey
 
@@ -98,7 +98,7 @@ def text_field(pointer: str) -> dict[str, Any]:
     return field("text", pointer, "exists", "positions", analyzer="unicode_word_v1")
 
 
-class GenericProfile(Options, frozen=True, tag_field="kind", tag="generic"):
+class GenericProfile(DeclaredOptions, frozen=True, tag_field="kind", tag="generic"):
     """Records are whatever they are."""
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from msgspec import UNSET, UnsetType
 
 from strandline.schema.errors import SchemaError
-from strandline.schema.options import Options, read_options
+from strandline.schema.options import DeclaredOptions, read_options
 from strandline.schema.profiles.profile import Profile, in_batch
 from strandline.schema.profiles.touch_settings import TouchSettings
 
@@ -29,7 +29,7 @@ _RFC3339 = re.compile(
 _OFFSET = re.compile(r"[0-9A-HJKMNP-TV-ZOILa-hjkmnp-tv-zoil]{26}", re.ASCII)
 
 
-class StateProtocolProfile(Options, frozen=True, tag_field="kind", tag="state-protocol"):
+class StateProtocolProfile(DeclaredOptions, frozen=True, tag_field="kind", tag="state-protocol"):
     """Changes of rows, and control messages between them."""
 
     touch: TouchSettings | UnsetType = UNSET

@@ -6,14 +6,14 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, field
 
-from strandline.schema.options import Count, Options, Positive
+from strandline.schema.options import Count, DeclaredOptions, Positive
 
 #: What a change without the old row touches: ``coarse`` notifies all waits on the templates of its entity,
 #: ``skipBefore`` uses the new row alone, ``error`` counts it as an error and notifies all waits.
 OnMissingBefore = Literal["coarse", "skipBefore", "error"]
 
 
-class MemorySettings(Options, frozen=True):
+class MemorySettings(DeclaredOptions, frozen=True):
     #: The longest time that a bucket is open.
     bucket_ms: Positive = 100
     #: The filter has 2 to this power cells of 4 bytes, and every key sets ``k`` of them.
@@ -30,7 +30,7 @@ class MemorySettings(Options, frozen=True):
     hot_max_templates: Positive = 4096
 
 
-class TemplateSettings(Options, frozen=True):
+class TemplateSettings(DeclaredOptions, frozen=True):
     #: A template that no client names for this long is retired.
     default_inactivity_ttl_ms: Positive = 3_600_000
     #: How often the time of last use of templates is stored.
@@ -41,7 +41,7 @@ class TemplateSettings(Options, frozen=True):
     activation_rate_per_minute: Count = field(name="activationRateLimitPerMinute", default=100)
 
 
-class TouchSettings(Options, frozen=True):
+class TouchSettings(DeclaredOptions, frozen=True):
     enabled: bool = False
     #: The key of a table is touched at most once in this time.
     coarse_interval_ms: Positive = 100

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from strandline.lake.status import Lag, PipelineStatus, RoundSummary
-from strandline.server.pipeline.supervisor import Keeper, Standing, State
+from strandline.server.pipeline.supervisor import PipelineSnapshot, PipelineSupervisor, State
 from strandline.service.access import Access
 from strandline.service.http import Call, Reply, Route
 from strandline.service.problems import Problem, Refusal
@@ -44,7 +44,7 @@ class RunAnswer(msgspec.Struct):
 
 
 class PipelineRoutes:
-    def __init__(self, keeper: Keeper) -> None:
+    def __init__(self, keeper: PipelineSupervisor) -> None:
         self._keeper = keeper
 
     def routes(self) -> list[Route]:
@@ -72,7 +72,7 @@ class PipelineRoutes:
         return Reply(msgspec.json.encode(RunAnswer(standing.state)), 202)
 
 
-def answer(standing: Standing, lake: str, access: Access) -> PipelineAnswer:
+def answer(standing: PipelineSnapshot, lake: str, access: Access) -> PipelineAnswer:
     """The answer for an API key, which leaves out logs that the key may not access."""
     status = standing.status
     limited = bool(access.prefixes)

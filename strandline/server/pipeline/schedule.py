@@ -31,7 +31,7 @@ class Thresholds(msgspec.Struct, frozen=True, kw_only=True):
     idle_s: float
 
 
-class Decider:
+class StartSchedule:
     """The caller reports observations with ``see``, and the life of the process with ``started`` and ``ended``.
 
     ``tick`` is a monotonic time in seconds. ``wall`` is the time of day in milliseconds, which the times of rounds use.

@@ -21,7 +21,7 @@ from strandline.lake.fence import is_claimed
 from strandline.lake.location import Lake
 from strandline.lake.status import BadStatus, PipelineStatus, read_status
 from strandline.server.pipeline.process import Child
-from strandline.server.pipeline.schedule import Decider, Thresholds
+from strandline.server.pipeline.schedule import StartSchedule, Thresholds
 from strandline.server.settings import Settings
 
 log = logging.getLogger("strandline.pipeline")
@@ -56,7 +56,7 @@ class Program(msgspec.Struct, frozen=True):
     missing: Callable[[], list[str]]
 
 
-class Standing(msgspec.Struct, frozen=True, kw_only=True):
+class PipelineSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     """The state of the pipeline at the last observation."""
 
     state: State = "off"
@@ -76,7 +76,7 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
     status_error: str | None = None
 
 
-class Keeper:
+class PipelineSupervisor:
     """Without a ``program`` there is no pipeline. Tests use a manual clock and call ``look`` themselves."""
 
     def __init__(
@@ -96,7 +96,7 @@ class Keeper:
         self.lake = Lake.at(settings.lake)
         self._tick = tick
         self._wall = wall or SystemClock().now
-        self._decider = Decider(
+        self._decider = StartSchedule(
             Thresholds(
                 start_records=chosen.pipeline_start_records,
                 start_bytes=chosen.pipeline_start_bytes,
@@ -119,7 +119,7 @@ class Keeper:
         self._closed = False
         self._thread: BackgroundThread | None = None
         self._asked = False
-        self.standing = Standing()
+        self.standing = PipelineSnapshot()
 
     # --- from start to end -----------------------------------------------------------------------------------------
 

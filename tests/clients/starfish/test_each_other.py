@@ -54,7 +54,7 @@ def test_a_link_is_followed_with_ones_own_key(
     if not named:
         reader.tell("append", data={"n": 2}, **bob)
     elif reader.name == "strandline":
-        with pytest.raises(ClientFailed, match="for others"):
+        with pytest.raises(ClientFailed, match="the certificate's audience does not include the key"):
             reader.tell("append", data={"n": 2}, **bob)
     else:
         assert refused(reader, "append", data={"n": 2}, **bob) == (403, "Forbidden")

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from support.manual_queue import Stand
 
-from strandline.delivery.queues.completion import Leaving
+from strandline.delivery.queues.completion import Completion
 from strandline.delivery.queues.state import JobState
 from strandline.engine import Commit, Log
 from strandline.engine.errors import DamagedFile
@@ -33,9 +33,9 @@ class SlowLog:
         self.deletions.pop(0)[1].resolve(None, error)
 
 
-def slow() -> tuple[SlowLog, Leaving]:
+def slow() -> tuple[SlowLog, Completion]:
     log = SlowLog()
-    return log, Leaving(cast(Log, log))
+    return log, Completion(cast(Log, log))
 
 
 def test_a_job_is_leaving_until_its_deletion_is_done() -> None:
@@ -72,7 +72,7 @@ def test_a_dead_letter_does_not_come_back_its_deletion_is_tried_again() -> None:
 
 def test_what_is_deleted_at_once_never_is_leaving(stand: Stand) -> None:
     stand.fill(2)
-    leaving = Leaving(stand.log)
+    leaving = Completion(stand.log)
     leaving.delete([JobState(1)])
     leaving.bury([2])
     assert leaving.seqs == set()

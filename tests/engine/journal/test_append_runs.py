@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from support.engines import NOW, fill, make, opened
 
-from strandline.engine import Batch, Config, Copy, Engine, Log, ManualClock, Options, Producer
+from strandline.engine import Batch, Config, Engine, ForwardedCopy, Log, ManualClock, Options, Producer
 from strandline.engine.disk import LocalDisk
 from strandline.engine.journal import append_runs, frame
 from strandline.engine.journal.bodies import pack
@@ -109,7 +109,7 @@ class Writer:
                 state, target = log.state(), random.choice(self.logs)
                 if target.name != log.name and state.earliest <= state.head:
                     first = random.randint(state.earliest, state.head)
-                    self.engine.forward(log, [Copy(target, "c", state.head, [(first, state.head)])]).wait()
+                    self.engine.forward(log, [ForwardedCopy(target, "c", state.head, [(first, state.head)])]).wait()
 
     def append(self, log: Log, count: int) -> None:
         random, plain = self.random, self.random.random() < 0.5

@@ -16,7 +16,7 @@ from strandline.engine.disk import LocalDisk
 from strandline.engine.errors import BatchTooLarge, SealingBehind
 from strandline.engine.journal.backlog import MAX_COPIED, default_budget
 from strandline.engine.journal.file import journal_indexes, journal_path
-from strandline.engine.operations.forward import Copy
+from strandline.engine.operations.forward import ForwardedCopy
 from strandline.engine.operations.transaction import Amend
 from strandline.engine.process import memory_limit
 from strandline.engine.testing.fault_disk import Crashed, FaultDisk
@@ -114,7 +114,7 @@ def test_forwarding_waits_and_loses_nothing(tmp_path: Path) -> None:
         make(engine, "c")
         fill_budget(engine)
         engine.log("c").append(Batch.of(b"x" * (BUDGET - engine.backlog.size))).wait()
-        copy = Copy(dest, "router", source.head, ((1, source.head),))
+        copy = ForwardedCopy(dest, "router", source.head, ((1, source.head),))
         with pytest.raises(SealingBehind):
             engine.forward(source, [copy])
         assert (dest.head, source.cursor("router")) == (0, None)
@@ -128,7 +128,7 @@ def test_copies_have_a_bound_of_their_own(tmp_path: Path) -> None:
         source = make(engine)
         source.append(BATCH).wait()
         dests = [make(engine, f"dest-{n}") for n in range(10)]
-        copies = [Copy(dest, dest.name, 10, ((1, 10),)) for dest in dests]
+        copies = [ForwardedCopy(dest, dest.name, 10, ((1, 10),)) for dest in dests]
         # Every round copies 100,000 bytes.
         assert accepted(lambda: engine.forward(source, copies).wait()) == MAX_COPIED + 1
         assert engine.backlog.size < BUDGET

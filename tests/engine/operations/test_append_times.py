@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from support.engines import NOW, make, opened, texts
 
-from strandline.engine import Append, Appended, Batch, Config, Copy, ManualClock
+from strandline.engine import Append, Appended, Batch, Config, ForwardedCopy, ManualClock
 from strandline.engine.disk import LocalDisk
 from strandline.engine.errors import BadRequest
 from strandline.engine.log import Log
@@ -91,7 +91,7 @@ def test_copies_and_steps_of_several_logs_do_not_go_back_in_time(tmp_path: Path,
         source, ahead, other = make(engine), make(engine, "b"), make(engine, "c")
         ahead.append(Batch.of(b"0"), ts=FUTURE).wait()
         source.append(Batch.of(b"1"), ts=PAST).wait()
-        copies = [Copy(log, log.name, 1, [(1, 1)]) for log in (ahead, other)]
+        copies = [ForwardedCopy(log, log.name, 1, [(1, 1)]) for log in (ahead, other)]
         assert engine.forward(source, copies).wait() == [Appended(2, 2, FUTURE), Appended(1, 1, NOW)]
         steps = [Append(log, Batch.of(b"2")) for log in (ahead, other, ahead)]
         assert [appended.ts for appended in engine.append_all(steps).wait()] == [FUTURE, NOW, FUTURE]

@@ -10,7 +10,7 @@ import pytest
 from support.crash_oracle import observe_log
 from support.engines import NOW, fill, make, opened, texts
 
-from strandline.engine import Append, Batch, Config, Copy, Cursor, Engine, Log, ManualClock, Options
+from strandline.engine import Append, Batch, Config, Cursor, Engine, ForwardedCopy, Log, ManualClock, Options
 from strandline.engine.backup import backup, restore
 from strandline.engine.disk import LocalDisk
 from strandline.engine.errors import BadRequest, DiskFull, UnknownLog
@@ -57,9 +57,9 @@ def test_copies_are_the_same_after_restarts_and_seals(tmp_path: Path, durability
         results = engine.forward(
             source,
             [
-                Copy(logs["all"], "c1", 4, [(1, 4)]),
-                Copy(logs["bare"], "c2", 5, [(1, 1), (5, 9)], lost=4, keep_keys=False, keep_nodes=False),
-                Copy(logs["given"], "c3", 5, [(2, 5)], metas=[b"x", b"y", None, b"z"]),
+                ForwardedCopy(logs["all"], "c1", 4, [(1, 4)]),
+                ForwardedCopy(logs["bare"], "c2", 5, [(1, 1), (5, 9)], lost=4, keep_keys=False, keep_nodes=False),
+                ForwardedCopy(logs["given"], "c3", 5, [(2, 5)], metas=[b"x", b"y", None, b"z"]),
             ],
         ).wait()
         assert [(result.first, result.last, result.ts) for result in results if result is not None] == [
@@ -94,11 +94,11 @@ def test_copies_do_not_depend_on_what_becomes_of_the_source(tmp_path: Path, seal
         # One that still waits for the disk and then evicts; in the journal it comes first.
         source.append(Batch([b"4", b"5"]))
         deleting = source.delete(seqs=[3])
-        engine.forward(source, [Copy(logs[0], "a", 3, [(1, 3)])]).wait()
+        engine.forward(source, [ForwardedCopy(logs[0], "a", 3, [(1, 3)])]).wait()
         deleting.wait()
-        engine.forward(source, [Copy(logs[1], "b", 5, [(1, 5)])]).wait()
+        engine.forward(source, [ForwardedCopy(logs[1], "b", 5, [(1, 5)])]).wait()
         assert source.amend(5, b"five").wait() is None
-        engine.forward(source, [Copy(logs[2], "c", 5, [(4, 5)])]).wait()
+        engine.forward(source, [ForwardedCopy(logs[2], "c", 5, [(4, 5)])]).wait()
         source.drop().wait()
         expected = [["1", "2", "3"], ["4", "5"], ["4", "five"]]
         assert [texts(log) for log in logs] == expected
@@ -117,10 +117,12 @@ def test_what_was_forwarded_can_be_forwarded_on(tmp_path: Path, seal: bool) -> N
     with opened(tmp_path) as engine:
         source = filled(engine)
         logs = [source, *(make(engine, name) for name in "abcd")]
-        engine.forward(logs[0], [Copy(logs[1], "c", 5, [(1, 5)], keep_nodes=False)]).wait()
-        engine.forward(logs[1], [Copy(logs[2], "c", 4, [(1, 4)], metas=[None, b"x", None, None])]).wait()
-        engine.forward(logs[2], [Copy(logs[3], "c", 4, [(2, 4)], keep_keys=False)]).wait()
-        engine.forward(logs[3], [Copy(logs[4], "c", 4, [(1, 2)]), Copy(logs[0], "d", 4, [(3, 3)])]).wait()
+        engine.forward(logs[0], [ForwardedCopy(logs[1], "c", 5, [(1, 5)], keep_nodes=False)]).wait()
+        engine.forward(logs[1], [ForwardedCopy(logs[2], "c", 4, [(1, 4)], metas=[None, b"x", None, None])]).wait()
+        engine.forward(logs[2], [ForwardedCopy(logs[3], "c", 4, [(2, 4)], keep_keys=False)]).wait()
+        engine.forward(
+            logs[3], [ForwardedCopy(logs[4], "c", 4, [(1, 2)]), ForwardedCopy(logs[0], "d", 4, [(3, 3)])]
+        ).wait()
         assert FrameType.APPEND not in frames_of(engine)[-4:]
         logs[2].drop().wait()
         logs[0].delete(seqs=[1, 2]).wait()
@@ -144,12 +146,12 @@ def test_a_destination_that_is_full_or_gone_keeps_its_cursor(tmp_path: Path) -> 
         gone, fine = make(engine, "gone"), make(engine, "fine")
         gone.drop().wait()
         copies = [
-            Copy(full, "one", 2, [(1, 2)]),
-            Copy(full, "two", 4, [(1, 2)]),
-            Copy(full, "three", 4, [(4, 4)], lost=7),
-            Copy(small, "four", 4, [(1, 4)]),
-            Copy(gone, "five", 4, [(1, 4)]),
-            Copy(fine, "six", 4, [(3, 3), (7, 8)]),
+            ForwardedCopy(full, "one", 2, [(1, 2)]),
+            ForwardedCopy(full, "two", 4, [(1, 2)]),
+            ForwardedCopy(full, "three", 4, [(4, 4)], lost=7),
+            ForwardedCopy(small, "four", 4, [(1, 4)]),
+            ForwardedCopy(gone, "five", 4, [(1, 4)]),
+            ForwardedCopy(fine, "six", 4, [(3, 3), (7, 8)]),
         ]
         results = engine.forward(source, copies).wait()
         assert [result and (result.first, result.last) for result in results] == [(1, 2), None, (10, 10), *[None] * 3]
@@ -171,7 +173,7 @@ def test_a_gap_may_be_all_there_is(tmp_path: Path) -> None:
     with opened(tmp_path) as engine:
         source = filled(engine)
         logs = [make(engine, name, durability=name) for name in CLASSES]
-        commit = engine.forward(source, [Copy(log, log.name, 5, lost=3) for log in logs])
+        commit = engine.forward(source, [ForwardedCopy(log, log.name, 5, lost=3) for log in logs])
         assert commit.wait() == [None] * 4
         assert [log.head for log in logs] == [3] * 4
         fill(logs[2], "x")
@@ -192,7 +194,7 @@ def test_careful_destinations_wait_for_the_flush_and_the_others_do_not(tmp_path:
         heard: list[str] = []
         for log in logs:
             log.listen(lambda log: heard.append(log.name))
-        commit = engine.forward(source, [Copy(log, "c", 2, [(1, 2)]) for log in logs])
+        commit = engine.forward(source, [ForwardedCopy(log, "c", 2, [(1, 2)]) for log in logs])
         assert not commit.done
         assert [log.head for log in logs] == [3, 3, 3, 1]
         assert source.cursor("c") == Cursor(2, NOW)
@@ -208,7 +210,7 @@ def test_on_a_careful_source_the_cursor_moves_when_it_is_durable(tmp_path: Path)
     with opened(tmp_path) as engine:
         source, log = filled(engine, durability="fsync"), make(engine, "log")
         fill(log, "0")
-        commit = engine.forward(source, [Copy(log, "c", 2, [(1, 2)])])
+        commit = engine.forward(source, [ForwardedCopy(log, "c", 2, [(1, 2)])])
         moving = source.move_cursor("c", 9)
         assert not commit.done
         assert log.head == 3
@@ -223,7 +225,7 @@ def test_many_copies_share_one_frame_and_the_source_s_bytes(tmp_path: Path) -> N
         source.append(Batch([b"x" * 1000, b"y" * 1000])).wait()
         logs = [make(engine, f"{number}") for number in range(300)]
         before = engine.stats()
-        engine.forward(source, [Copy(log, log.name, 2, [(1, 2)]) for log in logs]).wait()
+        engine.forward(source, [ForwardedCopy(log, log.name, 2, [(1, 2)]) for log in logs]).wait()
         after = engine.stats()
         assert after.frames == before.frames + 1
         assert after.bytes_written - before.bytes_written < 300 * 50
@@ -239,7 +241,7 @@ def test_old_and_new_records_go_to_one_log_in_order(tmp_path: Path) -> None:
         fill(source, "old")
         engine.seal()
         fill(source, "new")
-        copies = [Copy(log, f"{at}", at, [(at, at)]) for at in (2, 1, 2, 2, 1)]
+        copies = [ForwardedCopy(log, f"{at}", at, [(at, at)]) for at in (2, 1, 2, 2, 1)]
         assert [result.first for result in engine.forward(source, copies).wait() if result] == [1, 2, 3, 4, 5]
         expected = ["new", "old", "new", "new", "old"]
         assert texts(log) == expected
@@ -256,10 +258,10 @@ def test_records_of_a_log_that_was_ephemeral_are_forwarded_by_value(tmp_path: Pa
         fill(source, "1")
         source.configure(Config(durability="ephemeral")).wait()
         fill(source, "2")
-        engine.forward(source, [Copy(log, "c", 2, [(1, 2)])]).wait()
+        engine.forward(source, [ForwardedCopy(log, "c", 2, [(1, 2)])]).wait()
         source.configure(Config(durability="disk")).wait()
         fill(source, "3")
-        engine.forward(source, [Copy(log, "c", 3, [(2, 3)]), Copy(log, "d", 3, [(3, 3)])]).wait()
+        engine.forward(source, [ForwardedCopy(log, "c", 3, [(2, 3)]), ForwardedCopy(log, "d", 3, [(3, 3)])]).wait()
     with opened(tmp_path) as engine:
         assert texts(engine.log("log")) == ["1", "2", "2", "3", "3"]
         engine.seal()
@@ -273,10 +275,10 @@ def test_a_failed_write_leaves_everything_as_it_was(tmp_path: Path) -> None:
     fill(log, "0")
     disk.fail_from(1, errno.ENOSPC, kind="write", short=True)
     with pytest.raises(DiskFull):
-        engine.forward(source, [Copy(log, "c", 2, [(1, 2)], lost=3)])
+        engine.forward(source, [ForwardedCopy(log, "c", 2, [(1, 2)], lost=3)])
     disk.heal()
     assert (log.next_seq, log.head, source.cursors()) == (2, 1, {})
-    engine.forward(source, [Copy(log, "c", 2, [(1, 2)])]).wait()
+    engine.forward(source, [ForwardedCopy(log, "c", 2, [(1, 2)])]).wait()
     assert texts(log) == ["0", "1", "2"]
 
 
@@ -286,7 +288,7 @@ def test_the_caps_of_a_destination_hold_for_copies(tmp_path: Path) -> None:
         source, log = filled(engine), make(engine, "log", cap_records=2, ttl_ms=1000)
         fill(log, "0")
         clock.advance(1001)
-        engine.forward(source, [Copy(log, "c", 5, [(1, 5)])]).wait()
+        engine.forward(source, [ForwardedCopy(log, "c", 5, [(1, 5)])]).wait()
         assert texts(log) == ["4", "5"]
         state = log.state()
     with opened(tmp_path, clock) as engine:
@@ -297,7 +299,7 @@ def test_damage_to_the_source_s_append_makes_the_copies_lost(tmp_path: Path) -> 
     with opened(tmp_path) as engine:
         source, log = make(engine, "source"), make(engine, "log", durability="fsync")
         fill(source, "payload 1", "payload 2", "payload 3")
-        engine.forward(source, [Copy(log, "c", 3, [(1, 3)])]).wait()
+        engine.forward(source, [ForwardedCopy(log, "c", 3, [(1, 3)])]).wait()
         fill(log, "after")
     path = tmp_path / "journal" / "00000001.journal"
     path.write_bytes(path.read_bytes().replace(b"payload 2", b"payload x"))
@@ -318,9 +320,9 @@ def test_copies_in_memory_get_the_journal_sealed(tmp_path: Path) -> None:
         source = make(engine, "source")
         source.append(Batch.of(b"x" * 1000)).wait()
         logs = [make(engine, f"{number}") for number in range(45)]
-        engine.forward(source, [Copy(log, "c", 1, [(1, 1)]) for log in logs[:35]]).wait()
+        engine.forward(source, [ForwardedCopy(log, "c", 1, [(1, 1)]) for log in logs[:35]]).wait()
         assert not engine.maintenance.due
-        engine.forward(source, [Copy(log, "c", 1, [(1, 1)]) for log in logs[35:]]).wait()
+        engine.forward(source, [ForwardedCopy(log, "c", 1, [(1, 1)]) for log in logs[35:]]).wait()
         assert engine.maintenance.due
     with opened(tmp_path, journal_bytes=10_000) as engine:
         assert engine.maintenance.due
@@ -334,26 +336,26 @@ def test_what_makes_no_sense_is_refused(tmp_path: Path) -> None:
         source, log = filled(engine), make(engine, "log")
         foreign = make(other, "foreign")
         for copy in (
-            Copy(source, "c", 1, [(1, 1)]),
-            Copy(foreign, "c", 1, [(1, 1)]),
-            Copy(log, "", 1, [(1, 1)]),
-            Copy(log, "c", -1, [(1, 1)]),
-            Copy(log, "c", 1, [(2, 1)]),
-            Copy(log, "c", 1, [(0, 1)]),
-            Copy(log, "c", 1, [(2, 2), (1, 1)]),
-            Copy(log, "c", 1, [(1, 2), (2, 3)]),
-            Copy(log, "c", 1, [(1, 1)], lost=-1),
-            Copy(log, "c", 1, [(1, 2)], metas=[b"x"]),
-            Copy(log, "c", 1, [(1, 1)], metas=["x"]),  # type: ignore[list-item]
+            ForwardedCopy(source, "c", 1, [(1, 1)]),
+            ForwardedCopy(foreign, "c", 1, [(1, 1)]),
+            ForwardedCopy(log, "", 1, [(1, 1)]),
+            ForwardedCopy(log, "c", -1, [(1, 1)]),
+            ForwardedCopy(log, "c", 1, [(2, 1)]),
+            ForwardedCopy(log, "c", 1, [(0, 1)]),
+            ForwardedCopy(log, "c", 1, [(2, 2), (1, 1)]),
+            ForwardedCopy(log, "c", 1, [(1, 2), (2, 3)]),
+            ForwardedCopy(log, "c", 1, [(1, 1)], lost=-1),
+            ForwardedCopy(log, "c", 1, [(1, 2)], metas=[b"x"]),
+            ForwardedCopy(log, "c", 1, [(1, 1)], metas=["x"]),  # type: ignore[list-item]
         ):
             with pytest.raises(BadRequest):
-                engine.forward(source, [Copy(log, "c", 1, [(1, 1)]), copy])
+                engine.forward(source, [ForwardedCopy(log, "c", 1, [(1, 1)]), copy])
         with pytest.raises(BadRequest):
             other.forward(source, [])
         assert (log.next_seq, source.cursors()) == (1, {})
         source.drop().wait()
         with pytest.raises(UnknownLog):
-            engine.forward(source, [Copy(log, "c", 1, [(1, 1)])])
+            engine.forward(source, [ForwardedCopy(log, "c", 1, [(1, 1)])])
 
 
 def test_records_in_segments_are_fetched_first(tmp_path: Path) -> None:
@@ -364,7 +366,7 @@ def test_records_in_segments_are_fetched_first(tmp_path: Path) -> None:
         source.hide(seqs=[1]).wait()
         fill(source, "6")
         log = make(engine, "log")
-        engine.forward(source, [Copy(log, "c", 6, [(1, 6)])]).wait()
+        engine.forward(source, [ForwardedCopy(log, "c", 6, [(1, 6)])]).wait()
         assert texts(log) == ["2", "four", "5", "6"]
         engine.append_all([Append(log, Batch.of(b"7"))]).wait()
     with opened(tmp_path) as engine:
@@ -374,7 +376,7 @@ def test_records_in_segments_are_fetched_first(tmp_path: Path) -> None:
 def test_a_copy_of_nothing_takes_no_reservation_back(tmp_path: Path) -> None:
     with opened(tmp_path) as engine:
         source, log = filled(engine), make(engine, "log", durability="ephemeral")
-        engine.forward(source, [Copy(log, "c", 5, lost=100_000), Copy(log, "d", 5)]).wait()
+        engine.forward(source, [ForwardedCopy(log, "c", 5, lost=100_000), ForwardedCopy(log, "d", 5)]).wait()
         assert log.head == 100_000
     with opened(tmp_path) as engine:
         assert engine.log("log").append(Batch.of(b"x")).wait().first > 100_000
@@ -384,11 +386,11 @@ def forwarded(engine: Engine, clock: ManualClock) -> None:
     """A chain of three logs, and a second step a second later."""
     source, a, b = make(engine, "source"), make(engine, "a", durability="fsync"), make(engine, "b")
     fill(source, "1", "2")
-    engine.forward(source, [Copy(a, "a", 2, [(1, 2)])]).wait()
-    engine.forward(a, [Copy(b, "b", 2, [(1, 2)])]).wait()
+    engine.forward(source, [ForwardedCopy(a, "a", 2, [(1, 2)])]).wait()
+    engine.forward(a, [ForwardedCopy(b, "b", 2, [(1, 2)])]).wait()
     clock.advance(1000)
     fill(source, "3")
-    engine.forward(source, [Copy(a, "a", 3, [(3, 3)]), Copy(b, "b", 3, [(3, 3)], lost=1)]).wait()
+    engine.forward(source, [ForwardedCopy(a, "a", 3, [(3, 3)]), ForwardedCopy(b, "b", 3, [(3, 3)], lost=1)]).wait()
     source.delete(before=3).wait()
 
 
@@ -410,7 +412,7 @@ def test_copies_of_logs_whose_state_is_lost_are_kept(tmp_path: Path) -> None:
         source, log = filled(engine), make(engine, "log")
         engine.seal()
         fill(source, "6")
-        engine.forward(source, [Copy(log, "c", 6, [(6, 6)])]).wait()
+        engine.forward(source, [ForwardedCopy(log, "c", 6, [(6, 6)])]).wait()
     (tmp_path / "MANIFEST").unlink()
     shutil.rmtree(tmp_path / "checkpoints")
     assert repair(LocalDisk(tmp_path)).sound
@@ -444,7 +446,7 @@ def test_a_power_cut_takes_a_copy_and_its_cursor_together(durability: str, tmp_p
     source, dest = make(engine, "source", durability="fsync"), make(engine, "dest", durability=durability)
     fill(dest, "before")
     fill(source, "record")
-    copy = Copy(dest, "router", 1, [(1, 1)])
+    copy = ForwardedCopy(dest, "router", 1, [(1, 1)])
     engine.forward(source, [copy])
     assert texts(dest) == (["before"] if durability == "fsync" else ["before", "record"])
     with opened(disk.power_cut()) as engine:

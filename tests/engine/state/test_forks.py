@@ -8,7 +8,18 @@ from pathlib import Path
 import pytest
 from support.engines import NOW, fill, make, opened, texts
 
-from strandline.engine import Appended, Batch, Config, Copy, Cursor, Engine, Log, ManualClock, Options, Producer
+from strandline.engine import (
+    Appended,
+    Batch,
+    Config,
+    Cursor,
+    Engine,
+    ForwardedCopy,
+    Log,
+    ManualClock,
+    Options,
+    Producer,
+)
 from strandline.engine.backup import backup, restore
 from strandline.engine.disk import LocalDisk
 from strandline.engine.errors import BadRequest, LogExists, LogHasForks, UnknownLog, UnknownSeq
@@ -362,8 +373,8 @@ def test_records_of_a_fork_are_forwarded_the_shared_ones_too(tmp_path: Path) -> 
         source.hide(seqs=[4]).wait()
         log, taker = fork(engine), make(engine, "taker")
         fill(log, "f7", "f8")
-        assert engine.forward(log, [Copy(taker, "r", 8, [(3, 10)])]).wait() == [Appended(1, 5, NOW)]
-        assert engine.forward(log, [Copy(taker, "r", 8, [(8, 8)])]).wait() == [Appended(6, 6, NOW)]
+        assert engine.forward(log, [ForwardedCopy(taker, "r", 8, [(3, 10)])]).wait() == [Appended(1, 5, NOW)]
+        assert engine.forward(log, [ForwardedCopy(taker, "r", 8, [(8, 8)])]).wait() == [Appended(6, 6, NOW)]
         assert log.cursor("r") == Cursor(8, NOW)
     with opened(tmp_path) as engine:
         assert texts(engine.log("taker")) == ["s3", "s5", "S6", "f7", "f8", "f8"]

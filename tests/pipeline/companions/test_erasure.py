@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from strandline.engine.operations.erasures import Erasure
-from strandline.history.log_info import ForkBase, LogInfo
+from strandline.history.log_info import ForkOrigin, LogInfo
 from strandline.pipeline.companions.erasure import (
     ErasureEffect,
     ErasureReach,
@@ -22,8 +22,8 @@ from strandline.query.index_files.table import IndexEntry
 
 LOGS = {
     1: LogInfo(name="source", epoch=1, head=100, earliest=1, floor=1, last_ts=0),
-    2: LogInfo(name="fork", epoch=2, head=100, earliest=1, floor=1, last_ts=0, base=ForkBase(1, 40)),
-    3: LogInfo(name="fork of a fork", epoch=3, head=100, earliest=1, floor=1, last_ts=0, base=ForkBase(2, 60)),
+    2: LogInfo(name="fork", epoch=2, head=100, earliest=1, floor=1, last_ts=0, base=ForkOrigin(1, 40)),
+    3: LogInfo(name="fork of a fork", epoch=3, head=100, earliest=1, floor=1, last_ts=0, base=ForkOrigin(2, 60)),
 }
 
 

@@ -20,7 +20,7 @@ from strandline.collections import (
     FieldPermission,
     QueueEvents,
     RateRule,
-    Request,
+    RoleRequest,
     Roles,
 )
 from strandline.collections.settings import SKEW_MS
@@ -253,7 +253,7 @@ def test_a_program_gives_roles(stand: MakeStand) -> None:
 
 
 def test_a_program_says_who_asks(stand: MakeStand) -> None:
-    async def session(request: Request) -> Caller | None:
+    async def session(request: RoleRequest) -> Caller | None:
         user = request.headers.get("x-session")
         return None if user is None else Caller(identity=user)
 

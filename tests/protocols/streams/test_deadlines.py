@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import asyncio
 
-from strandline.protocols.streams.context import Deadlines
+from strandline.protocols.streams.context import AppendDeadlines
 from strandline.protocols.streams.errors import append_timeout
 from strandline.service.meters import Meter
 
@@ -11,7 +11,7 @@ def test_whoever_fails_when_told_that_the_time_is_up_keeps_nobody_else_from_it()
     async def main() -> None:
         loop = asyncio.get_running_loop()
         loop.set_exception_handler(lambda *_: None)
-        deadlines = Deadlines(loop, 0.0, append_timeout(), Meter())
+        deadlines = AppendDeadlines(loop, 0.0, append_timeout(), Meter())
         told = loop.create_future()
         first, second = deadlines.begin(1), deadlines.begin(1)
         first.then(lambda _: 1 / 0)  # type: ignore[arg-type,return-value]

@@ -25,7 +25,7 @@ from strandline.server.gate import Status
 from strandline.server.openapi import document, openapi_route
 from strandline.server.openapi_routes import DOCUMENT_PATH, SERVER
 from strandline.server.pipeline.routes import PipelineRoutes
-from strandline.server.pipeline.supervisor import Keeper
+from strandline.server.pipeline.supervisor import PipelineSupervisor
 from strandline.server.probes import Probes
 from strandline.server.settings import Settings
 from strandline.service.http import Reply, Route
@@ -51,7 +51,7 @@ def all_routes(path: Path) -> list[Route]:
     async def make() -> list[Route]:
         with Engine.open(path / "data", background=False) as engine:
             context = Context(Kernel.for_tests(engine), TopicsSettings())
-            keeper = Keeper(Settings(), None, engine)
+            keeper = PipelineSupervisor(Settings(), None, engine)
             return [*TopicsProtocol(context).routes(), *PipelineRoutes(keeper).routes()]
 
     probes = Probes(Status(), lambda: 0, lambda as_json: Reply(b"")).routes()

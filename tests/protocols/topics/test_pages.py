@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from strandline.engine import Batch, Config, Engine
-from strandline.protocols.topics.pages import MAX_BYTES, SPAN, Pages, Rendered
+from strandline.protocols.topics.pages import MAX_BYTES, SPAN, RenderedPage, TopicPages
 from strandline.protocols.topics.topics import Topic
 
 
@@ -24,28 +24,30 @@ def topic(tmp_path: Path) -> Iterator[Topic]:
         yield Topic(log)
 
 
-def get(pages: Pages, topic: Topic, after: int = 0, limit: int = 600, max_bytes: int = 1 << 20) -> Rendered | None:
+def get(
+    pages: TopicPages, topic: Topic, after: int = 0, limit: int = 600, max_bytes: int = 1 << 20
+) -> RenderedPage | None:
     return pages.get(topic, after, limit, max_bytes, tags=True, meta=True)
 
 
-def plain(topic: Topic, after: int = 0, limit: int = 600, max_bytes: int = 1 << 20) -> Rendered:
-    return Rendered.of(topic.log.read(after, limit, max_bytes=max_bytes), tags=True, meta=True)
+def plain(topic: Topic, after: int = 0, limit: int = 600, max_bytes: int = 1 << 20) -> RenderedPage:
+    return RenderedPage.of(topic.log.read(after, limit, max_bytes=max_bytes), tags=True, meta=True)
 
 
 def test_a_page_is_what_reading_gives(topic: Topic) -> None:
-    pages = Pages()
+    pages = TopicPages()
     for after in (0, 1, 255, 256, 300, 511, 700):
         assert get(pages, topic, after) == plain(topic, after)
 
 
 def test_near_the_head_there_is_nothing_to_gain(topic: Topic) -> None:
-    assert get(Pages(), topic, 1000 // SPAN * SPAN) is None
-    assert get(Pages(), topic, 1000) is None
-    assert get(Pages(), topic, 5000) is None
+    assert get(TopicPages(), topic, 1000 // SPAN * SPAN) is None
+    assert get(TopicPages(), topic, 1000) is None
+    assert get(TopicPages(), topic, 5000) is None
 
 
 def test_whatever_is_removed_is_gone_at_once(topic: Topic) -> None:
-    pages = Pages()
+    pages = TopicPages()
     get(pages, topic)
     topic.log.delete(seqs=[50]).wait()
     page = get(pages, topic)
@@ -55,7 +57,7 @@ def test_whatever_is_removed_is_gone_at_once(topic: Topic) -> None:
 
 
 def test_a_loss_is_left_to_those_who_tell_of_it(topic: Topic) -> None:
-    pages = Pages()
+    pages = TopicPages()
     get(pages, topic)
     topic.log.configure(Config(durability="memory", cap_records=600)).wait()
     assert get(pages, topic) is None
@@ -65,14 +67,14 @@ def test_a_loss_is_left_to_those_who_tell_of_it(topic: Topic) -> None:
 def test_nothing_is_passed_over_behind_a_gap(topic: Topic) -> None:
     topic.log.skip(10, "lost").wait()
     topic.log.append(Batch([b"1"] * 300)).wait()
-    assert get(Pages(), topic, 1000 // SPAN * SPAN) is None
+    assert get(TopicPages(), topic, 1000 // SPAN * SPAN) is None
 
 
 def test_what_is_kept_is_bounded(tmp_path: Path) -> None:
     with Engine.open(tmp_path, background=False) as engine:
         topic = Topic(engine.create("log", Config(durability="memory")).wait())
         topic.log.append(Batch([b'"%b"' % (b"y" * 4_000)] * (SPAN * 60))).wait()
-        pages = Pages()
+        pages = TopicPages()
         for number in range(60):
             assert get(pages, topic, number * SPAN, SPAN, 8 << 20) == plain(topic, number * SPAN, SPAN, 8 << 20)
         assert pages._bytes <= MAX_BYTES
@@ -123,7 +125,7 @@ def test_pages_are_what_reading_gives_after_anything(
     with Engine.open(tmp_path_factory.mktemp("pages"), background=False) as engine:
         topic = Topic(engine.create("log", Config(durability="memory")).wait())
         do(topic, "append", 700)
-        pages = Pages()
+        pages = TopicPages()
         for operation, argument in [("append", 100), *operations]:
             do(topic, operation, argument)
             for after, limit, max_bytes in reads:

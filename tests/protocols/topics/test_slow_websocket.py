@@ -11,7 +11,7 @@ import pytest
 from support.watch_sessions import WatchStand, on_a_stand, settle, write
 
 from strandline.protocols.topics.websocket import MAX_WAITING_MESSAGES, TRY_AGAIN_LATER, Socket, WebSockets
-from strandline.protocols.topics.write import Writing
+from strandline.protocols.topics.write import TopicWrites
 from strandline.service.access import FULL_ACCESS
 from strandline.service.unread import UnreadBytes
 
@@ -24,7 +24,7 @@ class Line:
         self.sent: list[Any] = []
         self.free = asyncio.Event()
         self.free.set()
-        self.sockets = WebSockets(stand.context, stand.watching, Writing(stand.context))
+        self.sockets = WebSockets(stand.context, stand.watching, TopicWrites(stand.context))
         self.now = 0.0
         self.unread = UnreadBytes(timeout=30.0, now=lambda: self.now)
         serving = self.sockets.serve(self.accept, self.incoming.get, self.send, FULL_ACCESS, self.unread)

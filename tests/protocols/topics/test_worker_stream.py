@@ -12,7 +12,7 @@ from strandline.engine import Batch, Engine
 from strandline.engine.clock import SystemClock
 from strandline.protocols.topics.context import Context
 from strandline.protocols.topics.settings import TopicsSettings
-from strandline.protocols.topics.worker_stream import Working, WorkStream
+from strandline.protocols.topics.worker_stream import WorkerStreams, WorkStream
 from strandline.service.access import FULL_ACCESS
 from strandline.service.http import Call, Head, Sink
 from strandline.service.kernel import Kernel
@@ -51,7 +51,7 @@ class Place:
         hub = Hub(SystemClock().now)
         self.context = Context(Kernel.for_tests(self.engine, hub, self.slots), TopicsSettings())
         self.topic, _ = self.context.topics.create("jobs", engine_config("jobs", TopicConfig(), "queue"))
-        self.working = Working(self.context)
+        self.working = WorkerStreams(self.context)
 
     def write(self, count: int = 1) -> None:
         self.topic.log.append(Batch([b"1"] * count)).wait()

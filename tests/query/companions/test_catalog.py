@@ -18,7 +18,7 @@ from support.searched_log import ROOM
 from strandline.lake.location import Lake
 from strandline.lake.table import LakeTable
 from strandline.query.index_files import catalog as shelving
-from strandline.query.index_files.catalog import Errands, IndexCatalog
+from strandline.query.index_files.catalog import IndexCatalog, StoreRequests
 from strandline.query.index_files.table import LISTED, TABLE
 from strandline.query.searcher import Searcher
 from strandline.service.workers import Workers
@@ -159,7 +159,7 @@ def test_an_object_store_that_does_not_answer_holds_nobody_up(
 
 
 def test_an_errand_that_takes_long_is_waited_for_by_the_next_who_asks() -> None:
-    errands, begun, go_on = Errands(Workers().lake), [], threading.Event()
+    errands, begun, go_on = StoreRequests(Workers().lake), [], threading.Event()
 
     def work() -> str:
         begun.append(1)

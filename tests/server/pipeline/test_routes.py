@@ -15,7 +15,7 @@ from support.server_process import StartServer
 from strandline.lake.status import Lag, LogLag, PipelineProblem, PipelineStatus, RoundSummary
 from strandline.server.application import Application
 from strandline.server.pipeline.routes import answer
-from strandline.server.pipeline.supervisor import Program, Standing
+from strandline.server.pipeline.supervisor import PipelineSnapshot, Program
 from strandline.server.settings import PipelineSettings, ServerSettings, Settings, StorageSettings
 from strandline.service.access import FULL_ACCESS, Access, Keys
 
@@ -121,7 +121,7 @@ def test_looking_needs_the_read_scope_and_running_the_admin_scope(tmp_path: Path
 
 
 @pytest.fixture
-def standing() -> Standing:
+def standing() -> PipelineSnapshot:
     rows = [LogLag(log=name, epoch=1, head=9, covered={}) for name in ("shop.orders", "secret")]
     problems = [
         PipelineProblem(time=1, stage="records", log=name, message="no") for name in ("shop.orders", "secret", None)
@@ -130,10 +130,10 @@ def standing() -> Standing:
     status = PipelineStatus(
         lag=Lag(logs=2, rows=rows), problems=problems, rounds=rounds, source="/srv/data", master="spark://x"
     )
-    return Standing(state="running", last_error="secret is damaged", status=status)
+    return PipelineSnapshot(state="running", last_error="secret is damaged", status=status)
 
 
-def test_of_logs_that_a_key_may_not_touch_nothing_is_told(standing: Standing) -> None:
+def test_of_logs_that_a_key_may_not_touch_nothing_is_told(standing: PipelineSnapshot) -> None:
     told = answer(standing, "/srv/data/lake", Access("shop", frozenset({"read"}), ("shop.",)))
     assert "secret" not in repr(told)
     assert "/srv" not in repr(told)
@@ -143,7 +143,7 @@ def test_of_logs_that_a_key_may_not_touch_nothing_is_told(standing: Standing) ->
     assert [round.good for round in told.status.rounds] == [True, False]
 
 
-def test_who_may_touch_everything_is_told_everything(standing: Standing) -> None:
+def test_who_may_touch_everything_is_told_everything(standing: PipelineSnapshot) -> None:
     told = answer(standing, "/srv/data/lake", FULL_ACCESS)
     assert (told.status, told.last_error, told.lake) == (standing.status, "secret is damaged", "/srv/data/lake")
 

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from strandline.engine.reads.status import EngineExtent
 from strandline.lake.status import Lag, PipelineStatus, RoundSummary, State
-from strandline.server.pipeline.schedule import ERASE_SECONDS, MAX_BACKOFF_SECONDS, Decider, Thresholds
+from strandline.server.pipeline.schedule import ERASE_SECONDS, MAX_BACKOFF_SECONDS, StartSchedule, Thresholds
 
 THRESHOLDS = Thresholds(start_records=1000, start_bytes=1_000_000, start_s=3600, idle_s=120)
 DAY = 86_400.0
@@ -16,7 +16,7 @@ class World:
     """A decider, the time, and a pipeline that does what it is told to have done."""
 
     def __init__(self, thresholds: Thresholds = THRESHOLDS, status: PipelineStatus | None = None) -> None:
-        self.decider = Decider(thresholds)
+        self.decider = StartSchedule(thresholds)
         self.tick = 1000.0
         self.reach = EngineExtent()
         self.status = status

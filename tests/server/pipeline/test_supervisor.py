@@ -16,7 +16,7 @@ from support import pipeline_stand_in
 from strandline.engine import Batch, Engine
 from strandline.lake.fence import claim
 from strandline.server.pipeline import supervisor
-from strandline.server.pipeline.supervisor import MISSING_SECONDS, Keeper, Program
+from strandline.server.pipeline.supervisor import MISSING_SECONDS, PipelineSupervisor, Program
 from strandline.server.settings import PipelineSettings, Settings, StorageSettings
 
 STAND_IN = Path(pipeline_stand_in.__file__)
@@ -37,9 +37,11 @@ class Bench:
         self.settings = Settings(storage=StorageSettings(data_dir=str(path / "data")), pipeline=chosen)
         self.keeper = self.make()
 
-    def make(self, what: str = "") -> Keeper:
+    def make(self, what: str = "") -> PipelineSupervisor:
         command = [sys.executable, str(STAND_IN), self.settings.lake, what]
-        self.keeper = Keeper(self.settings, Program(command, self.what_is_missing), self.engine, tick=lambda: self.now)
+        self.keeper = PipelineSupervisor(
+            self.settings, Program(command, self.what_is_missing), self.engine, tick=lambda: self.now
+        )
         return self.keeper
 
     def what_is_missing(self) -> list[str]:
@@ -154,7 +156,7 @@ def test_one_that_fails_again_and_again_is_tried_less_and_less_often(bench: Benc
 
 
 def test_a_command_that_cannot_be_run_is_a_failure_like_others(bench: Bench) -> None:
-    bench.keeper = Keeper(
+    bench.keeper = PipelineSupervisor(
         bench.settings, Program(["/nonexistent/pipeline"], bench.what_is_missing), bench.engine, tick=lambda: bench.now
     )
     bench.append(10)

@@ -13,7 +13,7 @@ from strandline.protocols.streams.openapi.records import RECORDS
 from strandline.protocols.streams.openapi.subscriptions import SUBSCRIPTIONS
 from strandline.protocols.streams.subscriptions.routes import ROOT
 from strandline.protocols.streams.wire.values import StreamErrorAnswer
-from strandline.service.openapi import TEXT, Answer, Described, Header, Operation
+from strandline.service.openapi import TEXT, AnswerShape, Described, Header, Operation
 
 _GROUPS = {
     "streams": "Append-only sequences of records, of any content type.",
@@ -39,7 +39,7 @@ def _preflights() -> Operations:
             ("Max-Age", "How many seconds the answer is valid."),
         )
     )
-    answers = (Answer(204, "What pages of allowed origins may send.", headers=headers),)
+    answers = (AnswerShape(204, "What pages of allowed origins may send.", headers=headers),)
     paths: dict[str, Operation] = {}
     for (_, path), operation in _OPERATIONS.items():
         paths.setdefault(path, operation)

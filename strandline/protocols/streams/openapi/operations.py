@@ -27,13 +27,13 @@ from strandline.query.requests import DEFAULT_SIZE, MAX_SIZE, AggregateBody, Sea
 from strandline.schema.profiles import ProfileDocument, ProfileUpdate
 from strandline.schema.registry import RegistryDocument
 from strandline.schema.updates import SchemaUpdate
-from strandline.service.openapi import JSON, TEXT, Answer, Header, Operation, Schema
+from strandline.service.openapi import JSON, TEXT, AnswerShape, Header, Operation, Schema
 
 # --- schemas and profiles --------------------------------------------------------------------------------------------
 
 
-def _whole_document(form: Any) -> tuple[Answer, ...]:
-    return (Answer(200, "The whole document.", {JSON: form}, (p.NO_STORE,)),)
+def _whole_document(form: Any) -> tuple[AnswerShape, ...]:
+    return (AnswerShape(200, "The whole document.", {JSON: form}, (p.NO_STORE,)),)
 
 
 SHAPING: Operations = {
@@ -93,8 +93,8 @@ _SEARCH_HEADERS = (
     ),
 )
 _FOUND = (
-    Answer(200, "The hits.", {JSON: SearchAnswer}, _SEARCH_HEADERS),
-    Answer(408, "The time limit was reached: the hits so far.", {JSON: SearchAnswer}, _SEARCH_HEADERS),
+    AnswerShape(200, "The hits.", {JSON: SearchAnswer}, _SEARCH_HEADERS),
+    AnswerShape(408, "The time limit was reached: the hits so far.", {JSON: SearchAnswer}, _SEARCH_HEADERS),
 )
 _KEY_LIMIT = p.whole(1, routing_keys.MAX_LIMIT, routing_keys.DEFAULT_LIMIT)
 _QUESTION_ERRORS = ("bad_request", "not_found", "request_timeout", "gone")
@@ -130,7 +130,7 @@ QUESTIONS: Operations = {
         summary="Add up",
         description="Adds up a rollup of the stream's `search` configuration, per interval and group.",
         body={JSON: AggregateBody},
-        answers=(Answer(200, "The sums.", {JSON: AggregateAnswer}, (p.NO_STORE,)),),
+        answers=(AnswerShape(200, "The sums.", {JSON: AggregateAnswer}, (p.NO_STORE,)),),
         parameters=(NAME,),
         errors=_QUESTION_ERRORS,
     ),
@@ -138,7 +138,7 @@ QUESTIONS: Operations = {
         group="questions",
         summary="List the routing keys of a stream",
         description="Each key once, in order. Only if the schema says where records contain their key.",
-        answers=(Answer(200, "A page of keys.", {JSON: RoutingKeysAnswer}, (p.NO_STORE,)),),
+        answers=(AnswerShape(200, "A page of keys.", {JSON: RoutingKeysAnswer}, (p.NO_STORE,)),),
         parameters=(
             NAME,
             p.in_query("limit", "Maximum number of keys.", _KEY_LIMIT),
@@ -150,7 +150,7 @@ QUESTIONS: Operations = {
 
 # --- traces ----------------------------------------------------------------------------------------------------------
 
-_OTLP = Answer(
+_OTLP = AnswerShape(
     200, "The outcome, in the format of the request.", {PROTOBUF: BYTES, JSON: ExportedTraces}, (p.NO_STORE,)
 )
 _TRACES = {PROTOBUF: BYTES, JSON: ExportTraces}
@@ -181,7 +181,7 @@ TRACES: Operations = {
         summary="Get everything about one request",
         description="Its events and its trace, from two streams.",
         body={JSON: ObserveBody},
-        answers=(Answer(200, "The events and the trace.", {JSON: ObserveAnswer}, (p.NO_STORE,)),),
+        answers=(AnswerShape(200, "The events and the trace.", {JSON: ObserveAnswer}, (p.NO_STORE,)),),
         errors=("not_found", "request_timeout", "gone"),
     ),
 }
@@ -194,7 +194,7 @@ TOUCH: Operations = {
     ("GET", ONE + "/touch/meta"): Operation(
         group="touch",
         summary="Get the state of live invalidation",
-        answers=(Answer(200, "The state.", {JSON: TouchMeta}, (p.NO_STORE,)),),
+        answers=(AnswerShape(200, "The state.", {JSON: TouchMeta}, (p.NO_STORE,)),),
         parameters=(
             NAME,
             p.in_query("settle", "`flush`: wait until `settled`.", {"type": "string", "enum": ["flush"]}),
@@ -207,7 +207,7 @@ TOUCH: Operations = {
         summary="Wait until a key is touched",
         description="For a stream whose profile is state-protocol with `touch` enabled.",
         body={JSON: WaitBody},
-        answers=(Answer(200, "The outcome.", {JSON: WaitAnswer}, (p.NO_STORE,)),),
+        answers=(AnswerShape(200, "The outcome.", {JSON: WaitAnswer}, (p.NO_STORE,)),),
         parameters=(NAME,),
         errors=_TOUCH_ERRORS,
     ),
@@ -216,7 +216,7 @@ TOUCH: Operations = {
         summary="Activate templates",
         description="Changes touch the keys of active templates.",
         body={JSON: ActivateBody},
-        answers=(Answer(200, "The outcome of each template.", {JSON: ActivateAnswer}, (p.NO_STORE,)),),
+        answers=(AnswerShape(200, "The outcome of each template.", {JSON: ActivateAnswer}, (p.NO_STORE,)),),
         parameters=(NAME,),
         errors=_TOUCH_ERRORS,
     ),
@@ -238,10 +238,10 @@ _WAITING = (
 _INSPECTION_ERRORS = ("bad_request", "not_found", "request_timeout", "gone")
 
 
-def _document(form: Any) -> tuple[Answer, ...]:
+def _document(form: Any) -> tuple[AnswerShape, ...]:
     return (
-        Answer(200, "The document.", {JSON: form}, (p.ETAG, p.NO_STORE)),
-        Answer(304, "The document has not changed.", headers=(p.ETAG, p.NO_STORE)),
+        AnswerShape(200, "The document.", {JSON: form}, (p.ETAG, p.NO_STORE)),
+        AnswerShape(304, "The document has not changed.", headers=(p.ETAG, p.NO_STORE)),
     )
 
 
@@ -250,7 +250,7 @@ INSPECTING: Operations = {
         group="inspection",
         summary="List streams",
         description="By name, without internal streams.",
-        answers=(Answer(200, "A page of streams.", {JSON: list[StreamRow]}, (p.NO_STORE,)),),
+        answers=(AnswerShape(200, "A page of streams.", {JSON: list[StreamRow]}, (p.NO_STORE,)),),
         parameters=(
             p.in_query(
                 "limit", "Maximum number of streams.", p.whole(0, list_module.MAX_LIMIT, list_module.DEFAULT_LIMIT)
@@ -278,11 +278,11 @@ INSPECTING: Operations = {
     ("GET", "/v1/server/_details"): Operation(
         group="inspection",
         summary="Get the configuration and the state of the server",
-        answers=(Answer(200, "The document.", {JSON: ServerDetailsAnswer}, (p.NO_STORE,)),),
+        answers=(AnswerShape(200, "The document.", {JSON: ServerDetailsAnswer}, (p.NO_STORE,)),),
     ),
     ("GET", "/v1/server/_mem"): Operation(
         group="inspection",
         summary="Get the memory usage of the server",
-        answers=(Answer(200, "The document.", {JSON: ServerMemory}, (p.NO_STORE,)),),
+        answers=(AnswerShape(200, "The document.", {JSON: ServerMemory}, (p.NO_STORE,)),),
     ),
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from strandline.protocols.streams.openapi import parameters as p
 from strandline.protocols.streams.openapi.parameters import BYTES, NAME, ONE, Operations
-from strandline.service.openapi import EVENT_STREAM, EVENTS, JSON, TEXT, Answer, Header, Operation
+from strandline.service.openapi import EVENT_STREAM, EVENTS, JSON, TEXT, AnswerShape, Header, Operation
 
 _GROUP = "streams"
 _ANY = "*/*"
@@ -44,13 +44,13 @@ _READ = Operation(
         "`Stream-Next-Offset`; `Stream-Up-To-Date` says that the page reaches the end of the stream."
     ),
     answers=(
-        Answer(200, _PAGE, {JSON: _ARRAY, EVENT_STREAM: EVENTS, _ANY: BYTES}, _PAGE_HEADERS),
-        Answer(
+        AnswerShape(200, _PAGE, {JSON: _ARRAY, EVENT_STREAM: EVENTS, _ANY: BYTES}, _PAGE_HEADERS),
+        AnswerShape(
             204,
             "The long-poll ended without new records.",
             headers=(p.NEXT_OFFSET, p.END_OFFSET, *p.LIFETIME, p.UP_TO_DATE, p.CLOSED, p.NO_STORE, p.CURSOR),
         ),
-        Answer(
+        AnswerShape(
             304,
             "Nothing has changed since the `ETag`.",
             headers=(p.NEXT_OFFSET, p.END_OFFSET, *p.LIFETIME, p.UP_TO_DATE, p.CLOSED, p.ETAG, p.CACHE),
@@ -73,8 +73,8 @@ RECORDS: Operations = {
         ),
         body={JSON: {}, _ANY: BYTES},
         answers=(
-            Answer(200, "The stream already exists.", headers=_MADE),
-            Answer(
+            AnswerShape(200, "The stream already exists.", headers=_MADE),
+            AnswerShape(
                 201,
                 "The stream was created.",
                 headers=(*_MADE, Header("Location", "The URL of the stream.", TEXT, required=True)),
@@ -93,8 +93,8 @@ RECORDS: Operations = {
         ),
         body={JSON: {}, _ANY: BYTES},
         answers=(
-            Answer(200, "The append of a producer was made.", headers=_APPENDED),
-            Answer(204, "Appended or closed, now or by an earlier request of the producer.", headers=_APPENDED),
+            AnswerShape(200, "The append of a producer was made.", headers=_APPENDED),
+            AnswerShape(204, "Appended or closed, now or by an earlier request of the producer.", headers=_APPENDED),
         ),
         parameters=(NAME, p.KEY, p.TIMESTAMP, p.SEQ, p.CLOSE, *p.PRODUCER),
         errors=("stale_epoch", "not_found", "append_timeout", "conflict", "gone", "read_only", "disk_full"),
@@ -118,7 +118,7 @@ RECORDS: Operations = {
         group=_GROUP,
         summary="Get the end of a stream",
         answers=(
-            Answer(
+            AnswerShape(
                 200,
                 "The state of the stream. The content type is that of the stream.",
                 headers=(p.NEXT_OFFSET, p.END_OFFSET, *p.LIFETIME, p.COMPACTED, p.CLOSED, p.NO_STORE),
@@ -131,7 +131,7 @@ RECORDS: Operations = {
         group=_GROUP,
         summary="Delete a stream",
         description="Forks of the stream stay. Deleting a stream again is not an error.",
-        answers=(Answer(204, "The stream is deleted.", headers=(p.NO_STORE,)),),
+        answers=(AnswerShape(204, "The stream is deleted.", headers=(p.NO_STORE,)),),
         parameters=(NAME,),
         errors=("bad_request", "not_found", "gone", "read_only", "disk_full"),
     ),

@@ -17,7 +17,7 @@ from strandline.protocols.streams.subscriptions.wire import (
     WakeAcknowledged,
     WakeClaimed,
 )
-from strandline.service.openapi import JSON, Answer, Header, Operation
+from strandline.service.openapi import JSON, AnswerShape, Header, Operation
 
 _ID = p.in_path(
     "id",
@@ -25,7 +25,7 @@ _ID = p.in_path(
     {"type": "string", "minLength": 1},
 )
 _TOKEN = "Send the token of the wake as a bearer token, instead of an API key."
-_NOTHING = Answer(204, "Done.", headers=(p.NO_STORE,))
+_NOTHING = AnswerShape(204, "Done.", headers=(p.NO_STORE,))
 _HOLDER_ERRORS = (
     "INVALID_REQUEST",
     "TOKEN_INVALID",
@@ -35,11 +35,11 @@ _HOLDER_ERRORS = (
     "read_only",
     "disk_full",
 )
-_ACKNOWLEDGED = (Answer(200, "The acknowledgement is stored.", {JSON: WakeAcknowledged}, (p.NO_STORE,)),)
+_ACKNOWLEDGED = (AnswerShape(200, "The acknowledgement is stored.", {JSON: WakeAcknowledged}, (p.NO_STORE,)),)
 
 
-def _shown(status: int, words: str) -> Answer:
-    return Answer(status, words, {JSON: SubscriptionAnswer}, (p.NO_STORE,))
+def _shown(status: int, words: str) -> AnswerShape:
+    return AnswerShape(status, words, {JSON: SubscriptionAnswer}, (p.NO_STORE,))
 
 
 SUBSCRIPTIONS: Operations = {
@@ -47,7 +47,7 @@ SUBSCRIPTIONS: Operations = {
         group="subscriptions",
         summary="Get the key that webhooks are signed with",
         answers=(
-            Answer(
+            AnswerShape(
                 200,
                 "A key set with one key.",
                 {"application/jwk-set+json": JsonWebKeys},
@@ -110,7 +110,7 @@ SUBSCRIPTIONS: Operations = {
         summary="Claim a wake",
         description="For a subscription of the type `pull-wake`. The worker holds the wake until its lease ends.",
         body={JSON: ClaimWakeBody},
-        answers=(Answer(200, "The wake.", {JSON: WakeClaimed}, (p.NO_STORE,)),),
+        answers=(AnswerShape(200, "The wake.", {JSON: WakeClaimed}, (p.NO_STORE,)),),
         parameters=(_ID,),
         errors=(
             "INVALID_REQUEST",

@@ -169,7 +169,7 @@ _JWKS = b"application/jwk-set+json"
 _CACHEABLE = (b"cache-control", b"public, max-age=300")
 
 
-class Subscribing:
+class SubscriptionRoutes:
     def __init__(self, context: StreamsContext) -> None:
         self._context = context
         self._dialect = StreamsDialect(context)

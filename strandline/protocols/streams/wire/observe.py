@@ -8,7 +8,7 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType, field
 
 from strandline.protocols.streams.wire.values import Number, Offset, Time
-from strandline.schema.options import Name, Options
+from strandline.schema.options import DeclaredOptions, Name
 from strandline.schema.profiles.otel_tree import DuplicateSpan, FailedSpan, PathStep, ServiceMap, TreeNode
 
 MAX_PADDING_MS = 86_400_000
@@ -35,36 +35,36 @@ class ExportedTraces(msgspec.Struct, rename="camel"):
 # --- requests ------------------------------------------------------------------------------------------------------
 
 
-class ObserveStreams(Options, frozen=True):
+class ObserveStreams(DeclaredOptions, frozen=True):
     events: Name | UnsetType = UNSET
     traces: Name | UnsetType = UNSET
 
 
-class ObserveLookup(Options, frozen=True):
+class ObserveLookup(DeclaredOptions, frozen=True):
     request_id: Name | UnsetType = UNSET
     trace_id: Name | UnsetType = UNSET
     span_id: Name | UnsetType = UNSET
 
 
-class ObserveTime(Options, frozen=True):
+class ObserveTime(DeclaredOptions, frozen=True):
     first: str | int | None = field(name="from", default=None)
     last: str | int | None = field(name="to", default=None)
     padding_ms: Annotated[int, Meta(ge=0, le=MAX_PADDING_MS)] = 0
 
 
-class ObserveInclude(Options, frozen=True):
+class ObserveInclude(DeclaredOptions, frozen=True):
     events: bool = True
     trace: bool = True
     timeline: bool = True
     raw: bool = False
 
 
-class ObserveLimits(Options, frozen=True):
+class ObserveLimits(DeclaredOptions, frozen=True):
     events: Annotated[int, Meta(ge=1, le=MAX_EVENTS)] = 100
     spans: Annotated[int, Meta(ge=1, le=MAX_SPANS)] = 5000
 
 
-class ObserveBody(Options, frozen=True):
+class ObserveBody(DeclaredOptions, frozen=True):
     streams: ObserveStreams = ObserveStreams()
     lookup: ObserveLookup = ObserveLookup()
     time: ObserveTime = ObserveTime()

@@ -81,7 +81,7 @@ class StaticFiles:
         return name in self._paths
 
     def reply(self, name: str, head: Head) -> Reply | None:
-        """The file of this name, relative to the directory; None if there is none."""
+        """The file with this name, relative to the directory; None if it does not exist."""
         file = self._known.get(name)
         if file is None:
             path = self._paths.get(name)
@@ -98,7 +98,7 @@ def moved(call: Call, directory: str) -> Reply:
     return Reply(b"", 308, TEXT, ((b"location", f"{directory}/{query}".encode("latin-1")),))
 
 
-# --- how the routes of files are described ---------------------------------------------------------------------------
+# --- descriptions of routes ----------------------------------------------------------------------------------------
 
 _TAG = Header("ETag", "The version of the file.", STRING, required=True)
 _CONTENTS = {media_type.decode().partition(";")[0]: STRING for media_type in (*MEDIA_TYPES.values(), TEXT)}

@@ -46,7 +46,7 @@ class Inspected(NamedTuple):
     plan_generation: int
     #: When the newest segment was written, in milliseconds; None if unknown.
     cut_at: int | None
-    #: Who looks at it.
+    #: The access of the API key that reads the document.
     access: Access
 
     @property

@@ -3,6 +3,8 @@
 An offset is 128 bits: epoch, seq and a position inside a record. The first and the last are always 0 here. The bits are
 shifted left by two and written in Crockford's base 32. A reader sends the offset of a record to get the records after
 it; the offset of seq 0 is before the first record.
+
+Cursors are numbers that change over time, so that caches between client and server can tell one wait from the next.
 """
 
 from __future__ import annotations
@@ -59,7 +61,7 @@ def decode(text: str) -> int | None:
     return min(value >> _SHIFT & _SEQ_MASK, MAX_SEQ)
 
 
-# --- cursors: numbers that change over time, so that caches can tell waits apart -----------------------------------
+# --- cursors -------------------------------------------------------------------------------------------------------
 
 #: The start of the protocol's intervals: 2024-10-09, in milliseconds.
 _FIRST_MS = 1_728_432_000_000
@@ -70,6 +72,7 @@ _CURSOR = re.compile("[0-9]{1,15}", re.ASCII)
 
 
 def cursor(now: int, theirs: str) -> int:
+    """The cursor of an answer; ``theirs`` is the cursor of the request. The result is always higher."""
     present = max(0, now - _FIRST_MS) // _INTERVAL_MS
     if _CURSOR.fullmatch(theirs) is not None and int(theirs) >= present:
         return int(theirs) + random.randint(1, _JITTER)

@@ -125,11 +125,11 @@ class StreamsDialect(Dialect):
         )
 
 
-# --- access: a key needs access to every name that a subscription can match ----------------------------------------
+# --- access --------------------------------------------------------------------------------------------------------
 
 
 def check_definition(access: Access, definition: SubscriptionDefinition) -> None:
-    """Raise unless the key may create this subscription."""
+    """Raise unless the key may create this subscription: it needs access to every name that can match."""
     if not access.prefixes:
         return
     if definition.pattern is not None:

@@ -125,9 +125,7 @@ def test_a_server_does_not_start_on_a_full_disk_and_says_why(path: Path, tmp_pat
         command = [sys.executable, "-m", "strandline", "serve", "--data", disk / "data", "--port", "0"]
         ended = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
     assert ended.returncode == 1
-    assert (
-        f"the data directory {disk}/data cannot be opened: the disk is full (No space left on device)" in ended.stderr
-    )
+    assert f"cannot open the data directory {disk}/data: the disk is full (No space left on device)" in ended.stderr
     assert "Free space on that file system" in ended.stderr
     assert "Traceback" not in ended.stderr
 

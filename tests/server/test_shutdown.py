@@ -131,7 +131,7 @@ def test_a_second_server_on_the_same_directory_does_not_start(start_server: Star
     second.data = first.data
     with pytest.raises(AssertionError, match="ended with 1"):
         second.start()
-    assert "cannot be opened" in second.log()
+    assert "cannot open the data directory" in second.log()
     assert first.client().get("a")["count"] == 1
 
 

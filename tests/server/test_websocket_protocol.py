@@ -96,7 +96,7 @@ def test_unfinished_messages_of_all_sockets_share_one_budget(server: ServerProce
         small.send(frame(CONTINUED, b'"request_id":1}'))
         assert b"pong" in small.pong()
     wait_for(lambda: metric(server, "strandline_unfinished_message_bytes") == 0)
-    assert "unfinished messages of all sockets" in server.log()
+    assert "all unfinished messages together exceeded" in server.log()
 
 
 def test_a_socket_that_is_closed_for_lack_of_room_is_told_so(start_server: StartServer) -> None:

@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from strandline.engine.ownership import media_type
-from strandline.protocols.streams.grammar import MAX_TIME_MS, duration_ms, is_true, iso, number, time_ms, ttl_seconds
+from strandline.engine.record import MAX_TIME
+from strandline.protocols.streams.grammar import duration_ms, is_true, iso, number, time_ms, ttl_seconds
 from strandline.service.parameters import parse_rfc3339
 from strandline.service.problems import Refusal
 
@@ -56,7 +57,7 @@ def test_other_durations_are_refused(text: str) -> None:
 
 
 def test_a_very_long_duration_is_as_long_as_there_is_time() -> None:
-    assert duration_ms("timeout", "999999999999999d") == MAX_TIME_MS
+    assert duration_ms("timeout", "999999999999999d") == MAX_TIME
 
 
 @pytest.mark.parametrize(
@@ -88,7 +89,7 @@ def test_other_times_are_refused(text: str) -> None:
         time_ms("since", text)
 
 
-@given(st.integers(0, MAX_TIME_MS))
+@given(st.integers(0, MAX_TIME))
 def test_a_time_that_is_shown_is_read_as_the_same(milliseconds: int) -> None:
     assert parse_rfc3339(iso(milliseconds)) == milliseconds
     assert time_ms("since", str(milliseconds * 1_000_000)) == milliseconds

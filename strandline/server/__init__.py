@@ -14,7 +14,7 @@ __all__ = ["serve"]
 
 
 def __getattr__(name: str) -> Any:
-    # The HTTP stack is imported only when it is needed: most users of this package need only a part of it.
+    # Lazy, because ``serve`` imports the whole HTTP stack, which other users of this package do not need.
     if name == "serve":
         from strandline.server.embedded import serve
 

@@ -1,4 +1,4 @@
-"""The answers of the server's own routes."""
+"""The answers of the server's own routes, from which the OpenAPI document is generated."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ Condition = Literal["ok", "degraded", "read_only"]
 
 
 class FailingTask(msgspec.Struct):
-    """A background task that fails and is tried again."""
+    """A background task that fails and is retried."""
 
     task: str
-    #: When it began to fail, in milliseconds since 1970.
+    #: The time of the first failure, in milliseconds since 1970.
     since: Number
-    #: The failures in a row.
+    #: The number of consecutive failures.
     failures: Number
     #: The last error; the server's log has the details.
     error: str
 
 
 class Health(msgspec.Struct, omit_defaults=True):
-    #: `read_only`: the journal failed, `reason` says why. `degraded`: background tasks fail, see `failing`.
+    #: `read_only`: the journal failed; `reason` says why. `degraded`: background tasks fail; see `failing`.
     status: Condition
     version: str
     uptime_ms: Number
@@ -44,7 +44,7 @@ class Alive(msgspec.Struct, omit_defaults=True):
 
 class SeriesCount(msgspec.Struct):
     uptime_ms: Number
-    #: The number of series in the server's own metrics stream.
+    #: The number of series in the stream `__stream_metrics__`.
     series: Number
 
 
@@ -71,13 +71,13 @@ class JournalFigures(msgspec.Struct):
 
 
 class SealingFigures(msgspec.Struct):
-    #: Bytes of records that are not sealed yet, and the limit for them.
+    #: The bytes of records that are not sealed yet, and their limit.
     unsealed_bytes: Number
     budget_bytes: Number
     rounds_total: Number
-    #: The number of bytes that the last round sealed.
+    #: The bytes that the last round sealed.
     round_bytes: Number
-    #: Writes that waited, and writes that were refused, because of too many unsealed bytes.
+    #: The number of writes that were delayed, and that were refused, because too many bytes were not sealed.
     writes_slowed_total: Number
     writes_refused_total: Number
 
@@ -116,7 +116,7 @@ class PipelineFigures(msgspec.Struct):
 
 
 class Metrics(msgspec.Struct):
-    """The figures of one moment. Counters count from the start of the process."""
+    """The metrics of the server. Counters start at 0 when the process starts."""
 
     topics: Number
     topics_ephemeral: Number

@@ -1,6 +1,6 @@
-"""The ASGI lane: every route, under any ASGI server.
+"""The ASGI lane: serves every route under any ASGI server.
 
-Starlette provides WebSockets and the lifespan; all HTTP requests pass the gate, as in the fast lane.
+Starlette handles WebSockets and the lifespan. All HTTP requests pass the gate, as in the fast lane.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from strandline.service.access import Access
 from strandline.service.http import BODILESS, NOSNIFF, Answer, Call, Head, Later, Reply, Sink, Stream, refuse
 from strandline.service.problems import Headers, Refusal
 
-#: A stream must wait while this many bytes are unsent.
+#: A stream with this many unsent bytes has to wait.
 HIGH_WATER_BYTES = 64 << 10
-#: How long the server reads and drops the body of a refused request before it closes the connection. A client that
-#: sends its whole body before it reads gets the answer if the body arrives in this time.
+#: How long the server reads and drops the body of a refused request before it closes the connection. Some clients read
+#: the answer only after they have sent the whole body; they get it if they finish in this time.
 LINGER_SECONDS = 10.0
 
-#: The extension of a scope that holds the connection, if the ASGI server has one that counts unread bytes.
+#: The extension of a scope that holds the connection, if the HTTP server below counts unread data.
 CONNECTION = "strandline.connection"
 
 Lifespan = Callable[[Starlette], AbstractAsyncContextManager[None]]
@@ -71,7 +71,7 @@ class _AllHttp(BaseRoute):
             await _send_last_reply(receive, send, answer, gate.max_body_bytes)
 
     async def _body_of(self, call: Call, receive: Receive) -> bytes | None:
-        """The body; None if the client has disconnected. The request counts as in progress until then."""
+        """The body; None if the client has disconnected. Then the request no longer counts as in flight."""
         body = None
         try:
             body = await _read_body(receive, self._gate.max_body_bytes)
@@ -94,8 +94,8 @@ def _peer(scope: Scope) -> str:
 
 
 async def _read_body(receive: Receive, limit: int) -> bytes | None:
-    """The whole body; None if the client has disconnected. If the body is too large, only its beginning: the gate
-    refuses it."""
+    """The whole body; None if the client has disconnected. Reading stops when the body exceeds the limit, and the gate
+    then refuses it."""
     chunks: list[bytes] = []
     size = 0
     while True:
@@ -118,10 +118,10 @@ async def _send_reply(send: Send, reply: Reply, *, more: bool = False) -> None:
 
 
 async def _send_last_reply(receive: Receive, send: Send, reply: Reply, most: int) -> None:
-    """Answer a request whose body is not needed, and close the connection.
+    """Answer a request without using its body, and close the connection.
 
-    Closing a connection while the client still writes resets it, and the client may never see the answer. So up to
-    ``most`` bytes of the body are read and dropped first.
+    If the server closed the connection while the client still writes, the connection would be reset and the client
+    might never see the answer. Therefore up to ``most`` bytes of the body are read and dropped first.
     """
     if CLOSE not in reply.headers:
         reply = Reply(reply.body, reply.status, reply.content_type, (*reply.headers, CLOSE))
@@ -139,12 +139,12 @@ async def _send_last_reply(receive: Receive, send: Send, reply: Reply, most: int
     await send({"type": "http.response.body", "body": b""})
 
 
-#: Accepts a connection, or raises Refusal, and then serves it.
+#: Accepts a WebSocket and serves it, or raises Refusal.
 ServeSocket = Callable[[Callable[[], Awaitable[None]], Receive, Send, Access], Awaitable[None]]
 
 
 class SocketDoor:
-    """The ASGI app of a WebSocket's path: asks the gate, then hands the connection over."""
+    """The ASGI app of a WebSocket path. The gate checks the handshake; ``serve`` gets the bare connection."""
 
     def __init__(self, gate: Gate, serve: ServeSocket) -> None:
         self._gate = gate
@@ -162,21 +162,21 @@ class SocketDoor:
 async def _deny(websocket: WebSocket, reply: Reply) -> None:
     """Answer the handshake with an error."""
     if "websocket.http.response" not in websocket.scope.get("extensions", {}):
-        await websocket.close()  # closing before accepting sends a plain 403
+        await websocket.close()  # closing before accepting sends a 403 without a body
         return
     headers = {name.decode(): value.decode() for name, value in reply.headers}
     await websocket.send_denial_response(Response(reply.body, reply.status, headers, reply.content_type.decode()))
 
 
 class Connection(Protocol):
-    """The connection of a stream of this lane. It counts the bytes that its client has not read, and can end it."""
+    """The connection of a stream of this lane. It counts unread data, and ends the stream of a slow client."""
 
     transport: asyncio.Transport
     asgi_sink: AsgiSink | None
 
 
 class AsgiSink(Sink):
-    """Collects the data of a stream until it can be sent."""
+    """Buffers the data of a stream until it can be sent."""
 
     def __init__(self, stream: Stream, connection: Connection | None) -> None:
         self.stream = stream
@@ -193,7 +193,7 @@ class AsgiSink(Sink):
         self.chunks.append(data)
         self.size += len(data)
         self.something.set()
-        # A stream that must wait waits until ``resumed``, even if it writes little meanwhile.
+        # A paused stream stays paused until ``resumed``, even if it writes little meanwhile.
         self.paused = self.paused or self.size >= HIGH_WATER_BYTES
         return not self.paused
 
@@ -231,7 +231,7 @@ async def _run_stream(
             while sink.chunks and not gone.done():
                 data = sink.chunks[0] if len(sink.chunks) == 1 else b"".join(sink.chunks)
                 sink.chunks.clear()
-                # From now on the connection counts the unread bytes.
+                # From here on the connection counts these bytes.
                 sink.size = 0
                 await send({"type": "http.response.body", "body": data, "more_body": True})
             if sink.ended:

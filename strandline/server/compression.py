@@ -14,22 +14,23 @@ from strandline.service.problems import INVALID_REQUEST, Refusal, body_too_large
 MIN_COMPRESSED_BYTES = 1024
 #: The fastest level. Higher levels take several times as long and save little on JSON.
 LEVEL = 1
-#: Bodies up to this size are compressed on the event loop, in about 0.2 ms; starting a thread would take as long.
+#: Bodies up to this size are compressed on the event loop, which takes about 0.2 ms. Starting the work on a thread
+#: would take as long.
 INLINE_BYTES = 32 << 10
-#: A body that shrinks to no less than this share of its size is sent uncompressed.
+#: A body that does not shrink below this share of its size is sent uncompressed.
 WORTHWHILE_RATIO = 0.9
-#: How much of a large body is compressed first, to see whether compression pays off.
+#: The bytes of a large body that are compressed first to estimate the ratio.
 SAMPLE_BYTES = 16 << 10
-#: Compressed data is decompressed in pieces of this size. The data after the end of a gzip member is copied, so the
-#: size limits the work per member.
+#: Data is decompressed in pieces of this size. zlib copies the rest of a piece after the end of a gzip member, so the
+#: size bounds the work per member.
 PIECE_BYTES = 16 << 10
-#: The maximum number of members of a gzip file. Programs that concatenate files produce a few. Each member takes the
-#: server some microseconds and the sender only 20 bytes, so their number is limited.
+#: A gzip file may consist of several members, for example if files were concatenated. A member costs the server some
+#: microseconds but the sender only 20 bytes, so their number is bounded.
 MAX_MEMBERS = 1000
 
 _GZIP = 31
 _EMPTY = b""
-#: Media types of compressed content, as prefixes.
+#: Prefixes of media types whose content is already compressed.
 _COMPRESSED_TYPES = (
     b"image/",
     b"video/",
@@ -48,16 +49,16 @@ _COMPRESSED_TYPES = (
 
 
 class NotSmall(Exception):
-    """A body is too large to be handled on the event loop."""
+    """A body is too large to decompress on the event loop."""
 
 
 def compresses(content_type: bytes) -> bool:
-    """Whether content of this type may be worth compressing."""
+    """Whether content of this type is likely to shrink."""
     return not content_type.startswith(_COMPRESSED_TYPES) or content_type.startswith(b"image/svg")
 
 
 def compress(body: bytes) -> bytes | None:
-    """The body as gzip; None if compression saves almost nothing."""
+    """The body as gzip; None if compression saves too little."""
     if len(body) > SAMPLE_BYTES:
         sample = zlib.compress(memoryview(body)[:SAMPLE_BYTES], LEVEL, _GZIP)
         if len(sample) > SAMPLE_BYTES * WORTHWHILE_RATIO:
@@ -67,7 +68,7 @@ def compress(body: bytes) -> bytes | None:
 
 
 def decompress_small(data: bytes, limit: int) -> bytes:
-    """Like ``decompress``; raises :class:`NotSmall` before it takes too long for the event loop."""
+    """The same as ``decompress``, for small bodies on the event loop. Raises :class:`NotSmall` for larger ones."""
     if len(data) > INLINE_BYTES:
         raise NotSmall
     decompressor = zlib.decompressobj(_GZIP)
@@ -78,15 +79,15 @@ def decompress_small(data: bytes, limit: int) -> bytes:
 
 
 def decompress(data: bytes, limit: int) -> bytes:
-    """Decompress one or several gzip members. Raises :class:`Refusal` if the data is not gzip or exceeds ``limit``
-    bytes, without decompressing more than that."""
+    """The content of one or several gzip members. Raises :class:`Refusal` if the data is not valid gzip or its content
+    exceeds ``limit`` bytes; never decompresses more than the limit."""
     view = memoryview(data)
     pieces: list[bytes] = []
     at = size = members = 0
     while not members or at < len(view):
         members += 1
         if members > MAX_MEMBERS:
-            raise _invalid(f"it has more than {MAX_MEMBERS} members; compress the body as one member")
+            raise _invalid(f"more than {MAX_MEMBERS} gzip members; compress the body as a whole")
         decompressor = zlib.decompressobj(_GZIP)
         while not decompressor.eof:
             if at == len(view):

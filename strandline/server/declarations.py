@@ -1,7 +1,8 @@
 """Declarations: the tables and collections that a program describes in Python, found in a file or a module.
 
-The file is imported once, when the server starts. All its module-level names count, also imported ones: every table,
-every collection, a function ``identify`` that identifies the user of a request, and ``hooks`` that apply to all tables.
+The file is imported once, when the server starts. The server uses all module-level names, including imported ones:
+every table, every collection, a function ``identify`` that identifies the user of a request, and ``hooks`` for all
+tables.
 """
 
 from __future__ import annotations
@@ -88,7 +89,7 @@ def _import(source: str) -> ModuleType:
     try:
         if source.endswith(".py"):
             return _import_file(Path(source))
-        # Modules of the working directory can be named, as with `python -m`.
+        # As with `python -m`, the working directory is searched as well.
         import_from(os.getcwd())
         return importlib.import_module(source)
     except BadSettings:
@@ -106,15 +107,15 @@ def _import(source: str) -> ModuleType:
 def _import_file(path: Path) -> ModuleType:
     if not path.is_file():
         raise BadSettings(f"file {path} not found; expected a Python file with declarations")
-    # The name of the file may be the name of a module that is already imported.
+    # The file may have the name of a module that is already imported.
     name = f"strandline_declarations_{path.stem}"
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         raise BadSettings(f"cannot import {path}")
     module = importlib.util.module_from_spec(spec)
-    # The file can import its neighbours, as if it were run.
+    # The file can import modules of its directory, as if it were run as a script.
     import_from(str(path.resolve().parent))
-    # Types are looked up by the name of their module.
+    # msgspec and others look up types through the module's name.
     sys.modules[name] = module
     try:
         spec.loader.exec_module(module)

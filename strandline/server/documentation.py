@@ -39,8 +39,8 @@ API = "/docs/api"
 API_FILE = "/docs/api/{path}"
 
 NOT_INSTALLED = (
-    "the documentation is not installed: released packages include it; in a clone of the repository, run `make docs` "
-    "and restart the server. The API is described at /docs/api"
+    "the documentation is not installed. Released packages include it; in a clone of the repository, run `make docs` "
+    "and restart the server. /docs/api describes the API"
 )
 
 
@@ -86,7 +86,7 @@ class Documentation:
             path = page
         reply = await self._workers.normal.run(self._site.reply, path, call.head)
         if reply is None:
-            raise Refusal(NOT_FOUND, f"the documentation has no page {path!r}; its first page is /docs/")
+            raise Refusal(NOT_FOUND, f"the documentation has no page {path!r}; start at /docs/")
         return reply
 
     def api(self, call: Call) -> Reply:

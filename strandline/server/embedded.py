@@ -27,12 +27,13 @@ def serve(
     port_file: str | os.PathLike[str] | None = None,
     config: str | os.PathLike[str] | None = None,
 ) -> int:
-    """Serve until a signal stops the server (Ctrl-C, SIGTERM). Returns the exit code: 0, or 1 if the server could not
-    run. Call it on the main thread, which receives the signals.
+    """Serve until a signal (Ctrl-C, SIGTERM) stops the server. Call it on the main thread, which receives the signals.
 
-    The settings come from the file ``config``, then from environment variables, then from the arguments, as with
-    ``strandline serve``; later ones take precedence. Raises :class:`~strandline.server.settings.BadSettings` if they
-    are not valid. The pipeline is not started: run it with ``strandline pipeline run``.
+    Returns the exit code: 0, 1 if the server could not run, or 3 if the data directory is damaged.
+
+    As with ``strandline serve``, environment variables override settings of the file ``config``, and arguments override
+    both. Raises :class:`~strandline.server.settings.BadSettings` if a setting is not valid. The server does not start
+    the pipeline; run it with ``strandline pipeline run``.
     """
     declared = gather([*tables, *collections], identify, hooks)
     options = {

@@ -1,8 +1,8 @@
-"""The fast lane: hot requests are answered from the transport's callback, without a task, a scope or a message.
+"""The fast lane: answers hot requests directly from the transport's callback, without the overhead of ASGI.
 
-Data at the boundary between two requests comes here first. If it is the head of a hot route, this class reads the body,
-calls the gate and writes the answer; everything else goes to uvicorn and the ASGI app. Clients send the same head again
-and again, so heads are parsed and checked once and then remembered.
+Data at the boundary between two requests arrives here first. If it is the head of a hot route, this class reads the
+body, calls the gate and writes the answer. Everything else goes to uvicorn and the ASGI app. Clients send the same
+heads repeatedly, so parsed and checked heads are cached.
 """
 
 from __future__ import annotations
@@ -19,24 +19,24 @@ from strandline.server.connection import Connection, ConnectionCap, Deadlines
 from strandline.server.gate import CLOSE, Gate
 from strandline.service.http import BODILESS, NOSNIFF, Answer, Call, Head, Reply, Sink, Stream
 
-#: The maximum number of remembered heads. Each topic that a client writes to has its own head.
+#: The maximum number of cached heads. Each topic that a client writes to needs another one.
 MAX_HEADS = 16_384
-#: The memory for remembered heads of clients, and the same again for trusted proxies. It is enough for the maximum
-#: number of usual heads, which have at most ten headers.
+#: The memory for cached heads: once for clients and once for trusted proxies. It is enough for MAX_HEADS heads with up
+#: to ten headers.
 MAX_HEADS_BYTES = 32 << 20
-#: The measured overhead of a remembered head, and of each of its headers.
+#: The measured memory overhead of a cached head and of each of its headers.
 HEAD_OVERHEAD_BYTES = 700
 HEADER_OVERHEAD_BYTES = 120
-#: Larger heads are not remembered.
+#: Larger heads are not cached.
 MAX_HEAD_BYTES = 4096
-#: Bodies from this size on are not copied to be joined with their head.
+#: Bodies from this size on are written separately from their head, to avoid a copy.
 LARGE_BODY_BYTES = 64 << 10
-#: How many bytes a client may send ahead while its last request is still being answered.
+#: The maximum bytes that a client may send while its last request is not answered yet.
 MAX_HELD_BYTES = 1 << 20
 
 
 class HotHead(Head):
-    """A remembered head of a hot route: checked, and admitted or refused. A body of ``length`` bytes follows it."""
+    """A cached head of a hot route, which the gate has admitted or refused. A body of ``length`` bytes follows it."""
 
     __slots__ = ("keep_alive",)
 
@@ -48,27 +48,27 @@ class HotHead(Head):
 
     @property
     def size(self) -> int:
-        """The approximate memory that it takes."""
+        """The approximate memory that the head takes."""
         headers = self.headers.items()
         return HEAD_OVERHEAD_BYTES + sum(len(name) + len(value) + HEADER_OVERHEAD_BYTES for name, value in headers)
 
     @property
     def comes_again(self) -> bool:
-        """Whether another request may have the same head; a signed request is sent only once."""
+        """Whether another request may have the same head. A signed head is sent only once."""
         return b"authorization" not in self.headers
 
 
 class Heads:
-    """The remembered heads: a hot one as such, any other as None.
+    """The cache of heads. A head that is not hot is cached as None.
 
-    If API keys are configured, heads contain secrets, and only a keyed digest of each head is kept. ``trusted`` heads
-    come from a proxy that may name the client.
+    If API keys are configured, heads contain secrets, and the cache uses a keyed digest of each head. ``trusted`` heads
+    come from a trusted proxy, whose X-Forwarded headers are used.
     """
 
     def __init__(self, gate: Gate, *, trusted: bool = False) -> None:
         self._gate = gate
         self._trusted = trusted
-        #: By the head itself, or by its digest if heads contain secrets.
+        #: By the bytes of the head, or by its digest if heads contain secrets.
         self.known: dict[bytes, HotHead | None] = {}
         self._bytes = 0
         self._generation = gate.generation
@@ -106,13 +106,13 @@ class Heads:
             self._gate.origins.drop_forwarded(parsed.headers)
         head = HotHead(parsed.method, parsed.path, parsed.query, parsed.headers, parsed.keep_alive)
         if head.length > self._gate.max_body_bytes:
-            return None  # the ASGI lane can leave a body unread
+            return None  # the ASGI lane handles bodies that are not read
         self._gate.find(head)
         if head.route is None or not head.route.fast:
             return None
         self._gate.check(head)
         if not head.route.certified:
-            # The access is known now; the secret itself is not kept.
+            # The gate has identified the caller, so do not keep the secret.
             parsed.headers.pop(b"authorization", None)
         return head
 
@@ -122,20 +122,20 @@ def _size(key: bytes, found: HotHead | None) -> int:
 
 
 class NoHeads(Heads):
-    """Treats no route as hot."""
+    """A cache without hot routes: every request takes the ASGI lane."""
 
     def get(self, raw: bytes) -> HotHead | None:
         return None
 
 
 class _HeadParser:
-    """Parses one head with the parser that uvicorn uses."""
+    """Parses one head, with the parser that uvicorn uses."""
 
     def __init__(self, raw: bytes) -> None:
         self.headers: dict[bytes, bytes] = {}
         self.method = self.path = self.query = ""
         self.keep_alive = False
-        #: Whether the request can be answered here: HTTP/1.1, a body of known length, nothing to negotiate.
+        #: Whether the fast lane can answer the request: HTTP/1.1, a body of known length, no upgrade, no `Expect`.
         self.plain = False
         self._url = b""
         self._repeated = False
@@ -144,7 +144,7 @@ class _HeadParser:
             self._parser.feed_data(raw)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade):
             self.plain = False
-        # Break the reference cycle with the parser, so that both are freed at once.
+        # The parser refers to this object. Break the cycle, so that both are freed without the garbage collector.
         del self._parser
 
     def on_url(self, url: bytes) -> None:
@@ -177,20 +177,19 @@ class FastLane(Connection):
 
     gate: Gate
     heads: Heads
-    #: The heads of connections from trusted proxies.
+    #: For connections from trusted proxies.
     trusted_heads: Heads
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._peer = ""
-        #: A hot request whose body is incomplete, the part of the body that has arrived, and how many bytes are
-        #: missing.
+        #: A hot request whose body is incomplete, the chunks of the body so far, and the number of missing bytes.
         self._hot: HotHead | None = None
         self._chunks: list[bytes] = []
         self._missing = 0
-        #: The decision of the gate when the head arrived: no request is refused at the end of an upload.
+        #: The gate's decision about the head, made before the body arrives: no request is refused after its upload.
         self._entered: Call | Reply | None = None
-        #: Whether a hot request is being answered; data that arrives meanwhile is held.
+        #: Whether a hot request is being answered. Data that arrives meanwhile is held.
         self._busy = False
         self._held = bytearray()
         self._closing = False
@@ -207,7 +206,7 @@ class FastLane(Connection):
         if self.client is not None and self.gate.origins.trusts(self._peer):
             self.heads = self.trusted_heads
 
-    # --- receiving -------------------------------------------------------------------------------------------------
+    # --- receiving -----------------------------------------------------------------------------------------
 
     def data_received(self, data: bytes) -> None:
         self.idle_turns = 0
@@ -221,11 +220,11 @@ class FastLane(Connection):
             self._take(data)
 
     def _take(self, data: bytes) -> None:
-        """Answer the requests in the data, up to one that takes longer or belongs to the ASGI lane. Data after the last
-        request of a connection is dropped."""
+        """Answer the requests in the data, until one takes longer or belongs to the ASGI lane. Data after the last
+        request of a closing connection is ignored."""
         while data and not self.transport.is_closing():
             if self.flow.write_paused:
-                # The client has not read its last answers: answer no further requests until it has.
+                # The client has not read its last answers, so its next requests wait.
                 self._hold(data)
                 return
             end = data.find(b"\r\n\r\n") + 4
@@ -260,7 +259,7 @@ class FastLane(Connection):
         hot, entered, missing = self._hot, self._entered, self._missing
         assert hot is not None
         assert entered is not None
-        if isinstance(entered, Call):  # the body of a refused request is not kept
+        if isinstance(entered, Call):  # do not keep the body of a refused request
             self._chunks.append(data[:missing] if len(data) > missing else data)
         if len(data) < missing:
             self._missing -= len(data)
@@ -284,7 +283,7 @@ class FastLane(Connection):
         if len(self._held) > MAX_HELD_BYTES:
             self.flow.pause_reading()
 
-    # --- sending ---------------------------------------------------------------------------------------------------
+    # --- sending -------------------------------------------------------------------------------------------
 
     def _send(self, call: Call, answer: Answer) -> None:
         if self.transport.is_closing():
@@ -309,7 +308,7 @@ class FastLane(Connection):
     def _write(self, hot: HotHead, reply: Reply) -> None:
         body = reply.body
         if reply.status == 200 and hot.keep_alive and not reply.headers and not self._closing:
-            # The common case.
+            # The usual case.
             front = self._front(reply.content_type)
             if len(body) < LARGE_BODY_BYTES:
                 self.transport.write(b"%b%d\r\n\r\n%b" % (front, len(body), body))
@@ -333,7 +332,7 @@ class FastLane(Connection):
             self.transport.close()
 
     def _front(self, content_type: bytes) -> bytes:
-        """A reply with status 200 up to the length of its body."""
+        """The start of a reply with status 200, up to the value of its content-length."""
         defaults = self.server_state.default_headers
         if defaults is not self._default_headers or content_type is not self._front_type:
             self._front_type = content_type
@@ -346,7 +345,7 @@ class FastLane(Connection):
         return self._front_bytes
 
     def _defaults(self) -> bytes:
-        """The headers of every reply: uvicorn's, which it renews every second, and ours."""
+        """The headers of every reply: those of uvicorn, which creates a new list every second, and our own."""
         defaults = self.server_state.default_headers
         if defaults is not self._joined_of:
             self._joined_of = defaults
@@ -354,7 +353,7 @@ class FastLane(Connection):
         return self._joined
 
     def _begin_stream(self, hot: HotHead, stream: Stream) -> None:
-        # The connection ends with the stream. It stays busy, so that no other request is taken meanwhile.
+        # The connection stays busy and closes with the stream, so it answers no other request.
         self.transport.write(
             b"%b%bcontent-type: %b\r\n%btransfer-encoding: chunked\r\nconnection: close\r\n\r\n"
             % (STATUS_LINE[200], self._defaults(), stream.content_type, _lines(stream.headers + hot.further))
@@ -398,7 +397,7 @@ class FastLane(Connection):
         return self.transport.get_write_buffer_size() if sink is None else sink.unread_bytes + sink.stream.waiting_bytes
 
     def cut_off(self, grace: float) -> None:
-        """The client does not read. A stream sends its last message; any other answer stays incomplete."""
+        """Disconnect a client that does not read. A stream sends its last message; another answer stays incomplete."""
         sink = self._stream or self.asgi_sink
         if sink is None or not grace:
             self.transport.abort()
@@ -427,7 +426,7 @@ def _lines(headers: tuple[tuple[bytes, bytes], ...]) -> bytes:
 
 
 class _FastSink(Sink):
-    """Writes the pieces of a stream directly to the transport, as chunks."""
+    """Writes the data of a stream to the transport, as HTTP chunks."""
 
     __slots__ = ("_lane", "gone", "paused", "stream")
 
@@ -442,7 +441,7 @@ class _FastSink(Sink):
             if len(data) < LARGE_BODY_BYTES:
                 self._lane.transport.write(b"%x\r\n%b\r\n" % (len(data), data))
             else:
-                # Not copied: all readers at the same position share the bytes.
+                # Not copied, because all readers at the same position share the bytes.
                 self._lane.transport.writelines((b"%x\r\n" % len(data), data, b"\r\n"))
         return not self.paused
 
@@ -461,8 +460,8 @@ class _FastSink(Sink):
 
 
 def fast_lane(gate: Gate, cap: ConnectionCap, deadlines: Deadlines, *, hot: bool = True) -> type[FastLane]:
-    """The protocol class for uvicorn. Unless ``hot``, all requests go through the ASGI app; the limits on connections
-    are the same."""
+    """The protocol class for uvicorn. Without ``hot``, all requests take the ASGI lane; the limits of connections are
+    the same."""
     kind = Heads if hot else NoHeads
     heads = {"heads": kind(gate), "trusted_heads": kind(gate, trusted=True)}
     return type("FastLane", (FastLane,), {"gate": gate, "cap": cap, "deadlines": deadlines, **heads})

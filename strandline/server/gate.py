@@ -1,12 +1,11 @@
-"""The gate: every request passes it on its way to a handler and back, in either lane, in one fixed order.
+"""The gate: every request of both lanes passes it on the way to its handler, and every answer on the way back.
 
-A lane calls :meth:`Gate.enter` when the head of a request has arrived, and :meth:`Gate.answer` when its body has. On
-the way in, the gate checks whether the server is up, host and origin, API key, requests in progress, scope, names, size
-and media type; then it calls the handler. On the way out, it turns errors into replies, counts, adds headers and
-compresses.
+A lane calls :meth:`Gate.enter` when the head of a request is complete, and :meth:`Gate.answer` when its body is. The
+gate checks, in this order: server state, host and origin, API key, requests in flight, scopes, names, size, media type.
+Then it calls the handler. It turns exceptions into replies, counts them, adds headers and compresses bodies.
 
-:meth:`Gate.check` decides everything that depends only on the head and stores it in the head, so that a lane can
-remember it.
+:meth:`Gate.check` makes the checks that depend only on the head and stores the result in the head, so that a lane can
+cache it.
 """
 
 from __future__ import annotations
@@ -69,12 +68,12 @@ log = logging.getLogger(__name__)
 
 #: The header of a reply after which the server closes the connection.
 CLOSE = (b"connection", b"close")
-#: The elements of smaller bodies are not counted: creating all their objects takes only a few milliseconds.
+#: The elements of smaller bodies are not counted, because decoding them takes only a few milliseconds.
 COUNTED_FROM_BYTES = 64 << 10
 
 
 class Status(msgspec.Struct):
-    """The phase of the server: it starts by replaying the journal, and stops by letting requests finish."""
+    """The state of the server. It starts by replaying the journal, and stops by letting requests finish."""
 
     ready: bool = False
     draining: bool = False
@@ -82,7 +81,7 @@ class Status(msgspec.Struct):
 
     @property
     def serving(self) -> bool:
-        """Neither starting nor stopping."""
+        """Whether the server is neither starting nor stopping."""
         return self.ready and not self.draining
 
     def check(self) -> None:
@@ -94,7 +93,7 @@ class Status(msgspec.Struct):
 
 
 class Gate:
-    """``keys`` is None if no API keys are configured: then every request may do everything."""
+    """``keys`` is None if no API keys are configured: then every client may do everything."""
 
     def __init__(
         self,
@@ -117,13 +116,13 @@ class Gate:
         self.max_body_bytes = max_body_bytes
         #: For routes without a limit of their own; None: no limit.
         self._elements = _values_limit(max_body_values) if max_body_values else None
-        #: Bodies from this size on are checked before a handler gets them.
+        #: Bodies from this size on are checked before the handler runs.
         self._large_from = min(COUNTED_FROM_BYTES, max_body_bytes)
-        #: The number of answers so far, by path of the route and status.
+        #: The number of answered requests by the path of the route and the status.
         self.answered: dict[tuple[str, int], int] = {}
         self._probe_auth = probe_auth
         self._paths = Paths()
-        #: Counts how often routes were added: heads that were remembered before may be out of date.
+        #: Increases when routes are added, which makes cached heads invalid.
         self.generation = 0
         self.add(routes)
 
@@ -132,10 +131,10 @@ class Gate:
             self._paths.add(route)
         self.generation += 1
 
-    # --- checks of the head ----------------------------------------------------------------------------------------
+    # --- checks of the head --------------------------------------------------------------------------------
 
     def find(self, head: Head) -> None:
-        """Set the route and parameters of the head, unless they are set. The route stays None if the path has none."""
+        """Set the head's route and parameters if they are not set. The route stays None if the path has none."""
         if head.route is not None:
             return
         found = self._paths.find(head.path)
@@ -146,7 +145,7 @@ class Gate:
                 head.route, head.params = route, params
 
     def check(self, head: Head) -> None:
-        """Find the route and check everything that depends only on the head: ``head.refused`` is the outcome."""
+        """Find the route and make all checks that depend only on the head. Sets ``head.refused`` if one fails."""
         self.find(head)
         if head.route is not None:
             head.further = self.origins.headers(head, head.route)
@@ -194,7 +193,7 @@ class Gate:
         return access
 
     def admit_socket(self, headers: Mapping[bytes, bytes]) -> Access:
-        """The access of a client that opens a WebSocket: its API key must be in a header. Raises Refusal."""
+        """The access of a client that opens a WebSocket. The API key must be in a header. Raises Refusal."""
         self.status.check()
         head = Head("GET", "", "", headers)
         self.origins.check(head)
@@ -208,30 +207,31 @@ class Gate:
             return unauthorized()
         found = self._paths.find(head.path)
         if found is not None:
-            words = f"{head.method} is not allowed for {head.path}"
+            words = f"{head.path} does not support {head.method}; see the Allow header"
             return Refusal(METHOD_NOT_ALLOWED, words, allow=", ".join(sorted(found[0])))
         return Refusal(NOT_FOUND, f"nothing exists at {head.path}")
 
     def _check_length(self, head: Head) -> None:
         if head.length < 0:
+            # The published collections protocol prescribes this message.
             raise Refusal(INVALID_REQUEST, "Invalid Content-Length")
         if head.length > self.max_body_bytes:
             raise body_too_large(self.max_body_bytes)
 
     def leaves_body(self, head: Head) -> bool:
-        """Whether a refused request has a body that the server does not read completely: one that is or may be too
-        large, or one that the client sends only on demand."""
+        """Whether the server does not read the whole body of a refused request: the body is or may be too large, or the
+        client waits for permission to send it (`Expect`)."""
         headers = head.headers
         stated = 0 <= head.length <= self.max_body_bytes
         return not stated or b"transfer-encoding" in headers or b"expect" in headers
 
-    # --- requests --------------------------------------------------------------------------------------------------
+    # --- a request -----------------------------------------------------------------------------------------
 
     def enter(self, head: Head, peer: str = "", *, awaits_body: bool = False) -> Call | Reply:
-        """Admit a request by its head. Returns a reply that is ready to be sent if the request is refused.
+        """Admit a request by its head. Returns a reply, ready to be sent, if the request is refused.
 
-        With ``awaits_body``, the body is not complete yet and the request counts as in progress from now on: ``answer``
-        or ``leave`` must follow. ``peer`` is the address at the other end of the connection.
+        With ``awaits_body`` the body is incomplete, and the request counts as in flight from now on: the caller must
+        call ``answer`` or ``leave`` later. ``peer`` is the address at the other end of the connection.
         """
         if head.route is None and head.refused is None:
             self.check(head)
@@ -245,36 +245,36 @@ class Gate:
         return call
 
     def _check_now(self, head: Head) -> Reply | None:
-        """The checks whose outcome can change at any time: whether the server is up, and how many requests its API key
-        has in progress. They come before all other checks. A starting server does not have all of its routes yet, so it
-        cannot tell which paths exist: clients must retry later."""
+        """The checks whose result changes over time: the state of the server, and the requests in flight of the key.
+
+        They come before the checks of the head. A starting server does not have all of its routes yet, so it answers
+        every path with 503 instead of 404.
+        """
         route = head.route
         try:
             if not self.status.serving and (route is None or not route.always):
                 self.status.check()
             if self.keys is not None and head.access is not None and not self.limits.requests.room(head.access):
-                raise Refusal(
-                    THROTTLED, "too many requests are in progress for this API key; retry when some are answered"
-                )
+                raise Refusal(THROTTLED, "too many requests are in flight for this API key; wait for their answers")
         except Refusal as refusal:
             return _refuse(route, refusal)
         return None
 
     def _hold(self, call: Call) -> None:
-        """Count the request as in progress."""
+        """Count the request as in flight."""
         access = call.head.access
         if self.keys is not None and access is not None and not call.held:
             call.held = self.limits.requests.acquire(access)
 
     def leave(self, call: Call) -> None:
-        """The request is no longer in progress: its client has disconnected, or it is about to get its answer."""
+        """The request is no longer in flight: the client has disconnected, or the answer is about to be sent."""
         if call.held:
             call.held = False
             self.limits.requests.release(call.access)
 
     def answer(self, call: Call, body: bytes, send: Send) -> None:
-        """Call the handler; ``send`` is called exactly once with the reply or the stream: before this returns, or later
-        on the event loop."""
+        """Call the handler. ``send`` is called exactly once with the reply or the stream, either before this method
+        returns or later on the event loop."""
         call.body = body
         head = call.head
         route = head.route
@@ -323,8 +323,8 @@ class Gate:
             send(call, reply)
 
     def _handle_large(self, call: Call, route: Route) -> Answer | Later | Awaitable[Answer]:
-        """Refuse a body that is too large. If a body looks as if it has too many elements, they are counted on a worker
-        thread before the handler runs."""
+        """Refuse a body that is too large. If the body may have too many elements, count them on another thread before
+        the handler decodes it."""
         if len(call.body) > self.max_body_bytes:
             raise body_too_large(self.max_body_bytes)
         elements = route.elements or self._elements
@@ -351,8 +351,8 @@ class Gate:
         return reply
 
     def _finished(self, head: Head, reply: Reply) -> Reply:
-        """Count the reply, add the headers of its route, and compress it if that is quick. A stopping server also
-        closes the connection."""
+        """Count the reply, add the headers of its route, and compress it if it is small. A stopping server also closes
+        the connection."""
         route = head.route
         counted = ("" if route is None else route.path, reply.status)
         self.answered[counted] = self.answered.get(counted, 0) + 1
@@ -369,15 +369,15 @@ class Gate:
         try:
             return _compressed(reply, await self._workers.normal.run(compress, reply.body))
         except (Throttled, EngineClosed):
-            return reply  # uncompressed, which is better than an error
+            return reply  # send it uncompressed
 
     def _decode(self, call: Call) -> bool:
-        """Decompress a body; False if that is left to a thread."""
+        """Decompress the body. Returns False if a thread has to do it."""
         encoding = call.head.headers[b"content-encoding"].strip().lower()
         if encoding in (b"", b"identity"):
             return True
         if encoding != b"gzip":
-            raise Refusal(UNSUPPORTED_MEDIA_TYPE, "the content encoding must be gzip or identity")
+            raise Refusal(UNSUPPORTED_MEDIA_TYPE, "Content-Encoding must be gzip or identity")
         try:
             call.body = decompress_small(call.body, self.max_body_bytes)
         except NotSmall:
@@ -389,20 +389,20 @@ class Gate:
         return await _settled(self._handle_large(call, route))
 
 
-#: Receives the answer to a request: a reply that is ready to be sent, or a stream.
+#: Receives the answer to a request: a finished reply or a stream.
 Send = Callable[[Call, Answer], None]
 
-#: The access of a caller without a valid key, at a route that checks access itself.
+#: The access of a caller without a valid API key, at a route that checks permissions itself.
 NOBODY = Access("", frozenset(), ())
 
 
 async def _settled(answer: Answer | Later | Awaitable[Answer]) -> Answer:
-    """The answer of a handler, awaited if necessary."""
+    """Wait for the answer of a handler."""
     return answer if isinstance(answer, Reply | Stream) else await answer
 
 
 def _may_compress(head: Head, reply: Reply) -> bool:
-    """Whether the client accepts gzip and the content is not compressed yet."""
+    """Whether the client accepts gzip and the content is not yet compressed."""
     if b"accept-encoding" not in head.headers or not accepts_gzip(head):
         return False
     return compresses(reply.content_type) and all(name != b"content-encoding" for name, _ in reply.headers)
@@ -439,4 +439,4 @@ def _check_media_type(head: Head, route: Route) -> None:
         return
     has_body = head.length > 0 or b"transfer-encoding" in head.headers
     if has_body or route.body == "required":
-        raise Refusal(UNSUPPORTED_MEDIA_TYPE, "the content type must be application/json")
+        raise Refusal(UNSUPPORTED_MEDIA_TYPE, "Content-Type must be application/json")

@@ -1,4 +1,4 @@
-"""The server's log: one line per message, whatever characters a name, a header or an error contains."""
+"""The server's log: one line per message, even if a name, a header or an error contains control characters."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ FORMAT = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
 
 
 class LineFormatter(logging.Formatter):
-    """Escapes control characters in messages, and indents tracebacks, so that no line of them looks like a message."""
+    """Escapes control characters in messages and indents tracebacks, so that only messages start at a line's start."""
 
     def __init__(self) -> None:
         super().__init__(FORMAT)

@@ -1,7 +1,7 @@
-"""The metrics of ``/v0/metrics``: a snapshot of the server's numbers, rendered as Prometheus text or as JSON.
+"""The metrics of ``/v0/metrics``: a snapshot of the server's figures, rendered as Prometheus text or as JSON.
 
-The series are rendered here instead of by prometheus-client, because integers must stay integers ("500", not "500.0"),
-in values and in the bounds of the histogram. The metrics of the process itself come from that library.
+This module writes the series itself, because prometheus-client would write whole numbers as floats ("500.0" instead of
+"500"). The metrics of the process come from that library.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from strandline.delivery.queues import QueueCounters
 from strandline.engine.stats import FLUSH_BOUNDS, Histogram, Stats
 from strandline.server.pipeline.supervisor import STATES, Standing
 
-#: The media type of the text format.
+#: The media type of the text.
 TEXT_TYPE = b"text/plain; version=0.0.4"
 
-#: How many topics, routers and consumers get their own series: a scrape must stay small with a million of them. The
-#: snapshot holds one more than that if there are more.
+#: The maximum number of topics, routers and consumers that have their own series, so that a scrape stays small even
+#: with a million topics. A snapshot with one row more is marked as truncated.
 MAX_ROWS = 1000
 
 CLASSES = ("ephemeral", "memory", "disk", "fsync")
@@ -52,9 +52,9 @@ class ConsumerRow(NamedTuple):
 
 
 class Wal(msgspec.Struct, frozen=True, kw_only=True):
-    """The journal. Changes that wait for a flush are its queue; changes that are flushed together are a batch.
+    """The journal. Its queue holds the changes that wait for a flush, and a batch is a group that is flushed together.
 
-    The queue has no limit, so no change is ever refused because of it.
+    The queue has no bound, so a full queue never causes a refusal.
     """
 
     fsyncs: int = 0
@@ -81,14 +81,14 @@ class Wal(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Sealing(msgspec.Struct, frozen=True, kw_only=True):
-    """How sealing keeps up with writes."""
+    """The progress of sealing."""
 
     unsealed_bytes: int = 0
     budget_bytes: int = 0
     rounds: int = 0
     #: The bytes of the journal that the last round sealed.
     round_bytes: int = 0
-    #: Writes that waited, and changes that were refused, because of too many unsealed bytes.
+    #: The number of writes that were delayed, and of changes that were refused, because too many bytes were not sealed.
     slowed: int = 0
     refused: int = 0
 
@@ -105,7 +105,7 @@ class Sealing(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WorkerRow(NamedTuple):
-    """A class of work on threads: how much runs, how much waits, and how many requests were refused."""
+    """A class of work on threads: running and waiting tasks, and refused requests."""
 
     name: str
     active: int
@@ -114,12 +114,12 @@ class WorkerRow(NamedTuple):
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
-    """The numbers of one moment. Counters count from the start of the process."""
+    """The figures of one moment. Counters start at 0 when the process starts."""
 
     ready: bool
     replay_progress: float
     uptime_ms: int
-    #: Topics by durability.
+    #: The number of logs by durability.
     topics: Mapping[str, int] = {}
     routers: int = 0
     records: int = 0
@@ -133,17 +133,17 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     watch_sessions: int = 0
     wal: Wal = Wal()
     sealing: Sealing = Sealing()
-    #: Segments that a read found damaged or missing.
+    #: The number of segments that a read found damaged or missing.
     damaged_files: int = 0
     #: From 0 to 1.
     pressure: float = 0.0
     workers: Sequence[WorkerRow] = ()
-    #: Requests that were refused because the server was busy.
+    #: The number of requests that were refused because the server was busy.
     throttled: int = 0
-    #: Bytes that clients have not read yet, and how many clients were disconnected because they did not read.
+    #: The bytes that clients have not read yet, and the number of clients that were disconnected for not reading.
     unread_bytes: int = 0
     slow_readers: int = 0
-    #: Bytes of unfinished messages on WebSockets, and how many sockets were closed because of them.
+    #: The bytes of unfinished WebSocket messages, and the number of WebSockets that were closed because of them.
     unfinished_bytes: int = 0
     refused_sockets: int = 0
     #: Answers by route and status.
@@ -151,11 +151,11 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     topic_rows: Sequence[TopicRow] = ()
     router_rows: Sequence[RouterRow] = ()
     consumer_rows: Sequence[ConsumerRow] = ()
-    #: Failures of background tasks since the start, and the tasks that fail now.
+    #: The number of failures of each background task, and the tasks that fail now.
     background: Mapping[str, int] = {}
     failing: frozenset[str] = frozenset()
     pipeline: Standing = Standing()
-    #: The time in milliseconds since 1970.
+    #: The time of day in milliseconds.
     time: int = 0
 
 
@@ -180,7 +180,7 @@ def render_text(snapshot: Snapshot) -> bytes:
 
 
 def process_text() -> bytes:
-    """Memory, processor time and open files of this process, as lines of the text format."""
+    """The memory, processor time and open files of this process, as Prometheus text."""
     return generate_latest(_PROCESS)
 
 
@@ -190,32 +190,35 @@ ProcessCollector(registry=_PROCESS)
 
 def _totals(snapshot: Snapshot) -> Iterator[str]:
     by_class = [(f'class="{name}"', snapshot.topics.get(name, 0)) for name in CLASSES]
-    yield from _single("topics_topics", "gauge", "Topics.", sum(snapshot.topics.values()))
-    yield from _series("topics_topics_by_class", "gauge", "Topics by durability class.", by_class)
-    yield from _single("topics_routers", "gauge", "Routers.", snapshot.routers)
-    yield from _single("topics_records_live", "gauge", "Live records of all topics.", snapshot.records)
-    yield from _single("topics_bytes_live", "gauge", "Bytes of the live records of all topics.", snapshot.size)
-    yield from _single("topics_queue_topics", "gauge", "Topics that are queues.", snapshot.queues)
-    yield from _single("topics_queue_leases_in_flight", "gauge", "Jobs held by workers.", snapshot.leases_in_flight)
-    yield from _single("topics_sse_connections", "gauge", "Open event streams and WebSockets.", snapshot.streams)
-    yield from _single("strandline_connections", "gauge", "Open connections.", snapshot.connections)
-    yield from _single(
-        "strandline_connections_limit", "gauge", "Connections that may be open.", snapshot.max_connections
-    )
+    yield from _single("topics_topics", "gauge", "Number of logs of all protocols.", sum(snapshot.topics.values()))
+    yield from _series("topics_topics_by_class", "gauge", "Number of logs by durability.", by_class)
+    yield from _single("topics_routers", "gauge", "Number of routers.", snapshot.routers)
+    yield from _single("topics_records_live", "gauge", "Number of live records of all logs.", snapshot.records)
+    yield from _single("topics_bytes_live", "gauge", "Bytes of the live records of all logs.", snapshot.size)
+    yield from _single("topics_queue_topics", "gauge", "Number of queues.", snapshot.queues)
+    words = "Number of jobs leased to workers."
+    yield from _single("topics_queue_leases_in_flight", "gauge", words, snapshot.leases_in_flight)
+    words = "Number of open event streams and WebSockets."
+    yield from _single("topics_sse_connections", "gauge", words, snapshot.streams)
+    yield from _single("strandline_connections", "gauge", "Number of open connections.", snapshot.connections)
+    words = "Maximum number of open connections."
+    yield from _single("strandline_connections_limit", "gauge", words, snapshot.max_connections)
     yield from _single(
         "strandline_connections_refused_total",
         "counter",
         "Connections refused because too many were open.",
         snapshot.connections_refused,
     )
-    yield from _single("topics_watch_sessions", "gauge", "Watch sessions.", snapshot.watch_sessions)
-    yield from _single("topics_ready", "gauge", "1 once the journal is replayed.", int(snapshot.ready))
-    yield from _single("topics_recovery_progress", "gauge", "Replayed share of the journal.", snapshot.replay_progress)
-    yield from _single("topics_uptime_ms", "gauge", "Milliseconds since the start.", snapshot.uptime_ms)
+    yield from _single("topics_watch_sessions", "gauge", "Number of watch sessions.", snapshot.watch_sessions)
+    words = "1 while the server accepts requests, 0 while it starts or stops."
+    yield from _single("topics_ready", "gauge", words, int(snapshot.ready))
+    words = "Share of the journal that is replayed, from 0 to 1."
+    yield from _single("topics_recovery_progress", "gauge", words, snapshot.replay_progress)
+    yield from _single("topics_uptime_ms", "gauge", "Milliseconds since the server started.", snapshot.uptime_ms)
 
 
 def _damage(snapshot: Snapshot) -> Iterator[str]:
-    words = "Segments that a read found damaged or missing since the start."
+    words = "Number of segments that a read found damaged or missing since the server started."
     yield from _single("topics_damaged_files", "gauge", words, snapshot.damaged_files)
 
 
@@ -224,13 +227,16 @@ def _wal(wal: Wal) -> Iterator[str]:
     yield from _single("topics_wal_batches_total", "counter", "Groups of frames flushed together.", wal.fsyncs)
     yield from _single("topics_wal_fsyncs_total", "counter", "Flushes of the journal.", wal.fsyncs)
     yield from _single("topics_wal_bytes_written_total", "counter", "Bytes written to the journal.", wal.bytes_written)
-    yield from _single("topics_wal_rotations_total", "counter", "Journal files begun.", wal.rotations)
-    yield from _single("topics_wal_queue_depth", "gauge", "Changes that wait for a flush.", wal.queue_depth)
-    yield from _single("topics_wal_queue_depth_peak", "gauge", "Highest queue depth so far.", wal.queue_depth_peak)
-    yield from _single("topics_wal_submit_full_total", "counter", "Always 0: the queue has no limit.", 0)
-    yield from _single("topics_wal_read_only", "gauge", "1 after the journal has failed.", int(wal.read_only))
+    yield from _single("topics_wal_rotations_total", "counter", "Journal files started.", wal.rotations)
+    yield from _single("topics_wal_queue_depth", "gauge", "Number of changes that wait for a flush.", wal.queue_depth)
+    words = "Maximum number of changes that waited for a flush."
+    yield from _single("topics_wal_queue_depth_peak", "gauge", words, wal.queue_depth_peak)
+    words = "Always 0, because the queue of the journal has no bound."
+    yield from _single("topics_wal_submit_full_total", "counter", words, 0)
+    words = "1 if the journal has failed and the server refuses writes."
+    yield from _single("topics_wal_read_only", "gauge", words, int(wal.read_only))
     name = "topics_wal_fsync_latency_us"
-    yield from _head(name, "histogram", "How long flushes took, in microseconds.")
+    yield from _head(name, "histogram", "Duration of a flush in microseconds.")
     for bound, count in zip(wal.fsync_us.bounds, wal.fsync_us.counts, strict=True):
         yield f'{name}_bucket{{le="{"+Inf" if bound == inf else _number(bound)}"}} {count}'
     yield f"{name}_sum {round(wal.fsync_us.sum)}"
@@ -240,36 +246,37 @@ def _wal(wal: Wal) -> Iterator[str]:
 def _sealing(sealing: Sealing) -> Iterator[str]:
     name = "strandline_unsealed"
     yield from _single(f"{name}_bytes", "gauge", "Bytes that are not sealed yet.", sealing.unsealed_bytes)
-    yield from _single(f"{name}_budget_bytes", "gauge", "The limit for unsealed bytes.", sealing.budget_bytes)
+    yield from _single(f"{name}_budget_bytes", "gauge", "Maximum bytes that are not sealed.", sealing.budget_bytes)
     name = "strandline_sealing"
     yield from _single(f"{name}_rounds_total", "counter", "Rounds of sealing.", sealing.rounds)
     yield from _single(f"{name}_round_bytes", "gauge", "Bytes that the last round sealed.", sealing.round_bytes)
     name = "strandline_writes"
-    words = "because of too many unsealed bytes."
-    yield from _single(f"{name}_slowed_total", "counter", f"Writes that waited {words}", sealing.slowed)
-    yield from _single(f"{name}_refused_total", "counter", f"Writes that were refused {words}", sealing.refused)
+    words = "because too many bytes were not sealed."
+    yield from _single(f"{name}_slowed_total", "counter", f"Writes delayed {words}", sealing.slowed)
+    yield from _single(f"{name}_refused_total", "counter", f"Writes refused {words}", sealing.refused)
 
 
 def _load(snapshot: Snapshot) -> Iterator[str]:
     answers = [(f'route="{_escape(route)}",status="{status}"', count) for route, status, count in _requests(snapshot)]
     yield from _series("topics_requests_total", "counter", "Answers by route and status.", answers)
-    yield from _single("topics_throttled_total", "counter", "Requests refused as too many.", snapshot.throttled)
-    yield from _single("topics_pressure", "gauge", "How busy the server is, 0 to 1.", snapshot.pressure)
+    words = "Requests refused because the server was busy."
+    yield from _single("topics_throttled_total", "counter", words, snapshot.throttled)
+    yield from _single("topics_pressure", "gauge", "Pressure on the server, from 0 to 1.", snapshot.pressure)
     workers = [(f'class="{_escape(row.name)}"', row) for row in snapshot.workers]
     name = "strandline_workers"
     active = ((label, row.active) for label, row in workers)
-    yield from _series(f"{name}_active", "gauge", "Worker threads in use, by class of work.", active)
+    yield from _series(f"{name}_active", "gauge", "Number of busy worker threads, by class of work.", active)
     waiting = ((label, row.waiting) for label, row in workers)
-    yield from _series(f"{name}_waiting", "gauge", "Work that waits for a thread, by class.", waiting)
+    yield from _series(f"{name}_waiting", "gauge", "Number of tasks that wait for a thread, by class.", waiting)
     refused_work = ((label, row.refused) for label, row in workers)
-    words = "Requests refused because too much work waited, by class."
+    words = "Requests refused because too many tasks waited for a thread, by class."
     yield from _series(f"{name}_refused_total", "counter", words, refused_work)
     unread, slow = snapshot.unread_bytes, snapshot.slow_readers
-    yield from _single("strandline_unread_bytes", "gauge", "Bytes that slow clients have not read yet.", unread)
+    yield from _single("strandline_unread_bytes", "gauge", "Bytes that clients have not read yet.", unread)
     yield from _single("strandline_slow_readers_total", "counter", "Clients disconnected for not reading.", slow)
     unfinished, refused = snapshot.unfinished_bytes, snapshot.refused_sockets
     name = "strandline_unfinished_message_bytes"
-    yield from _single(name, "gauge", "Bytes of unfinished messages on WebSockets.", unfinished)
+    yield from _single(name, "gauge", "Bytes of unfinished WebSocket messages.", unfinished)
     name = "strandline_refused_sockets_total"
     yield from _single(name, "counter", "WebSockets closed because of too many unfinished bytes.", refused)
 
@@ -280,16 +287,16 @@ def _topics(snapshot: Snapshot) -> Iterator[str]:
     for series, help, values in (
         ("head_seq", "Highest assigned seq per topic.", [row.head_seq for row in rows]),
         ("earliest_seq", "First live seq per topic.", [row.earliest_seq for row in rows]),
-        ("evict_floor", "Seqs below it were lost to retention, per topic.", [row.evict_floor for row in rows]),
-        ("records_live", "Live records per topic.", [row.records for row in rows]),
+        ("evict_floor", "Retention removed all records before this seq, per topic.", [row.evict_floor for row in rows]),
+        ("records_live", "Number of live records per topic.", [row.records for row in rows]),
         ("bytes_live", "Bytes of the live records per topic.", [row.size for row in rows]),
     ):
         yield from _series(f"topics_topic_{series}", "gauge", help, zip(labels, values, strict=True))
     queues = [(label, row.queue) for label, row in zip(labels, rows, strict=True) if row.queue is not None]
     for series, kind, help, values in (
-        ("ready", "gauge", "Jobs that can be claimed, per queue.", [queue.ready for _, queue in queues]),
-        ("in_flight", "gauge", "Jobs held by workers, per queue.", [queue.in_flight for _, queue in queues]),
-        ("delayed", "gauge", "Jobs that are not due yet, per queue.", [queue.delayed for _, queue in queues]),
+        ("ready", "gauge", "Number of jobs that can be claimed, per queue.", [queue.ready for _, queue in queues]),
+        ("in_flight", "gauge", "Number of leased jobs, per queue.", [queue.in_flight for _, queue in queues]),
+        ("delayed", "gauge", "Number of delayed jobs, per queue.", [queue.delayed for _, queue in queues]),
         (
             "dead_lettered_total",
             "counter",
@@ -305,7 +312,7 @@ def _topics(snapshot: Snapshot) -> Iterator[str]:
 def _others(snapshot: Snapshot) -> Iterator[str]:
     routers = [(f'router="{_escape(row.router)}"', row) for row in snapshot.router_rows[:MAX_ROWS]]
     lags = ((label, row.lag) for label, row in routers)
-    yield from _series("topics_router_lag", "gauge", "Records of the source not forwarded yet.", lags)
+    yield from _series("topics_router_lag", "gauge", "Number of source records not forwarded yet, per router.", lags)
     forwarded = ((label, row.forwarded) for label, row in routers)
     yield from _series("topics_router_forwarded_total", "counter", "Records forwarded per router.", forwarded)
     yield from _truncated("router", snapshot.router_rows)
@@ -313,7 +320,7 @@ def _others(snapshot: Snapshot) -> Iterator[str]:
         (f'topic="{_escape(row.topic)}",consumer="{_escape(row.consumer)}"', row.lag)
         for row in snapshot.consumer_rows[:MAX_ROWS]
     )
-    yield from _series("topics_consumer_lag", "gauge", "Records after the position of a consumer.", consumers)
+    yield from _series("topics_consumer_lag", "gauge", "Number of records after a consumer's position.", consumers)
     yield from _truncated("consumer", snapshot.consumer_rows)
 
 
@@ -321,34 +328,36 @@ def _background(snapshot: Snapshot) -> Iterator[str]:
     tasks = [(f'task="{_escape(task)}"', task) for task in sorted(snapshot.background)]
     failing = ((label, int(task in snapshot.failing)) for label, task in tasks)
     name = "strandline_background"
-    yield from _series(f"{name}_failing", "gauge", "1 while a background task fails.", failing)
+    yield from _series(f"{name}_failing", "gauge", "1 while the background task fails.", failing)
     failures = ((label, snapshot.background[task]) for label, task in tasks)
-    yield from _series(f"{name}_failures_total", "counter", "Failures of background tasks.", failures)
+    yield from _series(f"{name}_failures_total", "counter", "Failures of the background task.", failures)
 
 
 def _pipeline(snapshot: Snapshot) -> Iterator[str]:
     standing, name = snapshot.pipeline, "strandline_pipeline"
     states = [(f'state="{state}"', int(standing.state == state)) for state in STATES]
-    yield from _series(f"{name}_state", "gauge", "1 for the current state of the pipeline.", states)
-    yield from _single(f"{name}_lag_records", "gauge", "Records that are not in the lake.", standing.new_records)
-    yield from _single(f"{name}_lag_erasures", "gauge", "Erasures not applied yet.", standing.new_erasures)
-    yield from _single(f"{name}_starts_total", "counter", "Starts of the process.", standing.starts)
-    yield from _single(f"{name}_failures_total", "counter", "Failures of the process.", standing.failures)
+    yield from _series(f"{name}_state", "gauge", "1 for the current state of the pipeline, 0 for others.", states)
+    words = "Number of records that are not in the lake yet."
+    yield from _single(f"{name}_lag_records", "gauge", words, standing.new_records)
+    words = "Number of erasures that are not applied to the lake yet."
+    yield from _single(f"{name}_lag_erasures", "gauge", words, standing.new_erasures)
+    yield from _single(f"{name}_starts_total", "counter", "Starts of the pipeline's process.", standing.starts)
+    yield from _single(f"{name}_failures_total", "counter", "Failures of the pipeline's process.", standing.failures)
     status = standing.status
     if status is None:
         return
-    yield from _single(f"{name}_rounds_total", "counter", "Rounds, failed or not.", status.rounds_total)
-    yield from _single(f"{name}_problems_total", "counter", "Problems so far.", status.problems_total)
+    yield from _single(f"{name}_rounds_total", "counter", "Rounds, including failed ones.", status.rounds_total)
+    yield from _single(f"{name}_problems_total", "counter", "Problems that rounds reported.", status.problems_total)
     records = [(f'stage="{_escape(stage)}"', count) for stage, count in sorted(status.records_total.items())]
-    yield from _series(f"{name}_records_total", "counter", "Records by stage.", records)
+    yield from _series(f"{name}_records_total", "counter", "Processed records by stage.", records)
     last = status.last_good_round
     if last is not None:
         age = max(0, snapshot.time - last.end) / 1000
-        yield from _single(f"{name}_last_round_age_seconds", "gauge", "Time since the last successful round.", age)
+        yield from _single(f"{name}_last_round_age_seconds", "gauge", "Seconds since the last successful round.", age)
 
 
 def _truncated(what: str, rows: Sequence[object]) -> Iterator[str]:
-    help = f"1 if there are more than {MAX_ROWS}, and only the first are shown."
+    help = f"1 if there are more than {MAX_ROWS} {what}s and only the first {MAX_ROWS} have series."
     yield from _single(f"topics_{what}_metrics_truncated", "gauge", help, int(len(rows) > MAX_ROWS))
 
 

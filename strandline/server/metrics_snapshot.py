@@ -1,7 +1,7 @@
-"""Takes the snapshot of the server's numbers for the metrics.
+"""Collects the figures of the metrics.
 
-Totals are maintained by the code that changes them (the engine's logbooks, the topics), so nothing is counted here.
-Rows are limited in number and collected in short slices, so that a scrape does not delay requests.
+The engine and the protocols maintain totals as they change, so nothing is counted here. The number of rows is bounded,
+and rows are collected in short slices, so that a scrape does not delay other requests.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ from strandline.service.http import Reply
 if TYPE_CHECKING:
     from strandline.server.application import Application
 
-#: How many topics are read before other work gets its turn: about a millisecond.
+#: The number of topics that are read before other work gets a turn: about a millisecond.
 SLICE_ROWS = 200
 
 
 async def measure(application: Application, access: Access, as_json: bool) -> Reply:
-    """The metrics, with the names that the API key may see."""
+    """The metrics, with rows only for names that the API key may access."""
     snapshot = await take_snapshot(application, access)
     if as_json:
         return Reply(await application.workers.urgent.run(render_json, snapshot))
@@ -75,7 +75,7 @@ async def take_snapshot(application: Application, access: Access) -> Snapshot:
     if topics is None or engine is None:
         return started
     context = topics.context
-    # Before the totals: reading a queue for the first time updates the totals of its jobs.
+    # Before the totals: opening a queue for the first time adds its leases to the totals.
     topic_rows = await _topic_rows(context, access)
     totals, stats = engine.totals, engine.stats()
     return msgspec.structs.replace(
@@ -103,7 +103,7 @@ async def take_snapshot(application: Application, access: Access) -> Snapshot:
 
 
 async def _topic_rows(context: Context, access: Access) -> list[TopicRow]:
-    """The first topics by name; one more than are shown if there are more."""
+    """The first topics by name, with one row more than is shown if there are more topics."""
     topics, _ = context.topics.page("", "", MAX_ROWS + 1, access)
     rows: list[TopicRow] = []
     for at, topic in enumerate(topics):
@@ -122,7 +122,7 @@ async def _topic_row(context: Context, topic: Topic) -> TopicRow:
     if topic.traits.type == "queue":
         if context.queues.is_open(topic.log):
             queue = context.kernel.known_queue(topic.log)
-        else:  # the state of its jobs must be read first
+        else:  # its leases have to be read from disk first
             queue = await context.hub.in_thread(context.kernel.known_queue, topic.log)
         counters = QueueCounters(state.count, 0, 0, 0) if queue is None else queue.counters()
     return TopicRow(topic.name, state.head, state.earliest, state.evict_floor, state.count, state.size, counters)

@@ -1,4 +1,4 @@
-"""The OpenAPI document: combines routes, structs and descriptions once, and serves the result as bytes."""
+"""The OpenAPI document, built once from routes, structs and descriptions, and served as bytes."""
 
 from __future__ import annotations
 
@@ -35,24 +35,27 @@ from strandline.service.problems import (
 #: The descriptions of the routes that every server has.
 DESCRIBED: tuple[Described, ...] = (TOPICS, STREAMS, ARROW, CONSOLE, SERVER, DOCUMENTATION)
 
-_ABOUT = """A server for append-only logs, with four protocols over the same logs.
+_ABOUT = """Strandline is an append-only log server. Four protocols read and write the same logs:
 
-- Topics, under `/v0`: write with `POST /v0/topics/{topic}`, read with `POST /v0/topics/{topic}/diff`, watch with
-  `POST /v0/watch`, claim jobs with `POST /v0/topics/{topic}/claim`.
-- Streams, under `/v1`: create a stream with `PUT /v1/stream/{name}`, append to it with `POST` and read it with `GET`.
-- Collections, under the paths of their configuration: append with `POST /push/…`, read with `GET /pull/…`.
-- Tables, under `/tables`: typed rows of the tables that the server declares.
+- topics, under `/v0`: write with `POST /v0/topics/{topic}`, read with `POST /v0/topics/{topic}/diff`, watch with
+  `POST /v0/watch`, and claim jobs with `POST /v0/topics/{topic}/claim`;
+- streams, under `/v1`: create a stream with `PUT /v1/stream/{name}`, append with `POST` and read with `GET` at the same
+  path;
+- collections, at the paths in their configuration: append with `POST /push/…`, read with `GET /pull/…`;
+- tables, under `/tables`: each declared table has its own operations.
 
-`/arrow` reads and appends records of any log in bulk, as Arrow.
+Under `/arrow` you can read and append the records of any log in bulk, as Arrow.
 
-Times are in milliseconds since 1970 unless noted otherwise. Answers may get new members. A request body may be
-compressed with gzip. Large answers are compressed if the client accepts gzip."""
+Times are in milliseconds since 1970 unless stated otherwise. New members may be added to answers at any time, so ignore
+members that you do not know. The body of a request may be compressed with gzip. Large answers are compressed if the
+client accepts gzip."""
 
 
 def openapi_route(routes: Sequence[Route], further: Sequence[Described] = ()) -> Route:
-    """The route of the document about these routes and itself. It needs no API key.
+    """The public route of the document that describes these routes and itself.
 
-    ``further`` are descriptions of routes that only this server has."""
+    ``further`` are the descriptions of routes that only this server has: those of its collections and tables.
+    """
 
     @cache
     def rendered() -> bytes:
@@ -67,7 +70,7 @@ def openapi_route(routes: Sequence[Route], further: Sequence[Described] = ()) ->
 
 
 def document(routes: Iterable[Route], further: Sequence[Described] = ()) -> dict[str, Any]:
-    """The whole document. Routes without a description are left out."""
+    """The whole document. It leaves out routes without a description."""
     everybody = (*DESCRIBED, *further)
     paths: dict[str, dict[str, Any]] = {}
     refusals: dict[str, Any] = {}
@@ -101,14 +104,14 @@ def document(routes: Iterable[Route], further: Sequence[Described] = ()) -> dict
                 "bearer": {
                     "type": "http",
                     "scheme": "bearer",
-                    "description": "An API key. Not needed if the server has no API keys.",
+                    "description": "An API key. A server without configured API keys requires none.",
                 },
                 "cap": {
                     "type": "apiKey",
                     "in": "header",
                     "name": "Authorization",
-                    "description": "`Cap` and a certificate, with the headers `X-Starfish-Ts`, `X-Starfish-Nonce` and "
-                    "`X-Starfish-Sig` that sign the request.",
+                    "description": "`Cap` and a certificate. The headers `X-Starfish-Ts`, `X-Starfish-Nonce` and "
+                    "`X-Starfish-Sig` sign the request.",
                 },
             },
         },
@@ -116,20 +119,20 @@ def document(routes: Iterable[Route], further: Sequence[Described] = ()) -> dict
 
 
 def is_described(route: Route, further: Sequence[Described] = ()) -> bool:
-    """Whether a description covers the route, or declares that its path does not exist."""
+    """Whether a description covers the route, or declares that nothing exists at its path."""
     return any(
         (route.method, route.path) in described.operations or route.path in described.nothing
         for described in (*DESCRIBED, *further)
     )
 
 
-# --- operations ----------------------------------------------------------------------------------------------------
+# --- one operation -------------------------------------------------------------------------------------------------
 
 
 def _operation(described: Described, route: Route, operation: Operation, refusals: dict[str, Any]) -> dict[str, Any]:
     words = [operation.description] if operation.description else []
     if route.scopes:
-        words.append(f"Needs the scope{'s' if len(route.scopes) > 1 else ''} {', '.join(route.scopes)}.")
+        words.append(f"Requires the scope{'s' if len(route.scopes) > 1 else ''} {', '.join(route.scopes)}.")
     usual = (described.renamed.get(problem, problem).code for problem in _usual_errors(route))
     shown: dict[str, Any] = {
         "operationId": _id(route.method, route.path),
@@ -144,7 +147,7 @@ def _operation(described: Described, route: Route, operation: Operation, refusal
         shown["parameters"] = [_parameter(parameter) for parameter in parameters]
     if operation.body is not None:
         shown["requestBody"] = {
-            # The route accepts a claim without a body, but the handler refuses it: the body names the worker.
+            # The gate accepts a claim without a body, but its handler requires the member `worker`.
             "required": route.body == "required" or operation.needs_body or _needs_something(operation.body),
             "content": _content(operation.body),
         }
@@ -155,7 +158,7 @@ def _security(route: Route) -> list[dict[str, list[str]]]:
     if route.public:
         return []
     if route.certified:
-        # Public operations of collections need no key.
+        # Public operations of a collection need no certificate.
         return [{}, {"cap": []}]
     return [{}] if route.probe else [{"bearer": []}]
 
@@ -171,12 +174,12 @@ def _socket(described: Described, path: str, operation: Operation, refusals: dic
     }
 
 
-#: The ids of paths whose id would otherwise be the same as that of a protocol's path.
+#: The operation ids of paths whose names also exist below `/v0`.
 _NAMESAKES = {"/health": "get_alive", "/metrics": "get_series_count"}
 
 
 def _id(method: str, path: str) -> str:
-    """``get_topics_topic_consumers``: the method and the path, in characters that every code generator accepts."""
+    """The method and the path as an identifier for code generators, such as ``get_topics_topic_consumers``."""
     if path in _NAMESAKES:
         return _NAMESAKES[path]
     parts = [part.strip("{}_").replace(".", "_") for part in path.split("/") if part not in ("", "v0", "v1")]
@@ -199,7 +202,7 @@ def _parameter(parameter: Parameter) -> dict[str, Any]:
 
 
 def _needs_something(body: Content) -> bool:
-    """Whether the body is required: every form of it is a struct with a required field."""
+    """Whether a body is required because every form of it is a struct with a required field."""
     return all(
         isinstance(form, type)
         and issubclass(form, msgspec.Struct)
@@ -228,7 +231,7 @@ def _headers(headers: Iterable[Header]) -> dict[str, Any]:
 def _responses(
     described: Described, method: str, operation: Operation, errors: Iterable[str], refusals: dict[str, Any]
 ) -> dict[str, Any]:
-    """All answers by status. Refusals that several routes share are in the document once."""
+    """All answers by status. Routes share the descriptions of errors, so that each of them is in the document once."""
     responses: dict[str, Any] = {}
     for answer in operation.answers:
         response: dict[str, Any] = {"description": answer.description}
@@ -256,7 +259,7 @@ def _responses(
 
 
 def _usual_errors(route: Route) -> Iterator[Problem]:
-    """The problems that every route of this kind can return."""
+    """The problems that all routes of this kind share."""
     if not route.public and not route.own_access:
         yield UNAUTHORIZED
     yield THROTTLED
@@ -278,7 +281,7 @@ def _refusal(described: Described, codes: Sequence[str], headers: Sequence[Heade
     stated = [*headers]
     if any(problem.retry for problem in problems):
         always = all(problem.retry for problem in problems)
-        words = "The number of seconds to wait before retrying."
+        words = "The number of seconds to wait before you retry."
         stated.append(Header("Retry-After", words, {"type": "integer", "minimum": 0}, always))
     schema = _schema(described.error)
     if described.coded:
@@ -291,7 +294,7 @@ def _refusal(described: Described, codes: Sequence[str], headers: Sequence[Heade
 
 
 def _either(answer: Mapping[str, Any], refusal: Mapping[str, Any]) -> dict[str, Any]:
-    """An answer and a refusal with the same status."""
+    """The combined description of an answer and an error with the same status."""
     schemas = [response["content"][JSON]["schema"] for response in (answer, refusal)]
     headers = {name: {**header, "required": False} for name, header in answer.get("headers", {}).items()}
     return {
@@ -329,6 +332,6 @@ def _schemas(everybody: Sequence[Described]) -> dict[str, Any]:
         schemas |= described.schemas
         for name, fields in described.descriptions.items():
             for field, description in fields.items():
-                # OpenAPI 3.1 allows other members beside a reference.
+                # OpenAPI 3.1 allows other members next to a reference.
                 schemas[name]["properties"][field]["description"] = description
     return dict(sorted(schemas.items()))

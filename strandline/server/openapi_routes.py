@@ -1,4 +1,4 @@
-"""The descriptions of the server's own routes, with the shared error codes and error body."""
+"""The descriptions of the server's own routes. Their errors have the shared codes and shape."""
 
 from __future__ import annotations
 
@@ -23,49 +23,49 @@ DOCUMENT_PATH = "/openapi.json"
 _GROUP = "server"
 _HEALTH = Operation(
     group=_GROUP,
-    summary="Check that the process is alive",
-    description="200 while the process runs; `status` says whether it has problems.",
+    summary="Get the health of the server",
+    description="The status code is 200 while the process runs. `status` reports problems.",
     answers=shown(Health),
 )
 _READY = Operation(
     group=_GROUP,
-    summary="Check that the server is ready",
-    description="503 while the journal is replayed, while the server stops, and after the journal failed.",
+    summary="Check whether the server accepts requests",
+    description="The status code is 503 while the server replays its journal or stops, and after the journal failed.",
     answers=shown(Ready),
     errors=("not_ready", "shutting_down", "read_only"),
 )
 _FIGURES = "The metrics as Prometheus text, or as JSON if the client accepts `application/json`."
-_PIPELINE = """The pipeline processes the history on Spark. The server starts its process when there is enough to do and
-stops it when there is too little. The state is one of:
+_PIPELINE = """The pipeline processes the history of logs on Spark. The server starts its process when enough new
+records have accumulated, and stops it when there is little to do. The state is one of:
 
-- `off`: the settings turn the pipeline off;
+- `off`: this server does not run the pipeline;
 - `missing`: Spark or Java is not installed; `missing` says how to install it;
-- `idle`: there is too little to do to start the process;
-- `running` and `stopping`: the process exists;
-- `backing_off`: the process failed and is restarted after a delay;
-- `elsewhere`: another pipeline works on the same lake.
+- `idle`: too little has changed to start the pipeline;
+- `running` and `stopping`: the process is running;
+- `backing_off`: the process failed, and the server starts it again after `retry_seconds`;
+- `elsewhere`: another process runs a pipeline on the same lake.
 
-`status` is the last report of the pipeline: rounds, rates, and the progress of each table. Logs that the API key may
-not access are left out."""
+`status` is the pipeline's own report: its rounds, their speed, and the progress of each table. It leaves out logs that
+the API key may not access."""
 
 SERVER = Described(
     name="server",
-    groups={_GROUP: "Health, readiness and metrics of the server."},
+    groups={_GROUP: "Health, metrics and the pipeline of the server."},
     operations={
         ("GET", "/v0/health"): _HEALTH,
         ("GET", "/healthz"): _HEALTH,
-        ("GET", "/health"): Operation(group=_GROUP, summary="Check that the process is alive", answers=shown(Alive)),
+        ("GET", "/health"): Operation(group=_GROUP, summary="Check whether the process is alive", answers=shown(Alive)),
         ("GET", "/metrics"): Operation(
             group=_GROUP,
-            summary="Count the series of the server's own metrics",
-            description="The series are in the stream `__stream_metrics__`.",
+            summary="Count the series of the metrics stream",
+            description="Read the series from the stream `__stream_metrics__`.",
             answers=shown(SeriesCount),
         ),
         ("GET", "/v0/ready"): _READY,
         ("GET", "/readyz"): _READY,
         ("GET", "/v0/metrics"): Operation(
             group=_GROUP,
-            summary="Get metrics",
+            summary="Get the metrics",
             answers=(Answer(200, _FIGURES, {"text/plain": TEXT, JSON: Metrics}),),
         ),
         ("GET", "/pipeline"): Operation(
@@ -77,8 +77,9 @@ SERVER = Described(
         ("POST", "/pipeline/run"): Operation(
             group=_GROUP,
             summary="Run the pipeline now",
-            description="Start it however little there is to do. The answer does not wait; see `GET /pipeline`.",
-            answers=(Answer(202, "The pipeline will run; this is the state before.", {JSON: RunAnswer}),),
+            description="The pipeline runs even if little has changed. The answer does not wait for the run; "
+            "`GET /pipeline` shows its progress.",
+            answers=(Answer(202, "The pipeline will run. `state` is its state before the run.", {JSON: RunAnswer}),),
             errors=("pipeline_off", "pipeline_missing"),
         ),
         ("GET", DOCUMENT_PATH): Operation(

@@ -1,12 +1,13 @@
-"""The hosts and web pages that the server answers.
+"""Which host names and web pages may use the server.
 
-A browser lets any web page send requests to any address, including this machine. A server without API keys cannot tell
-such a request from a request of its user, so it checks the headers that browsers set and pages cannot change: ``Host``
-(a name that an attacker's DNS server points at this machine is still the attacker's name), ``Origin`` (the page that
-sends the request) and ``Sec-Fetch-Site`` (whether the page is from another site). With API keys, a page must know a
-key, so nothing is refused here. The same rules decide what pages of other origins may read.
+A browser lets any web page send requests to any address, including addresses of this machine. A server without API keys
+cannot distinguish such a request from one of its user. Therefore it checks headers that the browser sets and pages
+cannot change: ``Host`` (an attacker's name stays the attacker's name even if its DNS record points at this machine),
+``Origin`` (the origin of the page) and ``Sec-Fetch-Site`` (whether the page belongs to another site). With API keys, a
+page would have to know a key, so nothing is refused here. The same rule decides which pages of other origins may read
+answers.
 
-All checks depend only on the head of a request.
+Everything here depends only on the head of a request.
 """
 
 from __future__ import annotations
@@ -19,9 +20,9 @@ from strandline.service.problems import FORBIDDEN, Headers, Refusal
 
 EVERY = "*"
 LOCALHOST = "localhost"
-#: The headers in which a proxy describes the client. They are dropped unless the proxy is trusted.
+#: Headers in which a proxy describes the client. They are dropped unless the proxy is trusted.
 FORWARDED = (b"x-forwarded-for", b"x-forwarded-host", b"x-forwarded-proto")
-#: Values that are quoted in a message are cut to the length of the longest host name.
+#: Quoted values in messages are truncated to the length of the longest host name.
 _QUOTED_CHARS = 253
 
 _VARY = (b"vary", b"origin")
@@ -30,8 +31,11 @@ _FOR_OWN_PAGES = (b"cross-origin-resource-policy", b"same-origin")
 
 
 class Origins:
-    """``listen_host`` is the address that the server listens on. Names in ``hosts`` are exact, or begin with ``*.`` for
-    all their subdomains; ``*`` is every name, or every origin. Requests are refused only if not ``keyed``."""
+    """The rules of one server.
+
+    ``listen_host`` is the address that the server listens on. A name in ``hosts`` is exact, or starts with ``*.`` for
+    all subdomains; ``*`` allows every name or origin. If ``keyed``, no request is refused.
+    """
 
     def __init__(
         self,
@@ -52,7 +56,7 @@ class Origins:
     # --- proxies ---------------------------------------------------------------------------------------------------
 
     def trusts(self, peer: str) -> bool:
-        """Whether the other end of a connection is a trusted proxy, which may name the client."""
+        """Whether the other end of a connection is a trusted proxy."""
         return bool(self._proxies) and _is_in(peer, self._proxies)
 
     @staticmethod
@@ -61,10 +65,10 @@ class Origins:
         for name in FORWARDED:
             headers.pop(name, None)
 
-    # --- requests --------------------------------------------------------------------------------------------------
+    # --- one request -----------------------------------------------------------------------------------------------
 
     def check(self, head: Head) -> None:
-        """Raise :class:`Refusal` if the host or the origin of the request is not allowed."""
+        """Raise :class:`Refusal` if the host, or the page that sent the request, is not allowed."""
         if self._keyed:
             return
         headers, route = head.headers, head.route
@@ -79,7 +83,7 @@ class Origins:
             raise _bad_site()
 
     def headers(self, head: Head, route: Route) -> Headers:
-        """The headers of every reply to the request that say what pages may do with it."""
+        """The headers of the route and the CORS headers, for every reply to the request."""
         cors = route.cors
         if cors is None:
             return route.headers
@@ -101,7 +105,7 @@ class Origins:
         name = _name(host)
         if name in self._hosts or host in self._hosts or EVERY in self._hosts:
             return True
-        # An address involves no DNS server, so an attacker cannot redirect it.
+        # An address needs no DNS lookup, so an attacker cannot redirect it to this machine.
         return _is_address(name) or (bool(self._parents) and name.endswith(self._parents))
 
     def _knows_origin(self, origin: bytes, host: str, cors: Cors | None) -> bool:
@@ -117,24 +121,24 @@ class Origins:
 
 
 def _is_foreign(headers: Mapping[bytes, bytes], host: str) -> bool:
-    """Whether the request is from a page without an ``Origin`` that may belong to another site."""
+    """Whether a page of another site sent the request, according to Sec-Fetch-Site."""
     site = headers.get(b"sec-fetch-site")
     return site == b"cross-site" or (site == b"same-site" and not _is_loopback(_name(host)))
 
 
 def _is_for_everyone(route: Route | None) -> bool:
-    """Whether links of any site may lead here: to the files of the console, which hold no data."""
+    """Whether pages of any site may link to the route. Public files, such as those of the console, contain no data."""
     return route is not None and route.public and route.method == "GET"
 
 
 def _host(headers: Mapping[bytes, bytes]) -> str:
-    """The host and port that the client requested; empty if it sent none."""
+    """The host and port of the request; empty if it names none."""
     host = headers.get(b"x-forwarded-host", headers.get(b"host", b"")).partition(b",")[0]
     return host.strip().decode("latin-1").lower()
 
 
 def _name(host: str) -> str:
-    """The host without port, brackets, and a dot at the end."""
+    """The host without port, brackets and trailing dot."""
     if host.startswith("["):
         return host[1:].partition("]")[0]
     return host.partition(":")[0].removesuffix(".")
@@ -165,9 +169,9 @@ def _bad_host(host: str) -> Refusal:
     name = _name(host)[:_QUOTED_CHARS]
     return Refusal(
         FORBIDDEN,
-        f"the host {name!r} is not allowed: without API keys, the server answers only to localhost, to addresses and "
-        "to the names in server.allowed_hosts. If the server has this name, add it to server.allowed_hosts "
-        f"(STRANDLINE_ALLOWED_HOSTS={name}) or configure API keys",
+        f"the host {name!r} is not allowed: a server without API keys accepts only localhost, addresses and the names "
+        f"in server.allowed_hosts. If this is the server's name, set STRANDLINE_ALLOWED_HOSTS={name} or configure API "
+        "keys",
         {"setting": "allowed_hosts", "host": name},
     )
 
@@ -176,9 +180,9 @@ def _bad_origin(origin: bytes) -> Refusal:
     text = origin.decode("latin-1")[:_QUOTED_CHARS]
     return Refusal(
         FORBIDDEN,
-        f"pages of the origin {text!r} are not allowed: without API keys, the server answers only to pages of its own, "
-        "of this machine and of the origins in server.allowed_origins. If you trust the page, add its origin to "
-        f"server.allowed_origins (STRANDLINE_ALLOWED_ORIGINS={text})",
+        f"the origin {text!r} is not allowed: a server without API keys accepts only requests of its own pages, of "
+        "pages of this machine and of the origins in server.allowed_origins. If you trust the page, set "
+        f"STRANDLINE_ALLOWED_ORIGINS={text}",
         {"setting": "allowed_origins", "origin": text},
     )
 
@@ -186,8 +190,8 @@ def _bad_origin(origin: bytes) -> Refusal:
 def _bad_site() -> Refusal:
     return Refusal(
         FORBIDDEN,
-        "the request comes from a page of another site and has no Origin: without API keys, the server answers such "
-        "requests only with an Origin in server.allowed_origins (STRANDLINE_ALLOWED_ORIGINS). Use fetch() or the "
-        "attribute crossorigin, or open the address directly",
+        "a page of another site sent this request without an Origin header: a server without API keys accepts such a "
+        "request only with an Origin that is in server.allowed_origins (STRANDLINE_ALLOWED_ORIGINS). Use fetch() or "
+        "the attribute crossorigin, or open the address directly",
         {"setting": "allowed_origins"},
     )

@@ -1,4 +1,4 @@
-"""The probes for load balancers and monitoring: liveness, readiness and metrics."""
+"""The routes for load balancers and monitoring: health, readiness and metrics."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from strandline.service.http import Call, Reply, Route
 
 
 class Probes:
-    """``topics`` counts the topics, ``series`` the series of the server's own metrics stream; ``metrics`` renders the
-    metrics as text or as JSON; ``engine`` returns the engine, None before it is open."""
+    """``topics`` returns the number of logs and ``series`` the number of series of the metrics stream. ``metrics``
+    renders the metrics for an API key, as text or as JSON. ``engine`` returns the engine; None before it is open."""
 
     def __init__(
         self,
@@ -85,7 +85,7 @@ class Probes:
         ]
 
     def series(self, call: Call) -> Reply:
-        """GET /metrics. The series themselves are in a stream: read ``__stream_metrics__``."""
+        """GET /metrics. The stream ``__stream_metrics__`` contains the series."""
         return Reply(msgspec.json.encode({"uptime_ms": self.uptime_ms, "series": self._series()}))
 
     def ready(self, call: Call) -> Reply:

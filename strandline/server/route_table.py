@@ -1,9 +1,9 @@
 """Finds the routes of a path.
 
-Most patterns have as many segments as the paths that they match. A parameter that spans several segments matches
-everything between the fixed segments before and after it. Of such patterns, the one with the most fixed segments at the
-end is tried first, then the one with the most at the beginning, so that a fixed segment is never taken for a part of a
-name.
+Most patterns have as many segments as the paths they match. A parameter that spans several segments matches everything
+between the segments before and after it in the pattern. Of such patterns, the one with the most segments after the
+parameter is tried first, then the one with the most segments before it, so that a specific pattern wins over a general
+one.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Params = dict[str, str]
 class Paths:
     def __init__(self) -> None:
         self._fixed: dict[int, dict[tuple[str, ...], Methods]] = {}
-        #: Paths without parameters that no earlier pattern matches. They are found with one lookup.
+        #: Paths without parameters that no earlier pattern matches, found with one lookup.
         self._plain: dict[str, Methods] = {}
         self._spanning: list[_Spanning] = []
 
@@ -45,7 +45,7 @@ class Paths:
         methods[route.method] = route
 
     def find(self, path: str) -> tuple[Methods, Params] | None:
-        """The routes of the path by method, and its parameters."""
+        """The routes of the path by method, and the values of its parameters; None if no route matches."""
         plain = self._plain.get(path)
         if plain is not None:
             return plain, {}
@@ -72,7 +72,8 @@ class _Spanning:
         self.methods = methods
 
     def match(self, parts: list[str]) -> Params | None:
-        """The parameters; the spanning one may be empty: the handler reports what is missing."""
+        """The values of the parameters; None if the path does not match. The spanning parameter may be empty: the
+        handler reports a missing name."""
         start, end = len(self.front), len(parts) - len(self.back)
         if end < start:
             return None

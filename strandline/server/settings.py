@@ -44,7 +44,7 @@ from strandline.setting import (
 
 _BARE_KEY = re.compile("[A-Za-z0-9_-]+")
 
-#: How much a router or a dead-letter queue may add to a record of the maximum size: names and seqs.
+#: The bytes that a router or a dead-letter log may add to a record of the maximum size: names and sequence numbers.
 STAMP_BYTES = 4096
 
 Hosts = Annotated[
@@ -122,7 +122,7 @@ class ServerSettings(Section, frozen=True, kw_only=True):
 
 
 class StorageSettings(Options, frozen=True, kw_only=True):
-    """Where the engine keeps its files, and when it seals, merges and moves them: the engine's own options."""
+    """The engine's options: where it keeps its files, and when it seals, merges and moves them."""
 
     data_dir: Annotated[Directory, "Data directory; created if it does not exist."] = "data"
 
@@ -166,7 +166,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     pipeline: PipelineSettings = PipelineSettings()
     #: The tables below [collections] that configure collections, as they are in the file.
     collection_tables: Mapping[str, Any] = {}
-    #: What was set and has no effect: messages for the operator.
+    #: Messages for the operator about settings without effect.
     warnings: tuple[str, ...] = ()
 
     def collections_config(self, declared: Declared | None = None) -> CollectionsConfig:
@@ -201,7 +201,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def lake(self) -> str:
-        """Where the lake is, whether or not it exists yet."""
+        """The location of the lake, which may not exist yet."""
         return self.pipeline.lake or str(Path(self.storage.data_dir) / "lake")
 
 
@@ -213,20 +213,20 @@ SECTIONS: dict[str, type[msgspec.Struct]] = {
     for field in msgspec.structs.fields(Settings)
     if field.name not in ("collection_tables", "warnings")
 }
-#: Every setting by its name, and the section of each.
+#: Every setting by name, and the section of each setting.
 SETTINGS: dict[str, Setting] = {one.name: one for section in SECTIONS.values() for one in settings_of(section)}
 SECTION_OF: dict[str, str] = {one.name: name for name, section in SECTIONS.items() for one in settings_of(section)}
 
-#: Second names of a setting, as (section, name). All logs count together, so the maximum number of topics and the
-#: maximum number of streams are one setting; the smallest value is used.
+#: Second names of a setting, by (section, name). Topics and streams are both logs, so their maximum numbers are one
+#: setting; the server uses the smallest value.
 OTHER_NAMES: dict[tuple[str, str], str] = {("limits", "max_topics"): "max_logs", ("streams", "max_streams"): "max_logs"}
 
-#: The environment variables of a server begin with this. Those of collections name their section: a variable
-#: STRANDLINE_ANONYMOUS would seem to concern every protocol.
+#: The prefix of environment variables. Variables of collections include the section, because a name such as
+#: STRANDLINE_ANONYMOUS would seem to apply to every protocol.
 PREFIX = "STRANDLINE_"
 COLLECTIONS_PREFIX = "STRANDLINE_COLLECTIONS_"
 
-#: The variables that the documents of the topics protocol name, and the setting that each one sets.
+#: The variables in the published documents of the topics protocol, and the setting of each.
 TOPICS_VARIABLES: dict[str, str] = {
     "TOPICS_HOST": "host",
     "TOPICS_PORT": "port",
@@ -258,7 +258,7 @@ TOPICS_VARIABLES: dict[str, str] = {
     "TOPICS_TEST_MIN_HEARTBEAT_MS": "min_heartbeat_ms",
 }
 
-#: Options of ``strandline serve`` that set something.
+#: The options of ``strandline serve``, and the setting of each.
 OPTIONS: dict[str, str] = {
     "--host": "host",
     "--port": "port",
@@ -278,7 +278,7 @@ def variable_of(name: str, section: str | None = None) -> str:
     return prefix + name.upper()
 
 
-#: All variables, and the setting that each one sets.
+#: All variables, and the setting of each.
 VARIABLES: dict[str, str] = {
     **{variable_of(name): name for name in SETTINGS},
     **{variable_of(other, section): name for (section, other), name in OTHER_NAMES.items()},
@@ -290,7 +290,7 @@ VARIABLES: dict[str, str] = {
 
 
 def check(settings: Settings) -> None:
-    """Raise :class:`BadSettings` where settings contradict each other."""
+    """Raise :class:`BadSettings` if settings contradict each other."""
     server, delivery = settings.server, settings.delivery
     for proxy in server.trusted_proxies:
         try:
@@ -318,7 +318,7 @@ def check(settings: Settings) -> None:
 
 
 def check_exposure(settings: Settings) -> None:
-    """Raise :class:`BadSettings` if other machines could reach a server that asks for no API key."""
+    """Raise :class:`BadSettings` if other machines could reach a server without API keys."""
     server = settings.server
     if server.api_keys or server.allow_insecure_no_auth or is_loopback(server.host):
         return
@@ -329,7 +329,7 @@ def check_exposure(settings: Settings) -> None:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach it. A name other than localhost can be any address."""
+    """Whether only this machine can reach the host. A name other than localhost may stand for any address."""
     if host.lower() == "localhost":
         return True
     try:
@@ -353,7 +353,7 @@ def describe(settings: Settings) -> str:
 def _describe_keys(keys: Keys) -> list[str]:
     if not keys:
         return ["# api_keys: none, every client may do everything"]
-    # A masked secret in place of the secret would be a key that everyone knows, once the file is used.
+    # A masked secret would become a publicly known API key if somebody used the file.
     return ["# api_keys are not shown; they allow:", *(f"#   {access}" for access in keys.accesses())]
 
 
@@ -380,7 +380,7 @@ def _toml_key(name: str) -> str:
 def toml(value: Any) -> str:
     """A value as TOML."""
     if isinstance(value, str):
-        # TOML's strings are JSON's, except for this one character.
+        # TOML strings equal JSON strings, except for this character.
         return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
     if isinstance(value, bool):
         return "true" if value else "false"

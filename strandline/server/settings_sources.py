@@ -1,7 +1,7 @@
-"""Where the values of settings come from: a TOML file, then environment variables, then options of the command line.
+"""Reads settings from a TOML file, then from environment variables, then from options of the command line.
 
-A later source overrides an earlier one. An unknown name is an error that names the nearest valid one. Each value is
-checked where it is written, so the message names the file, variable or option to change.
+A later source overrides an earlier one. The error for an unknown name suggests the nearest valid one. Each value is
+checked with its source, so the message names the file, variable or option to change.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ from strandline.server.settings import (
 from strandline.service.access import BadKeys, Keys
 from strandline.setting import Count, Positive, Text, expected
 
-#: The documents of the topics protocol name variables with this prefix.
+#: The prefix of variables in the published documents of the topics protocol.
 TOPICS_PREFIX = "TOPICS_"
-#: Names that variables had before, and the present ones. Other programs use these prefixes too, so only the variables
-#: in this table are refused: a value must not be ignored in silence.
+#: Former names of variables, and their current names. A former name is an error, because its value would be ignored.
+#: Other programs use the same prefixes, so only the names in this table are errors.
 FORMER_VARIABLES: dict[str, str] = {
     f"{section.upper()}_{name.removeprefix('stream_').upper()}": variable_of(name, section)
     for name, section in (*SECTION_OF.items(), *((name, section) for section, name in OTHER_NAMES))
     if section in ("streams", "collections")
 }
 
-#: Variables that are not settings of a server, and who uses them.
+#: Variables that are not settings of a server, and their users.
 OTHER_VARIABLES: dict[str, str] = {
     "STRANDLINE_URL": "the command line: the server to talk to",
     "STRANDLINE_KEY": "the command line: the API key to send",
@@ -56,23 +56,23 @@ OTHER_VARIABLES: dict[str, str] = {
     "STRANDLINE_LONG": "the tests of Strandline: 1 runs them at full length",
 }
 
-#: Kubernetes sets such variables in every container for a service that is called strandline (or topics).
+#: Kubernetes sets these variables in every container for a service with the name strandline or topics.
 _SERVICE_LINK = re.compile(r"_SERVICE_(HOST|PORT(_\w+)?)$|_PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?$")
 _SERVICE_ADDRESS = re.compile(r"(tcp|udp|sctp)://")
 
 #: The tables of the section ``collections`` that configure collections; the others are settings.
 COLLECTION_TABLES = ("collection", "namespace", "rate_limit")
 
-#: Variables in the documents of the topics protocol that have no effect here, and why.
+#: Variables in the documents of the topics protocol that have no effect in Strandline, and the reason.
 WITHOUT_EFFECT: dict[str, tuple[Any, str]] = {
     "TOPICS_WAL_SHARDS": (Positive, "there is one journal for all logs, and its writers share their flushes"),
     "TOPICS_SEGMENT_MAX_EVENTS": (
         Positive,
-        "a journal file is sealed at a size in bytes (STRANDLINE_JOURNAL_BYTES), however many records it holds",
+        "the size of a journal file in bytes (STRANDLINE_JOURNAL_BYTES) decides when it is sealed",
     ),
     "TOPICS_SEGMENT_MAX_AGE_MS": (
         Count,
-        "a journal file is sealed at a size in bytes (STRANDLINE_JOURNAL_BYTES), however old it is",
+        "the size of a journal file in bytes (STRANDLINE_JOURNAL_BYTES) decides when it is sealed",
     ),
     "TOPICS_TEST_EXHAUSTIVE": (Text, "it is a setting of tests, not of a server"),
     "TOPICS_TEST_SAMPLE": (Text, "it is a setting of tests, not of a server"),
@@ -80,7 +80,7 @@ WITHOUT_EFFECT: dict[str, tuple[Any, str]] = {
 
 
 class _Given(NamedTuple):
-    """A value, and where it is written. The values of variables are text; elsewhere a number is a number."""
+    """A value and its source. Values of variables are text; other values have the type of their source."""
 
     source: str
     value: object
@@ -96,7 +96,7 @@ def load(
     environment: Mapping[str, str] | None = None,
     options: Mapping[str, object] | None = None,
 ) -> Settings:
-    """Defaults, then the file, then the variables, then the options (by their names, as in ``OPTIONS``)."""
+    """Load the settings: defaults, then the file, then variables, then options by their names in ``OPTIONS``."""
     document = {} if config is None else _parse(config)
     collections = _collection_tables(document)
     environment = _own_variables(environment or {})
@@ -121,7 +121,7 @@ def load(
 
 
 def _values(given: _Values, warnings: list[str]) -> dict[str, Any]:
-    """The values of one source by setting. Of several names for a number of logs the smallest value is used."""
+    """The values of one source by setting. If several names set the maximum number of logs, the smallest counts."""
     values: dict[str, Any] = {}
     sources: dict[str, str] = {}
     for setting, one in given:
@@ -149,7 +149,7 @@ def _parse(path: Path) -> dict[str, Any]:
 
 
 def _collection_tables(document: dict[str, Any]) -> dict[str, Any]:
-    """Take the tables that configure collections out of a document: the collections protocol reads them."""
+    """Remove the tables that configure collections from a document, and return them."""
     section = document.get("collections")
     if not isinstance(section, dict):
         return {}
@@ -171,7 +171,7 @@ def _unknown_section(path: Path, name: str, values: object) -> str:
     if isinstance(values, dict):
         return f"{path}: unknown section '[{name}]'{did_you_mean(f'[{name}]', [f'[{one}]' for one in SECTIONS])}"
     if name in SECTIONS:
-        return f"{path}: {name} must be a table: [{name}]"
+        return f"{path}: {name} must be a table; write [{name}]"
     return f"{path}: unknown setting '{name}' outside of the sections{_nearest_setting('', name)}"
 
 
@@ -187,7 +187,7 @@ def _nearest_setting(section: str, name: str) -> str:
 
 
 def _own_variables(environment: Mapping[str, str]) -> dict[str, str]:
-    """The variables that concern this server, or are meant to; raises :class:`BadSettings` for an unknown one."""
+    """The variables with a prefix of this server. Raises :class:`BadSettings` for an unknown one."""
     own: dict[str, str] = {}
     for name, value in environment.items():
         if name.startswith((PREFIX, TOPICS_PREFIX)):
@@ -206,7 +206,7 @@ def _nearest_variable(name: str) -> str:
     prefix, _, rest = name.partition("_")
     if rest.lower() in SETTINGS:
         return f"; did you mean {variable_of(rest.lower())!r}?"
-    # The prefix is left out: it would make all names similar.
+    # Without the prefix, which would make all names similar.
     near = nearest_name(rest, [known.partition("_")[2] for known in VARIABLES if known.startswith(f"{prefix}_")])
     return "" if near is None else f"; did you mean '{prefix}_{near}'?"
 
@@ -225,7 +225,8 @@ def _without_effect(environment: Mapping[str, str]) -> Iterator[str]:
 
 
 def _from_environment(environment: Mapping[str, str]) -> Iterator[tuple[str, _Given]]:
-    """Variables with the prefix of topics come first: if two names set the same setting, the STRANDLINE one counts."""
+    """The values of variables. Names of the topics protocol come first, so that Strandline's own name overrides
+    them."""
     for name in sorted(environment, key=lambda name: (name not in TOPICS_VARIABLES, name)):
         if name in VARIABLES:
             yield VARIABLES[name], _variable(name, environment[name])
@@ -239,7 +240,8 @@ def _variable(name: str, value: str) -> _Given:
 
 
 def _split_host(given: _Values) -> tuple[_Values, list[str]]:
-    """Split a host with a port into both settings; warn if the port overrides another one of the same source."""
+    """Split a host with a port into two settings. Returns a warning if that port overrides another one of the same
+    source."""
     split: _Values = []
     ports: dict[str, _Given] = {}
     for setting, one in given:
@@ -282,7 +284,7 @@ def _is_address(text: str) -> bool:
 
 
 def _convert(type: Any, given: _Given) -> Any:
-    """The value as its type, or an error that says what is expected at its source."""
+    """Convert the value to the type. Raises :class:`BadSettings` with the source and the expected form."""
     plain = get_args(type)[0]
     if plain is Keys:
         return _keys(given.source, given.value)
@@ -296,7 +298,7 @@ def _convert(type: Any, given: _Given) -> Any:
 
 
 def _keys(source: str, value: object) -> Keys:
-    """The message of an error never quotes the value."""
+    """Parse API keys. Error messages never quote the value."""
     try:
         entries = [value] if isinstance(value, str) else msgspec.convert(value, list[str])
     except msgspec.ValidationError:

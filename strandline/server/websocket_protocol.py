@@ -1,8 +1,8 @@
-"""WebSocket connections below the topics protocol: limits on unfinished messages.
+"""WebSocket connections, with limits on unfinished messages.
 
-A message may arrive in one large frame or in many small ones, and the client may never finish it. The server holds the
-parts meanwhile, so each message has a limit, and all unfinished messages together have one. uvicorn's protocol does the
-rest.
+A message may arrive in one large frame or in many small ones, and the client may never finish it. The server buffers
+the received part, so the size of one message and the total size of all unfinished messages are limited. uvicorn's
+protocol does the rest.
 """
 
 from __future__ import annotations
@@ -23,33 +23,32 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-#: The close code for a client for which the server has no memory now.
+#: The close code for a client that the server cannot serve now.
 TRY_AGAIN_LATER = 1013
-#: How long the server keeps reading from a connection that it closes. Closing while the client still sends would reset
-#: the connection, and the client would not see the reason.
+#: How long the server still reads from a connection that it closes. If it closed the socket while the client sends, the
+#: connection would be reset and the client would not see the reason.
 LINGER_SECONDS = 2.0
-#: Closed sockets are logged at most this often, with their number.
+#: Closing sockets is logged at most this often, with their number.
 LOG_SECONDS = 10.0
 
 
 class UnfinishedMessages:
-    """The bytes of messages that are not complete, or not processed yet, over all sockets. ``limit`` 0: no limit.
+    """The total bytes of incomplete and unprocessed messages of all sockets. ``limit`` 0 means no limit.
 
-    Only used on the event loop's thread.
+    Use it only on the event loop's thread.
     """
 
     def __init__(self, limit: int = 0) -> None:
         self._limit = limit
         self._held: dict[SocketProtocol, int] = {}
         self.total = 0
-        #: How many sockets were closed so far because of the limit.
+        #: The number of sockets that were closed because of the limit.
         self.closed = 0
         self._logged_at = -LOG_SECONDS
         self._logged = 0
 
     def set(self, socket: SocketProtocol, held: int) -> None:
-        """Set the bytes that a socket holds. If all sockets together exceed the limit, the largest holders are
-        closed."""
+        """Set the bytes that a socket holds. If the total exceeds the limit, close the sockets that hold the most."""
         before = self._held.get(socket, 0)
         if held:
             self._held[socket] = held
@@ -68,7 +67,7 @@ class UnfinishedMessages:
         self._logged += 1
         now = monotonic()
         if now - self._logged_at >= LOG_SECONDS:
-            words = "closed %d WebSockets: unfinished messages of all sockets together had more than %d bytes"
+            words = "closed %d WebSockets: all unfinished messages together exceeded %d bytes"
             log.warning(words, self._logged, self._limit)
             self._logged_at, self._logged = now, 0
         socket.refuse(TRY_AGAIN_LATER, "too many unfinished messages; try again later")
@@ -82,15 +81,15 @@ class SocketProtocol(WebSocketsSansIOProtocol):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        #: The fragments of a message so far, joined: many small fragments would take far more memory than their bytes.
+        #: The joined fragments of a message. A list of small fragments would take far more memory than their bytes.
         self._fragments = bytearray()
-        #: Bytes of complete messages that the application has not received yet.
+        #: The bytes of complete messages that are not processed yet.
         self._queued = 0
         self._write_paused = False
-        #: Whether the server has closed the connection: further data is dropped.
+        #: The server has closed the connection and drops further data.
         self._refused = False
 
-    # --- receiving -------------------------------------------------------------------------------------------------
+    # --- receiving ---------------------------------------------------------------------------------------------------
 
     def data_received(self, data: bytes) -> None:
         if self._refused:
@@ -140,12 +139,12 @@ class SocketProtocol(WebSocketsSansIOProtocol):
                 self._tell()
         return message
 
-    # --- sending ---------------------------------------------------------------------------------------------------
+    # --- sending -----------------------------------------------------------------------------------------------------
 
     def pause_writing(self) -> None:
         super().pause_writing()
         self._write_paused = True
-        # Pongs are sent independently of the application: a client that does not read them must not send more pings.
+        # Every ping causes a pong, so a client that does not read must not send pings either.
         self.transport.pause_reading()
         self.unread.add(self)
 
@@ -164,7 +163,7 @@ class SocketProtocol(WebSocketsSansIOProtocol):
         return self.transport.get_write_buffer_size()
 
     def cut_off(self, grace: float) -> None:
-        """The client does not read. The close frame is its last message, if it reads within ``grace`` seconds."""
+        """Disconnect a client that does not read. It gets a close frame if it reads within ``grace`` seconds."""
         if not grace:
             self.transport.abort()
             return
@@ -172,16 +171,16 @@ class SocketProtocol(WebSocketsSansIOProtocol):
         if not self._refused:
             self.refuse(TRY_AGAIN_LATER, Ending.TOO_SLOW.value)
 
-    # --- closing ---------------------------------------------------------------------------------------------------
+    # --- the end -----------------------------------------------------------------------------------------------------
 
     def refuse(self, code: int, reason: str) -> None:
-        """Close the connection and drop received data."""
+        """Close the connection and drop buffered data."""
         if self.conn.close_sent is None:
             self.conn.fail(code, reason)
         self.handle_parser_exception()
 
     def handle_parser_exception(self) -> None:
-        """The connection has failed: send the reason, and read for a moment without keeping anything."""
+        """Send the close frame with the reason, and read for a moment without keeping data."""
         self._refused = True
         self.unfinished.forget(self)
         self._fragments = bytearray()

@@ -1,1 +1,1 @@
-"""The service: the rules that hold for every log of a server, whatever the protocol."""
+"""The rules that hold for every log of a server, in all protocols."""

@@ -1,7 +1,7 @@
-"""API keys: their scopes, and the names that they may access.
+"""API keys: which operations a key allows, and on which names.
 
-Only the SHA-256 digest of a key is kept. A presented token is hashed, and its digest is compared with the digest of
-every key in constant time, so that the time of a lookup reveals nothing about the keys.
+The server keeps only the SHA-256 digest of a key. It hashes the token of a request and compares the digest with the
+digest of every key, each in constant time, so that the duration reveals nothing about the keys.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _SCOPES_BY_WORD: dict[str, frozenset[str]] = {
 
 
 class BadKeys(ValueError):
-    """The list of API keys is not valid. The message never quotes from the list: any part may be a secret."""
+    """The list of API keys is not valid. The message never quotes the list, because any part of it may be a secret."""
 
     def __init__(self, entry: int, why: str) -> None:
         super().__init__(f"API key {entry}: {why}")
@@ -33,10 +33,10 @@ class BadKeys(ValueError):
 
 
 class Access(msgspec.Struct, frozen=True):
-    """The access that an API key grants.
+    """The permissions of a key.
 
-    ``id`` identifies the key in logs and counters: it depends only on the secret, and does not reveal it. It is empty
-    if the request has no key. Without ``prefixes``, the key may access every name.
+    ``id`` identifies the key in log lines and counters without revealing it, and changes only with the key itself. It
+    is empty if no key is configured. Without ``prefixes`` the key may access every name.
     """
 
     id: str
@@ -57,33 +57,33 @@ class Access(msgspec.Struct, frozen=True):
         return f"{self.id} {scopes} {'|'.join(self.prefixes) or 'any name'}"
 
 
-#: The access of every request when no API keys are configured.
+#: The access of every client when no keys are configured.
 FULL_ACCESS = Access("", ALL_SCOPES, ())
 
 
 class Keys:
-    """The configured API keys; false if there are none."""
+    """The configured keys; false if there are none."""
 
     def __init__(self, by_digest: dict[bytes, Access] | None = None) -> None:
         self._keys = tuple((by_digest or {}).items())
 
     @classmethod
     def parse(cls, text: str) -> Keys:
-        """Parse ``secret[:scopes[:prefixes]]``, separated by commas; refuse everything that is not clearly valid."""
+        """Parse entries of the form ``secret[:scopes[:prefixes]]``, separated by commas. Raises :class:`BadKeys`."""
         by_digest: dict[bytes, Access] = {}
         entries = [entry.strip() for entry in text.split(",")]
         for number, entry in enumerate(entries, 1):
-            # A comma at the end and an empty list are allowed.
+            # Allow an empty list and a comma at the end.
             if not entry and number == len(entries):
                 continue
             digest, access = _parse_entry(number, entry)
             if digest in by_digest:
-                raise BadKeys(number, "the key is listed twice; remove one of the entries")
+                raise BadKeys(number, "the key is listed twice")
             by_digest[digest] = access
         return cls(by_digest)
 
     def find(self, token: bytes) -> Access | None:
-        """The access of the key with this token; None if no key has it."""
+        """The access of the key that matches the token; None if none matches."""
         digest = sha256(token).digest()
         found = None
         for known, access in self._keys:
@@ -92,7 +92,7 @@ class Keys:
         return found
 
     def accesses(self) -> list[Access]:
-        """The access of every key, in the order of the list."""
+        """The access of each key, in the order of the list."""
         return [access for _, access in self._keys]
 
     def __len__(self) -> int:
@@ -112,11 +112,11 @@ def _parse_entry(number: int, entry: str) -> tuple[bytes, Access]:
     # Only the first two colons are separators: prefixes may contain colons.
     secret, scopes, prefixes = (*entry.split(":", 2), "", "")[:3]
     if not secret:
-        raise BadKeys(number, "the secret is missing; expected secret[:scopes[:prefixes]]")
+        raise BadKeys(number, "the key is empty; write secret[:scopes[:prefixes]]")
     if secret != secret.strip():
-        raise BadKeys(number, "the key ends with a space, which requests cannot send")
+        raise BadKeys(number, "the key ends with a space, which a request cannot send; remove the space")
     digest = sha256(secret.encode("utf-8", "surrogateescape")).digest()
-    # Hashed once more, so that logs show no part of the digest that tokens are compared with.
+    # Hashed again, so that no part of the digest appears in log lines.
     id = sha256(b"strandline key id " + digest).hexdigest()[:12]
     return digest, Access(id, _parse_scopes(number, scopes.strip()), _parse_prefixes(number, prefixes.strip()))
 
@@ -130,8 +130,8 @@ def _parse_scopes(number: int, text: str) -> frozenset[str]:
         if named is None:
             raise BadKeys(
                 number,
-                "unknown scope; after the key and a ':' come scopes joined by '+': read, write, delete, admin, "
-                "or r, w, d, a, rw, del. A key cannot contain ':'",
+                "unknown scope after the first ':'; expected read, write, delete, admin, r, w, d, a, rw or del, "
+                "joined by '+'. A key cannot contain ':'",
             )
         scopes |= named
     return scopes
@@ -142,7 +142,7 @@ def _parse_prefixes(number: int, text: str) -> tuple[str, ...]:
         return ()
     prefixes = tuple(prefix.strip() for prefix in text.split("|"))
     if not all(prefixes):
-        raise BadKeys(number, "a prefix is empty, which would allow every name")
+        raise BadKeys(number, "a prefix is empty, which would allow every name; remove the extra '|'")
     if not text.isprintable():
-        raise BadKeys(number, "a prefix contains control characters, which no name has")
+        raise BadKeys(number, "a prefix contains unprintable characters, which names cannot contain")
     return prefixes

@@ -1,13 +1,13 @@
-"""Admission: whether a request is served now, served after a short wait, or refused with a time to retry.
+"""Admission: serve a request now, delay it briefly, or refuse it with a retry hint.
 
-The pressure on the server is measured ten times a second, as a number from 0 to 1: how late the event loop is because
-of its own work, and how many deliveries wait. Below a threshold, requests are served at once. Above it, writes wait for
-a few milliseconds, those to urgent logs less, so that more of them share a flush. When the pressure is high, requests
-for the least urgent logs are refused; at full pressure, requests for all but the most urgent logs. A patient request
-waits instead of being refused.
+The server measures its pressure ten times a second, as a number from 0 to 1: how late the event loop is because of its
+own work, and how many deliveries wait. Below a threshold requests are served at once. Above it writes wait for a few
+milliseconds, so that more of them share a flush; writes to urgent logs wait less. At high pressure, requests for the
+least urgent logs are refused; at full pressure, requests for all but the most urgent logs. A patient request waits
+instead of being refused.
 
-Writes also wait while records arrive faster than they can be sealed. The wait starts when half of the budget for
-unsealed records is in use, and grows with the use. The engine refuses records that do not fit into the budget.
+Writes also wait while records arrive faster than they can be sealed. The delay starts when half of the budget for
+unsealed records is in use and grows with it. The engine refuses records that do not fit into the budget.
 """
 
 from __future__ import annotations
@@ -26,25 +26,26 @@ from strandline.service.problems import Throttled
 
 #: How often the pressure is measured.
 SAMPLE_MS = 100
-#: From this pressure on writes wait, up to this number of milliseconds at full pressure.
+#: At this pressure writes start to wait, up to PARK_MAX_MS at full pressure.
 PARK_FROM = 0.2
 PARK_MAX_MS = 20.0
-#: From this pressure on logs of negative priority are not delivered and take no writes, until it is below the second.
+#: At SHED_FROM, logs with a negative priority are no longer delivered and accept no writes, until the pressure falls
+#: below SHED_UNTIL.
 SHED_FROM = 0.8
 SHED_UNTIL = 0.6
-#: From this pressure on only logs of the highest band of priorities take writes.
+#: At this pressure only logs with at least the priority URGENT accept writes.
 REFUSE_FROM = 0.98
 URGENT = 750
-#: The weight of a new measurement in the average, and the highest value of one measurement, in multiples of the target:
-#: a single pause does not make a server busy, however long it is.
+#: The weight of a new measurement in the average, and the upper bound of a measurement, as a multiple of the target:
+#: a single long pause does not mean that the server is busy.
 _WEIGHT = 0.2
 _MOST = 20.0
-#: This number of waiting deliveries is full pressure.
+#: The number of waiting deliveries that counts as full pressure.
 FULL_DEPTH = 20_000
-#: From this share of the budget for unsealed records on, writes wait.
+#: Writes wait once this share of the budget for unsealed records is in use.
 SLOW_FROM = 0.5
-#: How long a write waits when the budget is full. The wait grows with the square, so that a short burst is hardly
-#: slowed down; and 16 connections that write 500 KiB each time are held to 8 MB/s, which any disk can seal.
+#: How long a write waits when the budget is full. The delay grows with the square, so that it hardly affects a short
+#: burst. It limits 16 connections with writes of 500 KiB to 8 MB/s, which any disk can seal.
 SLOW_MAX_MS = 1_000.0
 #: Even a patient request is served after this time.
 MAX_PARKED_SECONDS = 10.0
@@ -55,14 +56,14 @@ class Depth(Protocol):
 
 
 class Pressure:
-    """How busy the server is. ``sample`` measures it, and is called every SAMPLE_MS on the thread of the event loop.
+    """How busy the server is. ``sample`` measures the pressure; call it every SAMPLE_MS on the event loop's thread.
 
-    A loop that is late by ``target_ms`` is not busy; one that is late by ten times that is under full pressure. The
-    loop can also be late because other processes have the processors. Therefore lateness counts in proportion to the
-    share of the interval in which the loop's thread was running: ``clock`` returns seconds, ``cpu_clock`` the seconds
-    that the calling thread has spent on a processor.
+    Delays of the loop up to ``target_ms`` do not count; ten times as much is full pressure. The loop can also be
+    late because other processes use the processors. Therefore a delay counts in proportion to the share of the
+    interval in which the loop's thread was running. ``clock`` returns seconds, ``cpu_clock`` the processor time of the
+    calling thread in seconds.
 
-    ``waiting`` are the deliveries that wait. ``unsealed`` returns the share of the budget for unsealed records in use.
+    ``waiting`` holds the waiting deliveries. ``unsealed`` returns the share of the budget for unsealed records in use.
     """
 
     def __init__(
@@ -79,20 +80,20 @@ class Pressure:
         self._target_ms = target_ms
         self._clock = clock
         self._cpu_clock = cpu_clock
-        #: When the last sample was taken; None before the first one, which only begins the measurement.
+        #: When the last sample was taken; None before the first sample, which only starts the measurement.
         self._sampled_at: float | None = None
         self._cpu_at = 0.0
         self._late_ms = 0.0
         #: 0.0 below PARK_FROM.
         self.level = 0.0
         self.shedding = False
-        #: How many requests were refused so far.
+        #: Number of refused requests.
         self.throttled = 0
-        #: Whether writes must call ``write_delay_ms``. It is false nearly always, so that writes check only this flag.
+        #: Whether writes may have to wait. Almost always False, and then a write checks nothing else.
         self.holds_writes = False
         #: How long a write waits because of the unsealed records.
         self._sealing_ms = 0.0
-        #: How many writes were slowed down because of the unsealed records.
+        #: Number of writes that were delayed because of the unsealed records.
         self.slowed = 0
 
     def sample(self) -> None:
@@ -100,7 +101,7 @@ class Pressure:
         self.note(self._own_lateness_ms())
 
     def note(self, late_ms: float) -> None:
-        """Take a measurement into account: the loop was late because of its own work."""
+        """Add a measurement: how late the loop was because of its own work."""
         self._late_ms += (late_ms - self._late_ms) * _WEIGHT
         by_time = (self._late_ms - self._target_ms) / (9 * self._target_ms)
         by_depth = len(self._waiting) / FULL_DEPTH
@@ -113,7 +114,7 @@ class Pressure:
         self.holds_writes = self.level > 0.0 or over > 0.0
 
     def _own_lateness_ms(self) -> float:
-        """How late this sample is because of the loop's own work."""
+        """The part of this sample's delay that the loop's own work caused."""
         now, cpu = self._clock(), self._cpu_clock()
         elapsed, worked = now - (now if self._sampled_at is None else self._sampled_at), cpu - self._cpu_at
         self._sampled_at, self._cpu_at = now, cpu
@@ -121,21 +122,22 @@ class Pressure:
         return min(late_ms * min(1.0, worked / elapsed), _MOST * self._target_ms) if late_ms > 0 else 0.0
 
     def write_delay_ms(self, priority: int, patient: bool) -> float:
-        """Like ``delay_ms``, for a request that writes."""
+        """The same as ``delay_ms``, for a request that writes."""
         delay = self.delay_ms(priority, patient)
         if self._sealing_ms:
             self.slowed += 1
         return max(delay, self._sealing_ms)
 
     def delay_ms(self, priority: int, patient: bool) -> float:
-        """How long a request for a log of this priority waits first; raises Throttled unless it is patient."""
+        """How long a request for a log of this priority must wait. Raises Throttled if the request is refused; a
+        patient request is never refused."""
         level = self.level
         if not level:
             return 0.0
         refused = (self.shedding and priority < 0) or (level >= REFUSE_FROM and priority < URGENT)
         if refused and not patient:
             self.throttled += 1
-            raise Throttled(int(SOON_MS * (1 + level)))  # doubled at full pressure
+            raise Throttled(int(SOON_MS * (1 + level)))  # twice as long at full pressure
         urgency = max(0.0, min(1.0, (priority + 1000) / 2000))
         return PARK_MAX_MS * level * (1.0 - urgency) + (PARK_MAX_MS if refused else 0.0)
 
@@ -143,40 +145,39 @@ class Pressure:
 T = TypeVar("T")
 #: The answer of a handler without a stream.
 Replying = Reply | Later | Awaitable[Reply]
-#: What a request does once it is admitted, given the milliseconds that it has waited.
+#: Serves an admitted request, given the milliseconds that it has waited.
 Act = Callable[[float], Replying]
-#: Returns the milliseconds to wait, from the priority and whether the request is patient.
+#: The milliseconds to wait, by priority and by whether the request is patient.
 _Delay = Callable[[int, bool], float]
 
 
 class Urgency(Protocol):
-    """A log whose requests can be more or less urgent than others."""
+    """A log with a priority."""
 
     def priority(self, now: int) -> int:
-        """From -1000 to 1000, at a time in milliseconds."""
+        """The priority at a time in milliseconds, from -1000 to 1000."""
 
 
 class Admission:
-    """Decides when a request runs; every protocol calls it before it reads or writes. Raises :class:`Throttled` if
-    the request is refused."""
+    """Every protocol calls ``read`` or ``write`` to serve a request. A refused request raises :class:`Throttled`."""
 
     def __init__(self, hub: Hub, pressure: Pressure) -> None:
         self.pressure = pressure
         self._hub = hub
 
     def read(self, act: Act, log: Urgency | None = None) -> Replying:
-        """Run ``act`` now, or after the wait that the pressure requires. Without a ``log``, which is the case if the
-        request creates it, the priority is 0."""
+        """Call ``act`` now, or after the delay that the pressure requires. Without a ``log``, for example when the
+        request creates one, the priority is 0."""
         if not self.pressure.level:
             return act(0.0)
         return self._admit(self.pressure.delay_ms, act, log)
 
     def write(self, act: Act, log: Urgency | None = None, *, patient: bool = False) -> Replying:
-        """Like ``read``, for a request that writes records: it also waits while sealing is behind. A patient request
-        waits where others are refused."""
+        """The same as ``read``, for a request that writes records: it also waits while sealing is behind. A patient
+        request waits instead of being refused."""
         delay = self.pressure.write_delay_ms
         if patient:
-            # Wait even if the pressure has not been measured yet: the engine may refuse the write.
+            # Even without pressure: the engine may refuse the records, and then the request waits and retries.
             return self._admit_later(delay, act, log, delay(self._priority(log), True), True)
         if not self.pressure.holds_writes:
             return act(0.0)
@@ -208,7 +209,7 @@ class Admission:
                 delay_ms = max(delay(self._priority(log), True), error.retry_after_ms / 10)
 
     def after(self, commit: Commit[T], make: Callable[[T], Reply]) -> Reply | Later:
-        """Make a reply from the value of the commit: now if the commit is done, otherwise once it is."""
+        """The reply that ``make`` builds from the commit's value, as soon as the commit is done."""
         if commit.done:
             return make(commit.wait())
         later = Later()
@@ -218,7 +219,7 @@ class Admission:
     def settle(
         self, later: Later, commit: Commit[T], make: Callable[[T], Reply], is_wanted: Callable[[], bool] | None = None
     ) -> None:
-        """Settle ``later`` once the commit is done, if the answer is still wanted then."""
+        """Settle ``later`` when the commit is done, unless ``is_wanted`` then returns False."""
 
         def settle() -> None:
             if is_wanted is not None and not is_wanted():

@@ -1,10 +1,9 @@
 """The catalog: the one namespace of logs.
 
-All protocols find, create and remove logs through the catalog, so that the same rules apply to each of them: which
-names belong to the server, which logs belong to a table or a collection, when a log has expired, and what is kept for
-forks.
+All protocols find, create and remove logs here, so the same rules apply to each of them: which names the server
+reserves, which logs belong to a table or a collection, and when a log expires.
 
-A log that has forks is hidden instead of removed. It is removed with the last of its forks.
+Removing a log that has forks only hides the log. It is dropped together with its last fork.
 """
 
 from __future__ import annotations
@@ -40,18 +39,18 @@ from strandline.service.log_config import kind_of
 
 log = logging.getLogger(__name__)
 
-#: The prefix of the notes that hold the positions of consumers.
+#: The prefix of the cursor names of consumers.
 CONSUMER = "consumer:"
 #: The internal streams that every client may read.
 METRICS_STREAM = "__stream_metrics__"
 SYSTEM = frozenset({METRICS_STREAM})
-#: The internal logs that a key without the admin scope may read: followers must learn which records were erased.
+#: The internal logs that a key without the admin scope may read. Followers need the erasures.
 READABLE = SYSTEM | {ERASURES}
-#: How long to wait before the failed removal of an expired log is tried again.
+#: The delay before the server retries a failed removal of an expired log.
 RETRY_MS = 1000
 
 
-# --- properties of a log -------------------------------------------------------------------------------------------
+# --- properties of a log --------------------------------------------------------------------------------------------
 
 
 def holds_json(log: Log) -> bool:
@@ -59,7 +58,7 @@ def holds_json(log: Log) -> bool:
 
 
 def is_hidden(log: Log) -> bool:
-    """Deleted, and kept only for its forks."""
+    """Whether the log was deleted and is kept only for its forks."""
     return GONE in log.notes
 
 
@@ -74,18 +73,19 @@ def profile_of(log: Log) -> Profile:
     return GENERIC if stored is None else load_profile(stored)
 
 
-# --- permission to change a log ------------------------------------------------------------------------------------
+# --- ownership ------------------------------------------------------------------------------------------------------
 
 
 def check_change(log: Log) -> None:
-    """Raise unless any protocol may configure the log, remove it, and delete its records."""
+    """Raise NotWritable if the log has an owner: then other protocols must not configure or remove it, or delete its
+    records."""
     why = owner_of(log.name, log.notes)
     if why is not None:
         raise NotWritable(log.name, why)
 
 
 def check_append(log: Log) -> None:
-    """Raise unless topics and Arrow, which do not check schemas, may append to the log."""
+    """Raise NotWritable if topics and arrow, which do not validate against schemas, must not append to the log."""
     if log.notes or is_internal(log.name):
         why = closed_to_others(log.name, log.notes)
         if why is not None:
@@ -95,13 +95,13 @@ def check_append(log: Log) -> None:
 # --- the namespace --------------------------------------------------------------------------------------------------
 
 
-#: How many names one step of a listing reads from the engine.
+#: The number of names that a listing reads from the engine at a time.
 _CHUNK = 500
 
 
 class Catalog:
-    """``now`` returns milliseconds. All methods run on the event loop, except where noted; ``post`` lets any thread run
-    a function on the event loop."""
+    """``now`` returns milliseconds. Call the methods on the event loop's thread, unless their docstring says otherwise;
+    ``post`` runs a function there from any thread."""
 
     def __init__(self, engine: Engine, now: Callable[[], int], post: Callable[[Callable[[], None]], None]) -> None:
         self.engine = engine
@@ -109,16 +109,16 @@ class Catalog:
         self._post = post
         self._lifetimes: dict[str, Lifetime] = {}
         self._expiring: list[tuple[int, str]] = []
-        #: The names of logs that were deleted and are kept for their forks, in order.
+        #: The sorted names of logs that were deleted and are kept for their forks.
         self.hidden: list[str] = []
-        #: The number of queues.
+        #: Number of queues.
         self.queues = 0
-        #: Called soon after a log was created, by any part of the server, if the log still exists. Internal logs are
-        #: left out. Listeners must be quick.
+        #: Listeners that are called on the event loop soon after a log was created, by any protocol, if the log still
+        #: exists. Internal logs are left out. A listener must be quick.
         self.created: dict[Callable[[Log], None], None] = {}
-        #: Called with every log that is about to be dropped. Listeners must be quick.
+        #: Listeners that are called before a log is dropped. A listener must be quick.
         self.dropping: list[Callable[[Log], None]] = []
-        #: Each returns the reason why only its owner may create a log of this name; None: it has no owner.
+        #: Each returns the reason why only an owner may create a log of this name, or None.
         self.reservations: list[Callable[[str], str | None]] = []
         self._load()
         engine.created.append(self._hear_of)
@@ -141,12 +141,12 @@ class Catalog:
 
     @property
     def count(self) -> int:
-        """The number of logs, without internal logs."""
+        """The number of logs, without internal ones."""
         return sum(self.engine.totals.logs.values())
 
     @property
     def visible_count(self) -> int:
-        """Like ``count``, without hidden logs."""
+        """The number of logs, without internal and hidden ones."""
         return self.count - len(self.hidden)
 
     # --- finding -----------------------------------------------------------------------------------------------------
@@ -162,21 +162,21 @@ class Catalog:
         return log
 
     def lifetime(self, log: Log) -> Lifetime | None:
-        """The lifetime of the log; None if the log never expires."""
+        """The log's lifetime; None if the log does not expire."""
         return self._lifetimes.get(log.name)
 
     def use(self, log: Log) -> None:
-        """Note that the log was read or written."""
+        """Note that the log is read or written, which restarts a sliding lifetime."""
         lifetime = self._lifetimes.get(log.name)
         if lifetime is not None:
             lifetime.use(self._now())
 
-    # --- visible logs ----------------------------------------------------------------------------------------------
+    # --- visibility --------------------------------------------------------------------------------------------------
 
     @staticmethod
     def visible(log: Log, access: Access, *, internal: bool = False) -> bool:
-        """Whether a key may see the log. ``internal`` includes internal and hidden logs, most of which only keys with
-        the admin scope see. Any thread may call this."""
+        """Whether the API key may see the log. ``internal`` includes internal and hidden logs; most of them are visible
+        to administrators only. Any thread may call it."""
         if not access.may_touch(log.name):
             return False
         if is_hidden(log) or is_internal(log.name):
@@ -193,16 +193,18 @@ class Catalog:
         position: int = 0,
         internal: bool = False,
     ) -> list[str]:
-        """The names of visible logs in order: with a prefix, after a name, from a position on (counted from 0). Any
-        thread may call this. With ``internal``, some of the names may not be visible. Call ``sweep`` first, since
-        expired logs are included."""
+        """The sorted names of visible logs that have a prefix and come after a name, from a position (counted from 0).
+
+        With ``internal`` the result may include names of logs that are not visible. The result includes expired logs
+        that were not removed yet, so call ``sweep`` first. Any thread may call it.
+        """
         with self.engine.lock:
             hidden = () if internal else self.hidden
             wanted = spans(access.prefixes, prefix, after, internal=internal)
             return self.engine.names_at(wanted, hidden, position, limit)
 
     def walk(self, access: Access, *, prefix: str = "", after: str = "", internal: bool = False) -> Iterator[str]:
-        """Like ``names``, without a limit. Logs that are created or removed meanwhile may or may not be listed."""
+        """The same as ``names``, without a limit. A log that is created or dropped meanwhile may be listed or not."""
         while names := self.names(access, _CHUNK, prefix=prefix, after=after, internal=internal):
             yield from names
             after = names[-1]
@@ -210,7 +212,7 @@ class Catalog:
     # --- creating ----------------------------------------------------------------------------------------------------
 
     def check_name(self, name: str) -> None:
-        """Raise if logs of this name belong to the server, a table or a collection."""
+        """Raise NotWritable if logs of this name belong to the server, a table or a collection."""
         if is_internal(name):
             raise NotWritable(name, RESERVED_NAME)
         for reserved in self.reservations:
@@ -219,7 +221,7 @@ class Catalog:
                 raise NotWritable(name, why)
 
     def check_target(self, name: str) -> None:
-        """Raise if the log of this name has an owner, or would have one: other parts must not send records to it."""
+        """Raise NotWritable if the log of this name has an owner, or would have one once it is created."""
         log = self.find(name)
         if log is None:
             self.check_name(name)
@@ -235,9 +237,10 @@ class Catalog:
         notes: Mapping[str, Any] | None = None,
         batch: Batch | None = None,
     ) -> tuple[Log, Commit[Log]]:
-        """Create a log with its first records, in one step; ``source`` is the log and the seq that it is forked from.
+        """Create a log that does not exist, with its first records, in one step. ``source`` is the log to fork and the
+        sequence number of the fork.
 
-        The log can be used at once, and is durable when the commit is done.
+        The log can be used at once and is durable when the commit is done.
         """
         if name not in SYSTEM:
             self.check_name(name)
@@ -251,8 +254,7 @@ class Catalog:
         return log, commit
 
     def _hear_of(self, log: Log) -> None:
-        """The engine has created a log. Runs on the thread that created it, which may belong to tables or
-        collections."""
+        """Called by the engine for a new log, on the thread that created it, which may be any thread."""
         if not is_internal(log.name):
             self._post(lambda: self._tell(log))
 
@@ -268,7 +270,7 @@ class Catalog:
     # --- removing ----------------------------------------------------------------------------------------------------
 
     def remove(self, log: Log) -> Commit[Any]:
-        """Drop the log, or hide it while it has forks."""
+        """Drop the log, or hide it if it has forks."""
         if log.forks:
             with self.engine.lock:
                 commit = log.note({GONE: True})
@@ -277,11 +279,11 @@ class Catalog:
         return self.drop(log)
 
     def drop(self, log: Log) -> Commit[None]:
-        """Drop a log without forks, and the hidden log that was kept only for it."""
+        """Drop a log without forks, and its source if that is hidden and has no other fork."""
         base = log.base
         for listener in self.dropping:
             listener(log)
-        with self.engine.lock:  # other threads may list names
+        with self.engine.lock:  # other threads may be listing names
             commit = log.drop()
             at = bisect_left(self.hidden, log.name)
             if self.hidden[at : at + 1] == [log.name]:
@@ -299,7 +301,7 @@ class Catalog:
         try:
             self.drop(log_)
         except EngineError as error:
-            log.error("the log %r, created for a write that failed, cannot be removed: %s", log_.name, error)
+            log.error("cannot remove the log %r, which was created for a failed write: %s", log_.name, error)
 
     # --- expiry ------------------------------------------------------------------------------------------------------
 
@@ -316,17 +318,17 @@ class Catalog:
         heappush(self._expiring, (lifetime.expires_at, log.name))
 
     def expire(self, log_: Log) -> bool:
-        """Remove an expired log. True if the log still exists, hidden for its forks."""
+        """Remove a log that has expired. Returns True if the log still exists, hidden, because it has forks."""
         if not is_hidden(log_):
             try:
                 self.remove(log_)
             except EngineError as error:
-                log.error("the expired log %r cannot be removed: %s", log_.name, error)
+                log.error("cannot remove the expired log %r: %s", log_.name, error)
                 return False
         return is_hidden(log_) and not log_.dropped
 
     def sweep(self) -> None:
-        """Remove all expired logs. Requests do not find an expired log even before it is swept."""
+        """Remove the expired logs. Requests never find an expired log, even before it is removed."""
         if not self.engine.writable:
             return
         now, heap = self._now(), self._expiring
@@ -349,13 +351,13 @@ class Catalog:
 
 
 def spans(prefixes: Sequence[str], prefix: str = "", after: str = "", *, internal: bool = False) -> list[Span]:
-    """The ranges of names that start with ``prefix`` and with one of the ``prefixes`` (any name, if there are none) and
-    come after ``after``. Internal names are left out unless ``internal`` is set."""
+    """The ranges of names that start with ``prefix`` and one of ``prefixes`` (if there are any) and come after
+    ``after``. Without ``internal`` the ranges leave out internal names."""
     allowed = [prefix if prefix.startswith(each) else each for each in prefixes or ("",) if _meet(each, prefix)]
     found: list[Span] = []
     last: str | None = None
     for each in sorted(allowed):
-        # Names that start with an earlier prefix are already listed.
+        # The range of a shorter prefix includes the names of a longer one.
         if last is None or not each.startswith(last):
             last = each
             found.append((each, _end_of(each)))
@@ -370,7 +372,7 @@ def _meet(one: str, other: str) -> bool:
 
 
 def _end_of(prefix: str) -> str | None:
-    """The first text after all texts with the prefix; None if no text follows them."""
+    """The smallest string that sorts after all strings with the prefix; None if there is none."""
     prefix = prefix.rstrip(chr(maxunicode))
     return prefix[:-1] + chr(ord(prefix[-1]) + 1) if prefix else None
 

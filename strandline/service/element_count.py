@@ -1,18 +1,18 @@
 """Counts the elements of a JSON body before it is decoded.
 
-Decoding creates an object for every element, and a body of a few megabytes can have millions. Counting looks only at
-the bytes, in pieces, and stops as soon as there are too many.
+Decoding creates an object per element, and a body of a few megabytes can have millions of elements. Counting scans the
+bytes in pieces and stops when the limit is exceeded.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-#: The bytes of one piece: it takes a few milliseconds, and little memory beside the body.
+#: The bytes that are scanned at a time: this takes a few milliseconds and little memory in addition to the body.
 PIECE_BYTES = 1 << 20
 
 _QUOTE, _COMMA = ord('"'), ord(",")
-#: The bytes that do not show where elements begin and end.
+#: All bytes that do not delimit elements.
 _CONTENT = bytes(set(range(256)) - set(b'"[]{},'))
 #: By byte: the change of the nesting depth.
 _STEPS = np.zeros(256, np.int8)
@@ -21,13 +21,13 @@ for _character, _step in (("[", 1), ("{", 1), ("]", -1), ("}", -1)):
 
 
 def has_more_elements(body: bytes, most: int, depth: int = 1) -> bool:
-    """Whether the arrays and objects down to ``depth`` have more than ``most`` elements together; the outermost is at
-    depth 1. The result is meaningless if the body is not valid JSON."""
+    """Whether the arrays and objects down to ``depth`` have more than ``most`` elements in total. The outermost value
+    is at depth 1. The result is undefined for a body that is not valid JSON."""
     return may_have_more_elements(body, most) and _count(body, most, depth) > most
 
 
 def may_have_more_elements(body: bytes, most: int) -> bool:
-    """Whether counting is necessary. An element takes at least two bytes, with its comma."""
+    """A quick check whether counting is necessary. An element takes at least two bytes, including its comma."""
     if len(body) <= 2 * most:
         return False
     commas = 0
@@ -39,12 +39,11 @@ def may_have_more_elements(body: bytes, most: int) -> bool:
 
 
 def _count(body: bytes, most: int, depth: int) -> int:
-    """The number of elements; counting stops soon after ``most``. An array or object that is not empty has one element
-    more than commas, and counts as an element itself."""
+    """One more than the number of commas down to ``depth``. Counting stops when the number exceeds ``most``."""
     found, level, inside, start = 1, 0, 0, 0
     while start < len(body) and found <= most:
         end = _end_of_piece(body, start)
-        # In a string, a backslash escapes the next character; outside of strings there are no backslashes.
+        # Remove escaped backslashes and quotes, which occur only in strings.
         piece = body[start:end].replace(b"\\\\", b"").replace(b'\\"', b"").translate(None, _CONTENT)
         start = end
         if not piece:
@@ -58,8 +57,8 @@ def _count(body: bytes, most: int, depth: int) -> int:
 
 
 def _end_of_piece(body: bytes, start: int) -> int:
-    """Where a piece ends without splitting an escaped character. The piece starts after a whole character, so the
-    backslashes at its end can be counted."""
+    """The end of the piece that begins at ``start``, moved so that it does not split an escape sequence. The piece
+    never begins inside an escape sequence, so an odd number of backslashes at its end starts one."""
     end = min(start + PIECE_BYTES, len(body))
     backslashes = end - start - len(body[start:end].rstrip(b"\\"))
     return min(end + backslashes % 2, len(body))

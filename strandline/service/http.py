@@ -1,7 +1,7 @@
-"""The types that all protocols share with both lanes of the server: calls, replies, streams, routes.
+"""The types that protocols share with both lanes of the server: call, reply, stream and route.
 
 A handler is a plain function from a :class:`Call` to a :class:`Reply`, a :class:`Stream`, or an awaitable of either.
-It does not depend on the lane that the request came through.
+It does not depend on the lane that received the request.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from strandline.service.problems import Headers, Refusal, error_body, refusal_of
 JSON = b"application/json"
 EVENT_STREAM = b"text/event-stream; charset=utf-8"
 
-#: Replies with these statuses have no body and no headers that describe one.
+#: Replies with these statuses have no body, and no headers about a body.
 BODILESS = frozenset((204, 304))
-#: A header of every reply: browsers must not guess the type of a payload.
+#: A header of every reply: browsers must not guess the media type of a payload.
 NOSNIFF = (b"x-content-type-options", b"nosniff")
 
 
 @lru_cache(maxsize=4096)
 def quote(text: str) -> bytes:
-    """A string as JSON, cached, since the same names of logs and nodes are quoted often."""
+    """A string as JSON. Cached, because the same few names of logs and nodes recur often."""
     return msgspec.json.encode(text)
 
 
 class Reply:
-    """One answer. ``headers`` are additional headers, with lower-case names."""
+    """One complete answer. ``headers`` are the headers besides the content type, with lower-case names."""
 
     __slots__ = ("body", "content_type", "headers", "status")
 
@@ -53,7 +53,7 @@ class Reply:
         self.headers = headers
 
 
-#: Encodes the structs that protocols declare in ``wire.py``.
+#: Encodes the structs that a protocol declares in its ``wire.py``.
 encode = msgspec.json.Encoder().encode
 
 
@@ -62,38 +62,38 @@ def json_reply(answer: msgspec.Struct, status: int = 200) -> Reply:
 
 
 def refuse(refusal: Refusal) -> Reply:
-    """The error reply of routes that belong to no protocol, and of protocols that use the same shape."""
+    """The reply to a refused request, in the shape of the server's own routes; some protocols use it as well."""
     return Reply(error_body(refusal), refusal.status, headers=refusal.headers)
 
 
 def reply_to(error: Exception) -> Reply | None:
-    """The reply to an exception that has a code; None for any other exception."""
+    """The reply to an exception; None if clients must not see it."""
     refusal = refusal_of(error)
     return None if refusal is None else refuse(refusal)
 
 
 class Sink(Protocol):
-    """Where a stream writes. Only used on the event loop's thread."""
+    """The output of a stream. Use it only on the event loop's thread."""
 
     def write(self, data: bytes) -> bool:
-        """Send more. False if the reader is too slow: wait until ``Stream.resumed`` is called."""
+        """Send data. Returns False if the reader does not keep up: then wait until ``Stream.resumed`` is called."""
 
     def close(self) -> None:
-        """End the stream. Data that was written is still sent."""
+        """End the stream, after sending the data that was written."""
 
     def abort(self) -> None:
-        """Drop the connection, with the data that the reader has not read."""
+        """Drop the unsent data and reset the connection."""
 
     @property
     def unread_bytes(self) -> int:
-        """How many written bytes the reader has not read."""
+        """The number of written bytes that wait for the reader."""
 
 
 NO_STORE = (b"cache-control", b"no-store")
 
 
 class Stream(ABC):
-    """An answer of unknown length. All methods are called on the event loop's thread."""
+    """An answer that is sent in pieces while the client reads. All methods are called on the event loop's thread."""
 
     __slots__ = ()
     content_type = EVENT_STREAM
@@ -101,11 +101,11 @@ class Stream(ABC):
 
     @abstractmethod
     def opened(self, sink: Sink) -> None:
-        """The connection is open and the headers are sent."""
+        """The headers are sent, and the stream may write to the sink."""
 
     @abstractmethod
     def resumed(self) -> None:
-        """The reader has read what was written; writing can continue."""
+        """The reader has caught up, and the stream may write again."""
 
     @abstractmethod
     def closed(self) -> None:
@@ -113,24 +113,24 @@ class Stream(ABC):
 
     @property
     def waiting_bytes(self) -> int:
-        """How many bytes the stream itself holds back for a slow reader."""
+        """The number of bytes that the stream itself buffers for a reader that does not keep up."""
         return 0
 
     @abstractmethod
     def too_slow(self, grace: float) -> None:
-        """The reader is too slow: send the last message, if the protocol has one, and close. Reset the connection
+        """The reader does not keep up: send the last message, if the protocol has one, and close. Reset the connection
         after ``grace`` seconds."""
 
 
 class Holder(Protocol):
-    """A connection, or a part of one, that holds data that its client has not read."""
+    """A connection, or a part of one, that buffers data which its client has not read."""
 
     @property
     def unread_bytes(self) -> int:
-        """How many bytes it holds now."""
+        """The number of buffered bytes."""
 
     def cut_off(self, grace: float) -> None:
-        """Close the connection, after the last message of its protocol if there is one. Drop everything after ``grace``
+        """End the connection, with the last message of its protocol if there is one. Reset it after ``grace``
         seconds."""
 
 
@@ -138,23 +138,23 @@ class Unread(Protocol):
     """The data that all clients together have not read yet."""
 
     def add(self, holder: Holder) -> None:
-        """The client is too slow."""
+        """The client does not keep up."""
 
     def remove(self, holder: Holder) -> None:
-        """The client has caught up, or its connection is closed."""
+        """The client has caught up or disconnected."""
 
 
 Answer = Reply | Stream
 
 
 class Later:
-    """An answer that comes later. Cheaper than a future: waiting functions are called at once, not in the next turn of
-    the event loop. Settled exactly once, on the event loop's thread."""
+    """An answer that is not ready yet. Cheaper than a future: settling it calls the waiting function directly, not in
+    the next turn of the loop. Settle it exactly once, on the loop's thread."""
 
     __slots__ = ("_error", "_waiting", "answer")
 
     def __init__(self) -> None:
-        #: None until it is settled; it stays None if it failed.
+        #: None until settled; stays None after ``fail``.
         self.answer: Answer | None = None
         self._error: Exception | None = None
         self._waiting: Callable[[Later], None] | None = None
@@ -170,7 +170,7 @@ class Later:
             self._waiting(self)
 
     def then(self, waiting: Callable[[Later], None]) -> None:
-        """Call the function when this is settled, or at once if it already is."""
+        """Call the function when the answer is settled; at once if it is settled already."""
         self._waiting = waiting
         if self.answer is not None or self._error is not None:
             waiting(self)
@@ -193,10 +193,10 @@ Handler = Callable[["Call"], "Answer | Later | Awaitable[Answer]"]
 
 
 class Cors(msgspec.Struct, frozen=True):
-    """What web pages of other origins may do with a route, if the server allows their origin.
+    """The CORS headers of a route, for pages of origins that the server allows.
 
-    ``exposed`` is the header that lists the response headers that pages may read; ``preflight`` are the headers that
-    say what they may send. ``origins`` are allowed at this route in addition to the origins that the server allows.
+    ``exposed`` is the header that lists the response headers which a page may read. ``preflight`` are the headers of
+    the reply to a preflight request. ``origins`` are allowed at this route in addition to the origins in the settings.
     """
 
     exposed: tuple[bytes, bytes]
@@ -205,42 +205,43 @@ class Cors(msgspec.Struct, frozen=True):
 
 
 def preflight(call: Call) -> Reply:
-    """Answer OPTIONS. The gate adds the headers that say what a page may send, if its origin is allowed."""
+    """The reply to a preflight request (OPTIONS). The gate adds the CORS headers if the origin is allowed."""
     return Reply(b"", 204)
 
 
 class ElementLimit(msgspec.Struct, frozen=True, kw_only=True):
-    """The maximum number of elements in the JSON body of a request, checked before it is decoded.
+    """How many elements the JSON body of a request may have. The gate checks this before the body is decoded.
 
-    It is a coarse limit; the handler enforces the exact one. ``depth`` is the depth down to which elements become
-    objects; deeper elements are kept as bytes.
+    The bound is coarse; the handler checks the exact one. Elements down to ``depth`` count, because decoding creates an
+    object for each of them. Anything nested more deeply is kept as raw bytes.
     """
 
     most: int
     depth: int = 1 << 30
-    #: The least bytes of an element, with its comma. Shorter bodies are not counted.
+    #: The minimum size of an element with its comma. Bodies that are too short to exceed the limit are not scanned.
     least_bytes: int = 2
-    #: Whether a body that is not an array is a single element.
+    #: Whether a body that is not an array counts as one element.
     arrays_only: bool = False
-    #: The error of a request that exceeds the limit.
+    #: Creates the refusal of a request that exceeds the limit.
     refuse: Callable[[], Refusal]
 
     def may_be_exceeded(self, body: bytes) -> bool:
-        """A check that is fast for bodies of ordinary size."""
+        """A quick check that takes hardly any time for a body of ordinary size."""
         return len(body) > self.least_bytes * self.most and may_have_more_elements(body, self.most)
 
     def is_exceeded(self, body: bytes) -> bool:
-        """Takes up to a second for the largest bodies, so it must not run on the event loop."""
+        """The exact check. It takes up to a second for the largest bodies, so do not call it on the event loop."""
         if self.arrays_only and body.lstrip(b" \t\r\n")[:1] != b"[":
             return False
         return has_more_elements(body, self.most, self.depth)
 
 
 class Route(msgspec.Struct, frozen=True, kw_only=True):
-    """A handler, its path, and the access that its callers need.
+    """The method and path of a handler, and the permissions that its caller needs.
 
-    ``path`` has parameters in braces. A caller needs all ``scopes``. ``names`` are the parameters that are names of
-    logs or routers, which a key may be limited to. ``fast`` routes are answered from the parser's callback.
+    ``path`` has parameters in braces. The caller needs all ``scopes``. ``names`` are the parameters that are names of
+    logs or routers: the gate checks them against the prefixes of the API key. The fast lane answers ``fast`` routes
+    directly from the parser's callback.
     """
 
     method: str
@@ -248,35 +249,35 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     handler: Handler
     scopes: tuple[str, ...] = ()
     names: tuple[str, ...] = ()
-    #: Whether the request has a JSON body. ``optional``: the body may be empty, and then needs no media type. ``any``:
-    #: the handler checks the media type.
+    #: The body of the request. ``none``: no body is expected; ``required``: a JSON body; ``optional``: a JSON
+    #: body may be sent, and an empty one needs no media type; ``any``: the handler checks the media type.
     body: str = "none"
-    #: Whether the answer is an event stream. The client must accept one, and may send its key in the query string.
+    #: The answer is an event stream: the client must accept one, and may send its API key in the query string.
     stream: bool = False
     fast: bool = False
-    #: The maximum number of elements in a JSON body; None: the limit of the server.
+    #: How many elements a JSON body may have; None: the server's default limit applies.
     elements: ElementLimit | None = None
-    #: Answered without an API key, unless the server is configured to require one.
+    #: Needs no API key unless the setting `server.probe_auth` requires one.
     probe: bool = False
-    #: Always answered without an API key.
+    #: Never needs an API key.
     public: bool = False
-    #: Whether the word Bearer before a key may have any case, as HTTP allows.
+    #: The scheme `Bearer` is not case-sensitive, as in the HTTP standard.
     any_case: bool = False
-    #: Answered also while the server starts or stops.
+    #: Also available while the server starts or stops.
     always: bool = False
-    #: The handler checks access itself; the gate only identifies the key.
+    #: The handler checks permissions itself; the gate only identifies the caller.
     own_access: bool = False
-    #: Requests are signed with a certificate that the handler must see. No two heads are alike, so none is remembered.
+    #: Each request carries its own certificate in a header: the handler needs the header, and heads do not repeat.
     certified: bool = False
-    #: The parameter that may span several segments of the path, if any; the rest of the path is matched from the end.
+    #: The parameter that may span several path segments, if any. The segments after it are matched from the end.
     spans: str = ""
     #: Headers of every reply, including errors.
     headers: Headers = ()
-    #: What pages of other origins may do; None: nothing, whatever their origin.
+    #: The CORS headers; None: pages of other origins cannot use the route.
     cors: Cors | None = None
-    #: Makes a reply from an exception, with the codes and the shape of the protocol; None if the exception has no code.
+    #: Turns an exception into a reply with the protocol's codes and shape; None if clients must not see it.
     errors: Callable[[Exception], Reply | None] = reply_to
-    #: Makes a reply from a refusal, with the codes and the shape of the protocol.
+    #: Turns a refusal into a reply with the protocol's codes and shape.
     refuse: Callable[[Refusal], Reply] = refuse
 
 
@@ -292,25 +293,25 @@ class Head:
         self.method = method
         self.path = path
         self.query_string = query_string
-        #: By lower-case name. If a header is repeated, the last one counts.
+        #: By lower-case name. The last value of a repeated header counts.
         self.headers = headers
         stated = headers.get(b"content-length") or b"0"
-        #: The declared length of the body; 0: none is declared, -1: it is not a number.
+        #: The Content-Length; 0 if it is missing, -1 if it is not a number.
         self.length = int(stated) if stated.isdigit() else -1
         self.route: Route | None = None
         self.params: Mapping[str, str] = {}
         self.access: Access | None = None
-        #: Why all requests with this head are refused; None if they are not. Set by the gate.
+        #: The reply to every request with this head, if the head alone causes a refusal. The gate sets it.
         self.refused: Reply | None = None
-        #: Headers of every reply: those of the route, and those for browsers.
+        #: Headers of every reply to this head: the headers of the route, and CORS headers.
         self.further: Headers = ()
-        #: What the handler derived from the head, kept for later requests with the same head.
+        #: A value that the handler derived from the head, reused when the same head arrives again.
         self.memo: Any = None
         self._query: dict[str, str] | None = None
 
     @property
     def query(self) -> dict[str, str]:
-        """The parameters of the query string. If one is repeated, the first one counts."""
+        """The parameters of the query string. The first value of a repeated parameter counts."""
         if self._query is None:
             self._query = {}
             if self.query_string:
@@ -328,9 +329,9 @@ class Call:
         self.head = head
         self.body = body
         self.started = started
-        #: Whether it counts as a request in progress of its API key. Only the gate sets it.
+        #: Whether the request counts as one in flight for its API key. Only the gate sets it.
         self.held = False
-        #: The address at the other end of the connection: of the client, or of a proxy in front of it. Empty: unknown.
+        #: The address of the client, or of the proxy in front of it; empty if unknown.
         self.peer = peer
 
     def param(self, name: str) -> str:
@@ -347,7 +348,7 @@ class Call:
         return access
 
     def flag(self, name: str, default: bool) -> bool:
-        """A boolean of the query string: true/1/false/0; anything else is the default."""
+        """A boolean of the query string: true, 1, false or 0. Any other value means the default."""
         return _FLAGS.get(self.head.query.get(name, ""), default) if self.head.query_string else default
 
     def elapsed_ms(self) -> float:
@@ -358,7 +359,7 @@ _FLAGS = {"true": True, "1": True, "false": False, "0": False}
 
 
 def accepts_gzip(head: Head) -> bool:
-    """Whether the client accepts a gzip-compressed body."""
+    """Whether the client accepts a gzip body."""
     for offer in head.headers.get(b"accept-encoding", b"").split(b","):
         name, _, parameters = offer.partition(b";")
         if name.strip() in (b"gzip", b"*"):
@@ -367,7 +368,7 @@ def accepts_gzip(head: Head) -> bool:
 
 
 def later_of(awaitable: Awaitable[Answer]) -> Later:
-    """Run a coroutine, and get its answer as a :class:`Later`."""
+    """Run a coroutine as a task; the result settles with its answer."""
     later = Later()
 
     def done(future: asyncio.Future[Answer]) -> None:

@@ -1,4 +1,4 @@
-"""The kernel: the parts of a server that all protocols share. A server has one kernel with one namespace of logs."""
+"""The kernel: the state that all protocols of a server share, with its one namespace of logs."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from strandline.service.workers import Workers
 
 T = TypeVar("T")
 
-#: How many routers in a row a reader waits for: each may forward records that the next one forwards again.
+#: A read waits for at most this many routers in a row that are about to copy records.
 MAX_HOPS = 16
 #: How often expired logs are removed.
 SWEEP_SECONDS = 1.0
 
 
 class Kernel:
-    """Created on the event loop's thread, after the engine is opened. ``slots`` limit the number of live responses."""
+    """Create it on the event loop's thread when the engine is open. ``slots`` limits the open live responses."""
 
     def __init__(
         self, engine: Engine, hub: Hub, slots: Slots, workers: Workers, *, target_latency_ms: float = 5.0
@@ -52,7 +52,7 @@ class Kernel:
     def for_tests(
         cls, engine: Engine, hub: Hub | None = None, slots: Slots | None = None, workers: Workers | None = None
     ) -> Kernel:
-        """A kernel over an open engine, as a server has it: with the engine's clock, and slots without a bound."""
+        """A kernel over an open engine, as in a server, but with the engine's clock and no limit of live responses."""
         hub = hub or Hub(engine.now, health=engine.health)
         return cls(engine, hub, slots or Limits().streams, workers or Workers())
 
@@ -60,17 +60,17 @@ class Kernel:
         self._sweeping.stop()
         self.catalog.stop()
 
-    # --- removal of logs -------------------------------------------------------------------------------------------
+    # --- removing a log ----------------------------------------------------------------------------------------------
 
     def check_removable(self, log: Log, access: Access) -> None:
-        """Refuse to remove a log if that would remove a router that the key may not access."""
+        """Refuse to remove a log if that would also remove a router that the API key may not access."""
         for router in self.routers.touching(log):
             if not access.may_touch_all(router.name, router.source.name, router.dest.name):
                 message = f"{log.name!r} cannot be deleted: it has a router that the API key may not access"
                 raise Refusal(FORBIDDEN, message, {"log": log.name})
 
     def _forget(self, log: Log) -> None:
-        """A log is about to be dropped: remove its routers and leases."""
+        """Remove the routers and leases of a log that is about to be dropped."""
         self.routers.remove_touching(log)
         if kind_of(log.config) == "queue":
             self.queues.drop(log)
@@ -81,11 +81,11 @@ class Kernel:
         return self.queues.open(log, _queue_settings(traits or traits_of(log.config)))
 
     def known_queue(self, log: Log) -> Queue | None:
-        """The queue for a status request: None if none of its jobs was ever delivered. May read from the disk."""
+        """The queue of a log, for reading only; None if none of its jobs was ever delivered. May read from disk."""
         return self.queues.known(log, _queue_settings(traits_of(log.config)))
 
     def _dead_letter_log(self, name: str) -> Log | None:
-        """The log for dead letters, created if it is missing. None if it cannot be created or written to."""
+        """The log for dead letters, created if it is missing. None if it cannot be created or accepts no jobs."""
         try:
             log = self.catalog.find(name)
             if log is None:
@@ -96,7 +96,7 @@ class Kernel:
         return log if holds_json(log) else None
 
     def _hold_back(self, priority: int) -> int:
-        """For how many milliseconds jobs of a queue of this priority are not pushed to workers."""
+        """How many milliseconds to wait before jobs of a queue with this priority are pushed to workers."""
         if not self.pressure.level:
             return 0
         try:
@@ -108,7 +108,7 @@ class Kernel:
     # --- waiting -----------------------------------------------------------------------------------------------------
 
     async def arrive(self, log: Log, unfinished: Commit[Any] | None) -> None:
-        """Wait until routers have forwarded all records that are on their way into the log."""
+        """Wait until routers have copied pending records into the log, directly or through other logs."""
         for _ in range(MAX_HOPS):
             if unfinished is None:
                 return
@@ -116,14 +116,14 @@ class Kernel:
             unfinished = self.routers.catch_up(log)
 
     async def settled(self, log: Log) -> None:
-        """Wait until everything that readers of the log can see now is durable: after a power cut, a copy must not hold
-        more than the log itself."""
+        """Wait until everything that can be read from the log now is durable. Otherwise a copy of the log could contain
+        records that the log itself loses in a power cut."""
         try:
             commit = log.sync()
             if not commit.done:
                 await self.hub.when_done(commit, lambda _: None)
         except JournalFailed:
-            pass  # everything that readers see can still be read
+            pass  # reads still work
 
 
 def _queue_settings(traits: Traits) -> QueueSettings:

@@ -6,17 +6,19 @@ from strandline.engine import Log
 from strandline.engine.clock import MAX_AHEAD_MS
 from strandline.engine.errors import EngineError
 
-#: The note that holds the time until which a log counts as used.
+#: The name of the note with the time until which the log counts as used.
 USED = "used"
-#: The note is written ahead by this share of the time to live, at most a minute, so that reads seldom write.
+#: The note states a time in the future, so that reads seldom write one: a quarter of the time to live, at most a
+#: minute.
 _AHEAD = 4
 _MAX_AHEAD_MS = 60_000
 
 
 class Lifetime:
-    """One object per log: the time of the last use is only in memory. Times are in milliseconds.
+    """When a log expires. There is one object per log, because the exact time of the last use is only in memory.
 
-    ``ttl_seconds`` slides: every use of the log restarts it. ``fixed`` is an expiry time that does not move.
+    ``ttl_seconds`` is a sliding time to live: every use of the log restarts it. ``fixed`` is an expiry time that does
+    not move. Times are in milliseconds.
     """
 
     __slots__ = ("_used_until", "fixed", "log", "ttl_seconds", "used_at")
@@ -33,7 +35,7 @@ class Lifetime:
 
     @property
     def expires_at(self) -> int:
-        """When the log is removed unless it is used before."""
+        """When the log expires if it is not used before."""
         if self.ttl_seconds is not None:
             return self.used_at + self.ttl_seconds * 1000
         assert self.fixed is not None
@@ -43,8 +45,8 @@ class Lifetime:
         return now >= self.expires_at
 
     def use(self, now: int) -> None:
-        """The log was read or written: restart a sliding time to live. The note is written ahead of time, so that a
-        restarted server never expires a log too early."""
+        """Restart a sliding time to live, because the log is read or written. The note states a time in the future, so
+        a restart never makes the log expire too early."""
         ttl_seconds = self.ttl_seconds
         if ttl_seconds is None or now <= self.used_at:
             return
@@ -54,4 +56,4 @@ class Lifetime:
             try:
                 self.log.note({USED: self._used_until})
             except EngineError:
-                pass  # the read still succeeds; the next write reports the failure
+                pass  # a read must not fail because of it; the next write reports the failure

@@ -1,6 +1,6 @@
-"""Limits on concurrency: requests in progress per API key, and open streams in total and per key.
+"""Limits on concurrent work: requests in flight per API key, and open streams in total and per API key.
 
-Only used on the event loop's thread. Requests without a key are not limited per key.
+Use this module only on the event loop's thread. Limits per API key do not apply if the server has no API keys.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from strandline.service.unread import UnreadBytes
 
 
 class Slots:
-    """At most ``total`` slots at the same time, and ``per_key`` for each API key; 0: no limit.
+    """At most ``total`` slots in use, and at most ``per_key`` for each API key; 0: no limit.
 
-    A caller that got True from ``acquire`` must call ``release`` exactly once, with the same access.
+    After ``acquire`` returned True, the caller must call ``release`` exactly once, with the same access.
     """
 
     __slots__ = ("_by_key", "_per_key", "_total", "used")
@@ -20,9 +20,9 @@ class Slots:
     def __init__(self, total: int = 0, per_key: int = 0) -> None:
         self._total = total
         self._per_key = per_key
-        #: The number of slots in use.
+        #: Number of slots in use.
         self.used = 0
-        #: Slots in use per key; only keys that hold some.
+        #: Slots in use by the id of the API key. Keys without slots have no entry.
         self._by_key: dict[str, int] = {}
 
     def room(self, access: Access) -> bool:
@@ -32,7 +32,7 @@ class Slots:
         return not self._per_key or not access.id or self._by_key.get(access.id, 0) < self._per_key
 
     def acquire(self, access: Access) -> bool:
-        """Take a slot; False if none is free."""
+        """Take a slot. Returns False if none is free."""
         if not self.room(access):
             return False
         self.used += 1
@@ -42,11 +42,11 @@ class Slots:
 
     def release(self, access: Access) -> None:
         if not self.used:
-            raise RuntimeError("a slot was released that was not taken")
+            raise RuntimeError("release() was called without a matching acquire()")
         if self._per_key and access.id:
             held = self._by_key.get(access.id, 0)
             if not held:
-                raise RuntimeError(f"the API key {access.id} released a slot that it had not taken")
+                raise RuntimeError(f"release() was called for the key {access.id}, which holds no slot")
             if held == 1:
                 del self._by_key[access.id]
             else:
@@ -55,8 +55,11 @@ class Slots:
 
 
 class Limits:
-    """``requests`` are in progress until they are answered; ``streams`` (event streams and WebSockets) are open until
-    they end; ``unread`` is the data that clients have not read yet."""
+    """The limits of one server.
+
+    ``requests`` counts requests that are not answered yet. ``streams`` counts open event streams and WebSockets.
+    ``unread`` tracks the data that clients have not read yet.
+    """
 
     def __init__(
         self,

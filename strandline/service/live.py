@@ -1,10 +1,11 @@
-"""Live responses: the lifecycle that all answers share which continue while the client reads.
+"""Live responses: the lifecycle of every answer that stays open while its client reads.
 
-A live response takes a slot when its connection opens and returns the slot when the connection is closed. In between it
-sends heartbeats, waits for slow readers, and ends with a last message. The protocol decides what is sent; everything
-else is handled here. :class:`LiveResponses` knows all open responses, so that the server can end them when it stops.
+A live response takes a slot when its connection opens and releases it when the connection closes. In between it sends
+heartbeats, waits for a reader that does not keep up, and ends with a last message. A protocol defines the messages;
+this module does everything else. :class:`LiveResponses` registers all of them, so that the server can end them when it
+stops.
 
-Only used on the event loop's thread.
+Use this module only on the event loop's thread.
 """
 
 from __future__ import annotations
@@ -23,11 +24,11 @@ from strandline.service.http import Sink, Stream
 from strandline.service.limits import Slots
 from strandline.service.problems import too_many_streams
 
-#: A reader that got nothing for this long gets a heartbeat. Proxies close silent connections after 30 s or more.
+#: A reader that received nothing for this time gets a heartbeat. Proxies close silent connections after 30 s or more.
 HEARTBEAT_SECONDS = 15.0
-#: After a response has ended, a reader that reads nothing for this long is disconnected.
+#: After the response has ended, a reader that reads nothing for this time is cut off.
 CUT_OFF_SECONDS = 5.0
-#: How long clients wait before they reconnect, unless the protocol sets another time.
+#: How long clients wait before they reconnect, unless the protocol sends another value.
 RETRY_MS = 1000
 
 _HEARTBEAT = sse.comment()
@@ -35,25 +36,25 @@ _GREETING = sse.retry(RETRY_MS)
 
 
 class Ending(Enum):
-    """Why the server ends a live response, in every protocol."""
+    """The reasons why the server ends a live response, in all protocols."""
 
     NO_SLOT = "too many streams are open"
-    TOO_SLOW = "the client does not keep up; connect again and continue from the last position"
+    TOO_SLOW = "the client does not keep up; reconnect and continue from the last position"
     SHUTDOWN = "the server is shutting down"
 
 
 class Live(Protocol):
-    """An open live response, as the registry sees it."""
+    """An open live response, as :class:`LiveResponses` uses it."""
 
     def shut_down(self) -> None:
-        """The server stops: send the last message and close."""
+        """Send the last message and close, because the server stops."""
 
 
 L = TypeVar("L", bound=Live)
 
 
 class LiveResponses:
-    """All open live responses of a server, their slots and their timer."""
+    """The open live responses of a server, with their slots and their timer."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, slots: Slots) -> None:
         self.slots = slots
@@ -66,13 +67,14 @@ class LiveResponses:
         return self.slots.room(access)
 
     def check_room(self, access: Access) -> None:
-        """Refuse a response if no slot is free. The slot is taken when the connection opens."""
+        """Raise a refusal if no slot is free. The response takes its slot later, when the connection opens."""
         if not self.slots.room(access):
             raise too_many_streams()
 
     @contextmanager
     def connection(self, response: Live, access: Access) -> Iterator[None]:
-        """The lifetime of a response that is a connection of its own: takes a slot, or refuses, and registers it."""
+        """Hold a slot and register the response while the block runs, for a response that is a whole connection. Raises
+        a refusal if no slot is free."""
         if not self.slots.acquire(access):
             raise too_many_streams()
         self.add(response)
@@ -88,7 +90,7 @@ class LiveResponses:
         self._open.setdefault(type(response), {})[response] = None
 
     def remove(self, response: Live) -> None:
-        """Remove a response, if it is registered."""
+        """Does nothing if the response is not registered."""
         self._open.get(type(response), {}).pop(response, None)
 
     def of(self, kind: type[L]) -> list[L]:
@@ -102,7 +104,7 @@ class LiveResponses:
         return sum(map(len, self._open.values()))
 
     def drain(self) -> None:
-        """The server stops: end every response that would not end by itself, and those that open later."""
+        """The server stops: end every response that has no end of its own, including those that open later."""
         self.draining = True
         for responses in list(self._open.values()):
             for response in list(responses):
@@ -113,60 +115,61 @@ class LiveResponses:
 
 
 class LiveResponse(Stream):
-    """One client that reads live. Subclasses send the data: ``begin``, ``go_on``, ``leave``, and the messages."""
+    """A live response to one client. Subclasses implement ``begin``, ``go_on`` and ``leave``, and define the
+    messages."""
 
     __slots__ = ("_holds_slot", "_sink", "_unread", "access", "ended", "live", "paused_at", "rings_at", "sent_at")
 
-    #: Whether the response ends by itself. When the server stops, it waits for such a response. If the response must
-    #: end early, the connection is reset: a reader would take a clean end for the end of the data.
+    #: Whether the response has an end of its own. A server that stops waits for it. If the server must end it early, it
+    #: resets the connection, because the reader would take a clean close for the end of the data.
     finite: ClassVar[bool] = False
 
     def __init__(self, live: LiveResponses, access: Access) -> None:
         self.live = live
         self.access = access
         self.ended = False
-        #: When the reader became too slow; 0.0: it keeps up.
+        #: When the reader stopped keeping up; 0.0: it keeps up.
         self.paused_at = 0.0
         #: When data was last sent.
         self.sent_at = 0.0
         self.rings_at: float | None = None
         self._sink: Sink | None = None
         self._holds_slot = False
-        #: After the response has ended: the unread bytes at the last check.
+        #: The unread bytes at the last check, once the response has ended.
         self._unread = 0
 
-    # --- methods for protocols -------------------------------------------------------------------------------------
+    # --- defined by the protocol -------------------------------------------------------------------------------------
 
     @abstractmethod
     def begin(self) -> None:
-        """The connection is open and has a slot: send the existing data."""
+        """The response has a slot: send the data that is available."""
 
     @abstractmethod
     def go_on(self) -> None:
-        """The reader keeps up again: send the data that came in the meantime."""
+        """The reader has caught up: send the data that arrived in the meantime."""
 
     @abstractmethod
     def leave(self) -> None:
-        """The response has ended: stop watching logs. Called once, possibly without ``begin``."""
+        """The response has ended: stop watching logs. Called once, even if ``begin`` was not called."""
 
     def pause(self) -> None:
-        """The reader is too slow: write nothing until ``go_on``."""
+        """The reader does not keep up: write nothing until ``go_on`` is called."""
 
     def greeting(self) -> bytes:
-        """The first bytes, also for a reader that gets no slot."""
+        """The first message, sent even if no slot is free."""
         return _GREETING
 
     def heartbeat(self) -> bytes:
-        """Sent to a reader that got nothing for ``heartbeat_seconds``."""
+        """The message to a reader that received nothing for ``heartbeat_seconds``."""
         return _HEARTBEAT
 
     @property
     def heartbeat_seconds(self) -> float:
-        """0 disables heartbeats."""
+        """The interval of heartbeats; 0: none are sent."""
         return HEARTBEAT_SECONDS
 
     def last_message(self, ending: Ending) -> bytes:
-        """The last message to a reader that the server disconnects; empty if the protocol has none."""
+        """The protocol's message to a reader that the server disconnects; empty if the protocol has none."""
         return b""
 
     # --- the connection ----------------------------------------------------------------------------------------------
@@ -200,7 +203,7 @@ class LiveResponse(Stream):
             self._holds_slot = False
             self.live.slots.release(self.access)
 
-    # --- sending ---------------------------------------------------------------------------------------------------
+    # --- sending -----------------------------------------------------------------------------------------------------
 
     @property
     def keeps_up(self) -> bool:
@@ -216,7 +219,7 @@ class LiveResponse(Stream):
             self.pause()
 
     def ring(self, now: float) -> float | None:
-        """Send a heartbeat if one is due. After the response has ended, disconnect a reader that reads nothing."""
+        """Send a heartbeat if one is due. After the response has ended, cut off a reader that stopped reading."""
         if self.ended:
             return self._cut_off(now)
         if self.paused_at:
@@ -230,7 +233,7 @@ class LiveResponse(Stream):
     # --- the end -----------------------------------------------------------------------------------------------------
 
     def end(self, last_message: bytes = b"") -> None:
-        """Send a last message and close. A finite response is incomplete then, so its connection is reset."""
+        """Send a last message and close. The connection of a finite response is reset, because it is incomplete."""
         sink = self._sink
         if self.ended or sink is None:
             return
@@ -244,7 +247,7 @@ class LiveResponse(Stream):
         sink.close()
 
     def finish(self) -> None:
-        """A finite response is complete: close after the reader has read the rest."""
+        """Close a finite response that is complete. The reader gets the rest at its own speed."""
         assert self._sink is not None
         self._leave()
         self._sink.close()

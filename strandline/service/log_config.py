@@ -1,4 +1,4 @@
-"""The configuration of a log, as clients send and see it, and its translation to the engine's configuration."""
+"""Translates the configuration of a log between requests and answers on one side and the engine on the other."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ Kind = Literal["log", "queue"]
 Count = Annotated[int, Meta(ge=0, le=(1 << 62) - 1)]
 Number = Annotated[int, Meta(ge=0)]
 
-#: The name of a topic in a body. Names are checked only when a topic is created; the schema here is documentation for
-#: authors of clients.
+#: The name of a topic in a body. The pattern documents valid names in the OpenAPI schema. The server checks it only
+#: when it creates a topic, not when it looks one up.
 NameField = Annotated[str, Meta(extra_json_schema={"pattern": f"^{PLAIN_NAME.pattern}$"})]
 #: The shortest and the longest lease.
 LEASE_MS = (100, 86_400_000)
@@ -25,7 +25,7 @@ MAX_CLAIM_JITTER_MS = 5_000
 
 
 class TopicConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The configuration of a topic in a request. Members that are left out have their defaults."""
+    """The configuration of a topic in a request. A missing member has its default."""
 
     type: Kind | UnsetType = UNSET
     ttl_ms: Count = 0
@@ -47,12 +47,12 @@ class TopicConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     leases_durable: bool = False
 
     def kind(self, default: Kind = "log") -> Kind:
-        """The requested type, or the default."""
+        """The requested type, or the default if the request names none."""
         return default if isinstance(self.type, UnsetType) else self.type
 
 
 class ConfigShown(msgspec.Struct, kw_only=True):
-    """The whole configuration in an answer, including defaults."""
+    """The complete configuration in an answer, including defaults."""
 
     type: Kind
     ttl_ms: Number
@@ -75,7 +75,7 @@ class ConfigShown(msgspec.Struct, kw_only=True):
 
 
 class Traits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The part of a topic's configuration that the engine does not know. It is stored in the log's attributes."""
+    """The part of a topic's configuration that the engine does not interpret. It is stored in the log's attributes."""
 
     type: Kind = "log"
     priority: int | None = None
@@ -89,20 +89,20 @@ class Traits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     leases_durable: bool = False
 
 
-#: The attribute of a log that holds the traits.
+#: The name of the log attribute that holds the traits.
 ATTRIBUTE = "topics"
 
 
 def check_name(name: str) -> str:
     if PLAIN_NAME.fullmatch(name) is None:
         raise invalid(
-            f"{name!r} is not a topic name: expected 1 to 255 letters, digits and . _ : -, first a letter or digit",
+            f"invalid topic name {name!r}: expected 1 to 255 letters, digits and . _ : -, first a letter or digit"
         )
     return name
 
 
 def engine_config(name: str, wanted: TopicConfig, kind: Kind) -> Config:
-    """The engine's configuration for a request."""
+    """The engine's configuration for a requested one. Raises a refusal if the request is not valid."""
     if wanted.dead_letter is not None:
         _check_dead_letter(name, wanted.dead_letter)
     if wanted.compact and kind == "queue":
@@ -137,13 +137,14 @@ def default_config() -> Config:
 
 
 def check_config(wanted: TopicConfig, access: Access) -> None:
-    """Refuse a configuration that names a topic which the key may not access."""
+    """Refuse a configuration that names a topic which the API key may not access."""
     if wanted.dead_letter is not None and not access.may_touch(wanted.dead_letter):
         raise may_not_touch(wanted.dead_letter, "dead_letter")
 
 
 def keep_hidden(wanted: TopicConfig, traits: Traits, access: Access) -> TopicConfig:
-    """The requested configuration, with the parts that the key can neither see nor name: the request keeps them."""
+    """The wanted configuration, with the current dead-letter topic if the API key may not access that topic. Such a key
+    cannot see or name the topic, so a missing name is no request to remove it."""
     hidden = traits.dead_letter
     if wanted.dead_letter is not None or hidden is None or access.may_touch(hidden):
         return wanted
@@ -156,23 +157,23 @@ def clamp_lease(lease_ms: int) -> int:
 
 def _check_dead_letter(name: str, dead_letter: str) -> None:
     if PLAIN_NAME.fullmatch(dead_letter) is None or dead_letter == name:
-        why = "a queue cannot be its own dead-letter topic" if dead_letter == name else "not a valid topic name"
-        raise invalid(f"invalid dead_letter {dead_letter!r}: {why}", {"dead_letter": dead_letter})
+        why = "must be another topic than the queue" if dead_letter == name else "is not a valid topic name"
+        raise invalid(f"dead_letter {dead_letter!r} {why}", {"dead_letter": dead_letter})
 
 
 def traits_of(config: Config) -> Traits:
-    """The traits of a log; the defaults if another protocol created it."""
+    """The traits of a log. A log that another protocol created has the defaults."""
     return msgspec.convert(config.attributes.get(ATTRIBUTE, {}), Traits)
 
 
 def kind_of(config: Config) -> Kind:
-    """The type alone, which is fast enough to check for every log."""
+    """The type of a log, without decoding all traits: quick enough to call for every log."""
     kind: Kind = config.attributes.get(ATTRIBUTE, {}).get("type", "log")
     return kind
 
 
 def shown_config(config: Config, traits: Traits, access: Access = FULL_ACCESS) -> ConfigShown:
-    """The whole configuration, as all answers show it, without names that the key may not access."""
+    """The complete configuration for an answer. A dead-letter topic that the API key may not access is left out."""
     dead_letter = traits.dead_letter
     return ConfigShown(
         type=traits.type,

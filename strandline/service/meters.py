@@ -1,4 +1,4 @@
-"""Meters: for every series, the number, the sum and the distribution of its values."""
+"""Meters: the count, sum, minimum, maximum and distribution of measured values."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import numpy as np
 
 from strandline.query.values import power_name
 
-#: The number of buckets: one per bit of the largest value.
+#: The number of bits of a value. There is a bucket for each power of two.
 _BITS = 64
 
 
 class Measured(NamedTuple):
-    """The values of an interval. ``buckets`` counts them by the power of two at or below each value; 0 counts as
-    1."""
+    """The values of an interval. ``buckets`` counts values by the largest power of two that does not exceed them; 0
+    counts as 1."""
 
     number: int
     total: int
@@ -30,10 +30,10 @@ class Measured(NamedTuple):
 
 
 class Meter:
-    """The values since they were last taken: integers of at least 0. Only used on the event loop's thread.
+    """Collects values, which are whole numbers from 0, until ``take``. Use it only on the event loop's thread.
 
-    Adding a value happens with every request, so it is only a list's ``append``. Call ``fold`` from time to time to sum
-    up the values.
+    ``add`` is the ``append`` of a list, because every request calls it. Call ``fold`` from time to time, so that the
+    list stays short.
     """
 
     __slots__ = ("_buckets", "_greatest", "_least", "_total", "_values", "add")
@@ -50,11 +50,11 @@ class Meter:
 
     def _gather(self) -> None:
         self._values: list[int] = []
-        #: Get it from the meter every time: each folding replaces it.
+        #: Do not keep a reference: ``fold`` replaces it.
         self.add: Callable[[int], None] = self._values.append
 
     def fold(self) -> None:
-        """Sum up the collected values."""
+        """Add the collected values to the totals, and empty the list."""
         if not self._values:
             return
         values = np.array(self._values, np.int64)
@@ -67,7 +67,7 @@ class Meter:
         self._buckets += np.bincount(bits, minlength=_BITS)
 
     def take(self) -> Measured:
-        """Return the measured values, and reset the meter."""
+        """Return everything that was measured, and reset the meter."""
         self.fold()
         counts = [int(count) for count in self._buckets]
         buckets = {power_name(bits): count for bits, count in enumerate(counts) if count}

@@ -1,4 +1,4 @@
-"""The types with which a protocol describes its routes, for the OpenAPI document that the server generates."""
+"""The structs with which a protocol describes its routes. The server builds the OpenAPI document from them."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from strandline.service.problems import Problem
 
 #: A JSON schema.
 Schema = Mapping[str, Any]
-#: What a body looks like, by media type: a type that msgspec knows where it is JSON of a known shape, else a schema.
+#: The content of a body by media type: a type that msgspec can decode, for JSON of a known shape, or else a schema.
 Content = Mapping[str, Any]
 
 JSON = "application/json"
 EVENT_STREAM = "text/event-stream"
 TEXT: Schema = {"type": "string"}
-#: The schema of event streams. OpenAPI 3.1 has no schema for events, so the description of an operation lists them.
+#: This version of OpenAPI cannot describe events in a schema; the description of the operation lists them.
 EVENTS: Schema = {"description": "Server-sent events."}
 
 
@@ -32,7 +32,7 @@ class Parameter(msgspec.Struct, frozen=True):
 
 
 class Header(msgspec.Struct, frozen=True):
-    """A header of an answer. ``required``: every answer with this status has it."""
+    """A header of an answer. ``required`` means that every answer with this status has it."""
 
     name: str
     description: str
@@ -41,7 +41,7 @@ class Header(msgspec.Struct, frozen=True):
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """An answer that is not an error. Without content, it has no body."""
+    """A successful answer. Without content it has no body."""
 
     status: int
     description: str
@@ -50,57 +50,57 @@ class Answer(msgspec.Struct, frozen=True):
 
 
 class Operation(msgspec.Struct, frozen=True, kw_only=True):
-    """The description of a route, except for what the route itself declares.
+    """The description of a route: everything that cannot be derived from its code.
 
-    Scopes, and the errors that every route of its kind can return, are taken from the route.
+    The scopes and the errors that all routes of its kind share are derived from the route.
     """
 
     group: str
     summary: str
     description: str = ""
-    #: The accepted bodies; None: no body.
+    #: The body of a request; None: it has none.
     body: Content | None = None
-    #: Whether a body is required, if the route leaves that to its handler.
+    #: Whether the body is required, if the route leaves the check to its handler.
     needs_body: bool = False
     answers: tuple[Answer, ...]
     parameters: tuple[Parameter, ...] = ()
-    #: Error codes in addition to those that every route of its kind can return.
+    #: Error codes besides those that all routes of its kind share.
     errors: tuple[str, ...] = ()
-    #: Headers of error answers, by status.
+    #: By status: headers that an error can have.
     error_headers: Mapping[int, tuple[Header, ...]] = {}
 
     @property
     def is_event_stream(self) -> bool:
-        """Whether the only answer is an event stream."""
+        """Whether every answer is an event stream."""
         return all(list(answer.content) == [EVENT_STREAM] for answer in self.answers)
 
 
 class Described(msgspec.Struct, frozen=True, kw_only=True):
-    """The description of all routes of a protocol."""
+    """A protocol's description of all its routes."""
 
     name: str
     #: The descriptions of the groups of operations, in the order in which they are shown.
     groups: Mapping[str, str]
-    #: By method and path of the routes.
+    #: By the method and path of the route.
     operations: Mapping[tuple[str, str], Operation]
     problems: Mapping[str, Problem]
     #: The body of an error.
     error: type[msgspec.Struct]
-    #: Whether the body contains the error code; if not, it has only a message.
+    #: Whether the body of an error contains the error code. Otherwise it contains only a message.
     coded: bool = True
-    #: The protocol's codes for the shared problems.
+    #: The protocol's names for shared problems.
     renamed: Mapping[Problem, Problem] = {}
-    #: The descriptions of fields, by the name of their struct.
+    #: Descriptions of fields, by the name of their struct.
     descriptions: Mapping[str, Mapping[str, str]] = {}
-    #: Further schemas by name, for operations that refer to ``#/components/schemas/…`` themselves.
+    #: Further schemas by name, to which operations refer as ``#/components/schemas/…``.
     schemas: Mapping[str, Schema] = {}
-    #: WebSockets by path, which are not routes.
+    #: WebSockets by path. They have no routes.
     sockets: Mapping[str, Operation] = {}
-    #: Paths that answer 404 with the error body of this protocol.
+    #: Paths that answer "not found" with the protocol's own code.
     nothing: frozenset[str] = frozenset()
 
 
 def shown(form: Any, *, created: str = "") -> tuple[Answer, ...]:
-    """The usual JSON answer; with ``created``, also the answer 201 and its description."""
+    """A JSON answer with status 200. With ``created``, the description of a 201 answer, there is also that answer."""
     answer = Answer(200, "The answer.", {JSON: form})
     return (answer, Answer(201, created, {JSON: form})) if created else (answer,)

@@ -1,4 +1,4 @@
-"""The parameters of a request: names in the path, the query string, and headers."""
+"""Parameters of a request: the name in its path, its query string, its headers."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ _NUMBER = re.compile(r"[0-9]{1,19}", re.ASCII)
 
 
 def unescape(path: str) -> str:
-    """A path, or a part of one, as text. Raises ValueError if it is not valid."""
+    """A path, or a part of one, as text; ValueError if it is not valid."""
     if not path.isascii():
-        raise ValueError("the path has non-ASCII characters; percent-encode them")
+        raise ValueError("the path contains characters that are not ASCII; percent-encode them")
     if "%" not in path:
         return path
     if _BAD_ESCAPE.search(path):
-        raise ValueError("the path has a % that is not followed by two hexadecimal digits")
+        raise ValueError("the path contains a % that is not followed by two hexadecimal digits; write it as %25")
     try:
         return unquote(path, errors="strict")
     except UnicodeDecodeError:
@@ -35,7 +35,7 @@ def unescape(path: str) -> str:
 
 
 def parse_rfc3339(text: str) -> int | None:
-    """Milliseconds since 1970, without fractions; None if the text is not a valid time."""
+    """Whole milliseconds since 1970, rounded down; None if the text is not an RFC 3339 time."""
     match = _RFC3339.fullmatch(text)
     if match is None:
         return None
@@ -73,22 +73,22 @@ def number(call: Call, name: str, default: int | None = None, low: int = 0, high
     if text is None:
         return default
     if _NUMBER.fullmatch(text) is None or not low <= int(text) <= high:
-        raise invalid(f"{name} must be an integer from {low} to {high}, not {text!r}")
+        raise invalid(f"{name} must be a whole number from {low} to {high}, not {text!r}")
     return int(text)
 
 
 def moment(call: Call, name: str) -> int | None:
-    """A time: milliseconds since 1970, or RFC 3339."""
+    """A time of the query string, given in milliseconds or in RFC 3339 format."""
     text = call.query.get(name)
     if text is None:
         return None
     if _NUMBER.fullmatch(text) is not None:
         milliseconds: int | None = int(text)
     else:
-        # A plus sign in a query string decodes to a space.
+        # A plus sign in a query string is a space.
         milliseconds = parse_rfc3339(text.replace(" ", "+"))
     if milliseconds is None or not 0 <= milliseconds <= MAX_TIME:
-        raise invalid(f"{name} must be a time in milliseconds since 1970 or in RFC 3339, not {text!r}")
+        raise invalid(f"{name} must be a time in milliseconds since 1970 or in RFC 3339 format, not {text!r}")
     return milliseconds
 
 
@@ -100,7 +100,7 @@ def choice(call: Call, name: str, *choices: str) -> str | None:
 
 
 def json_header(call: Call, name: str) -> Any:
-    """A header that holds a JSON object; None if it is missing."""
+    """The value of a header that holds a JSON object; None if the header is missing."""
     raw = call.head.headers.get(name.lower().encode())
     if raw is None:
         return None

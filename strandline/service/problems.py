@@ -1,8 +1,8 @@
-"""The error codes that the protocols share, and which error of the engine or of a domain package gets which code.
+"""The error codes that the protocols share, and the code of each exception of the engine and the domain packages.
 
-Every code is declared once, with its status, its retry hint and its sentence in the documentation: the shared codes
-here, those of one protocol in the ``errors.py`` of its package. A protocol renames shared codes where its clients know
-other names, and gives error bodies their shape. To answer a new exception, add a line to ``RULES``.
+Every code is declared once, with its status, its retry hint and its sentence in the documentation: shared codes here,
+the codes of one protocol in the ``errors.py`` of its package. A protocol renames shared codes if its clients know other
+names, and defines the shape of error bodies. To answer a new exception, add a line to ``RULES``.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ class Problem(msgspec.Struct, frozen=True):
 
     code: str
     status: int
-    #: The sentence in the documentation: when you get it, and what to do.
+    #: The text in the documentation: when the error occurs, and what to do.
     meaning: str
-    #: When to try again, if the error itself does not say; None: repeating the request does not help.
+    #: The default retry hint; None: repeating the request does not help.
     retry_after_ms: int | None = None
 
     @property
@@ -64,7 +64,7 @@ class Problem(msgspec.Struct, frozen=True):
 
 
 def by_code(problems: Iterable[Problem]) -> dict[str, Problem]:
-    """The problems of a protocol by their code, ordered by status."""
+    """The problems of a protocol by code, sorted by status."""
     found: dict[str, Problem] = {}
     for problem in sorted(problems, key=lambda problem: problem.status):
         assert problem.code not in found, f"the code {problem.code!r} is declared twice"
@@ -74,7 +74,7 @@ def by_code(problems: Iterable[Problem]) -> dict[str, Problem]:
 
 # --- the shared codes ------------------------------------------------------------------------------------------------
 
-#: The operator must free space or restart the server.
+#: The retry hint for errors that an operator has to fix, by freeing space or restarting the server.
 LATER_MS = 5_000
 
 INVALID_REQUEST = Problem(
@@ -146,9 +146,9 @@ DISK_FULL = Problem("disk_full", 507, "The disk is full. Nothing was written. Fr
 
 
 class Refusal(Exception):
-    """A request is answered with an error. Handlers and the gate raise it; the protocol turns it into a reply.
+    """The server refuses a request. Handlers and the gate raise it; the protocol turns it into a reply.
 
-    ``retry_after_ms`` replaces the hint of the problem. ``allow`` lists the methods of a path.
+    ``retry_after_ms`` replaces the problem's retry hint. ``allow`` lists the methods of a path.
     """
 
     def __init__(
@@ -189,8 +189,8 @@ class Refusal(Exception):
         return tuple(headers)
 
     def renamed(self, codes: Mapping[Problem, Problem], members: Mapping[str, str] | None = None) -> Refusal:
-        """The same refusal with the codes and the detail members of a protocol. The problem's retry hint stays if the
-        protocol's code has none."""
+        """The same refusal with a protocol's codes and names of detail members. If the protocol's code has no retry
+        hint, the original hint stays."""
         problem = codes.get(self.problem, self.problem)
         hint = self._retry_after_ms
         if hint is None and problem.retry_after_ms is None:
@@ -209,7 +209,7 @@ class Refusal(Exception):
 
 
 def retry_after(milliseconds: int) -> tuple[bytes, bytes]:
-    """The header: whole seconds, rounded up, so that clients do not retry too early."""
+    """The Retry-After header in whole seconds, rounded up so that clients do not retry too early."""
     return b"retry-after", b"%d" % -(-milliseconds // 1000)
 
 
@@ -220,18 +220,18 @@ class ErrorBody(msgspec.Struct):
 
 
 class ErrorAnswer(msgspec.Struct):
-    """The body of an error, unless a protocol has a shape of its own. Decide by ``code``; ``message`` is for people."""
+    """The body of an error, unless a protocol defines its own. Programs use ``code``; ``message`` is for people."""
 
     error: ErrorBody
 
 
 def error_body(refusal: Refusal) -> bytes:
-    """The body of an error, unless a protocol has a shape of its own."""
+    """The encoded :class:`ErrorAnswer` of a refusal."""
     detail = UNSET if refusal.detail is None else refusal.detail
     return msgspec.json.encode(ErrorAnswer(ErrorBody(refusal.code, refusal.message, detail)))
 
 
-# --- refusals of several protocols ---------------------------------------------------------------------------------
+# --- refusals of several protocols -----------------------------------------------------------------------------------
 
 
 def invalid(message: str, detail: Mapping[str, object] | None = None) -> Refusal:
@@ -247,7 +247,7 @@ def lacks_scope(scope: str) -> Refusal:
 
 
 def may_not_touch(name: str, member: str | None = None) -> Refusal:
-    """``member`` is the member of the details that has the name."""
+    """``member`` is the member of the details that holds the name."""
     return Refusal(FORBIDDEN, f"the API key may not access {name!r}", None if member is None else {member: name})
 
 
@@ -283,7 +283,7 @@ def shutting_down() -> Refusal:
 
 
 def internal() -> Refusal:
-    return Refusal(INTERNAL, "an internal error; the server's log has the details")
+    return Refusal(INTERNAL, "internal error; the server's log has the details")
 
 
 # --- errors of the engine and of the domain packages -----------------------------------------------------------------
@@ -298,11 +298,11 @@ class Throttled(Exception):
 
 
 class Rule(msgspec.Struct, frozen=True):
-    """How an exception is answered.
+    """The answer to an exception.
 
-    ``detail`` are the attributes of the exception that the answer shows. ``name`` is the name of the log; it is shown
-    under the protocol's word for a log. ``retry_after_ms`` is the hint. Without a ``message`` (a format string with the
-    fields ``noun`` and ``error``), the text of the exception is shown.
+    ``detail`` lists the attributes of the exception that the answer shows. ``name``, the name of the log, is shown
+    under the protocol's word for a log; ``retry_after_ms`` is the retry hint. ``message`` is a format string with the
+    fields ``noun`` and ``error``; without it the answer shows the text of the exception.
     """
 
     error: type[Exception]
@@ -324,7 +324,7 @@ class Rule(msgspec.Struct, frozen=True):
         return Refusal(self.problem, message, facts or None, retry_after_ms=hint)
 
 
-#: The first match counts, so a subclass comes before its base.
+#: The first match counts, so list a subclass before its base class.
 RULES: tuple[Rule, ...] = (
     Rule(UnknownLog, LOG_NOT_FOUND, ("name",), "{noun} {error.name!r} does not exist"),
     Rule(
@@ -360,7 +360,7 @@ RULES: tuple[Rule, ...] = (
 
 
 def refusal_of(error: Exception, noun: str = "log") -> Refusal | None:
-    """The refusal for an exception; None if the exception has no code. ``noun`` is the protocol's word for a log."""
+    """The refusal for an exception; None if clients must not see it. ``noun`` is the protocol's word for a log."""
     if isinstance(error, Refusal):
         return error
     for rule in RULES:

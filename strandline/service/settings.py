@@ -1,4 +1,4 @@
-"""The settings that hold for every log and every connection, whatever the protocol."""
+"""The settings that apply to all logs and connections, in every protocol."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ Latency = Annotated[float, Meta(gt=0, le=60_000, description="a number of millis
 
 
 class LimitSettings(Section, frozen=True, kw_only=True):
-    """Bounds on what all clients together, or the clients of one API key, can use."""
+    """Limits on the resources that all clients together, or the clients of one API key, can use."""
 
     max_body_bytes: Annotated[BatchBytes, "Maximum size of a request's body, before and after decompression."] = (
         64 << 20
     )
     max_body_values: Annotated[
         Cap,
-        "Maximum number of values in a JSON body, at any depth. Records that are stored as they came do not count: "
-        "`topics.max_batch_records` and `streams.max_append_records` bound their number.",
+        "Maximum number of values in a JSON body, at any depth. The values inside records do not count; "
+        "`topics.max_batch_records` and `streams.max_append_records` limit the number of records.",
     ] = 1_000_000
     max_message_bytes: Annotated[
         BatchBytes,
-        "Maximum size of a message on a WebSocket, in one frame or in several. A larger message closes the connection "
-        "with 1009. Never more than `max_body_bytes`.",
+        "Maximum size of a WebSocket message, in one frame or in several. A larger message closes the connection with "
+        "1009. Never more than `max_body_bytes`.",
     ] = 16 << 20
     max_unfinished_bytes: Annotated[
         Cap,
@@ -56,22 +56,25 @@ class LimitSettings(Section, frozen=True, kw_only=True):
     max_inflight_per_key: Annotated[Cap, "Maximum number of requests in progress per API key."] = 1000
     max_connections: Annotated[
         Count,
-        "Maximum number of open connections; further ones get 503 and are closed. 0, and the highest value: the limit "
-        "of open files, less 256 (or a quarter of it, if that is less) for the journal and other files.",
+        "Maximum number of open connections; further ones get 503 and are closed. The highest value, which 0 selects, "
+        "is the limit of open files less 256 (or a quarter of the limit, if that is less) for the journal and other "
+        "files.",
     ] = 0
 
 
 class DeliverySettings(Section, frozen=True, kw_only=True):
-    """How records get to the clients that wait for them."""
+    """Delivery of records to waiting clients."""
 
     session_ttl_ms: Annotated[Positive, "How long a watch session without an open stream is kept."] = 300_000
     min_heartbeat_ms: Annotated[
         Heartbeat, "Shortest heartbeat interval that a client can ask for. Tests lower it; it cannot be raised."
     ] = 1_000
     slow_consumer_grace_ms: Annotated[
-        Count, "How long a client that reads nothing still gets every event separately; afterwards events are combined."
+        Count, "How long a client that reads nothing still gets each event separately; later events are combined."
     ] = 5_000
     slow_consumer_timeout_ms: Annotated[Positive, "How long a client may read nothing before it is disconnected."] = (
         30_000
     )
-    target_latency_ms: Annotated[Latency, "Latency above which the server counts as under pressure."] = 5.0
+    target_latency_ms: Annotated[
+        Latency, "Delay of the event loop above which the server is under pressure; ten times as much is full pressure."
+    ] = 5.0

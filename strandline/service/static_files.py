@@ -81,7 +81,7 @@ class StaticFiles:
         return name in self._paths
 
     def reply(self, name: str, head: Head) -> Reply | None:
-        """The file of this name, relative to the directory; None if there is none."""
+        """The file with this name, relative to the directory; None if it does not exist."""
         file = self._known.get(name)
         if file is None:
             path = self._paths.get(name)

@@ -1,10 +1,10 @@
-"""The data that clients have not read yet: bytes in the write buffers of connections.
+"""Limits the data that clients have not read yet: the bytes in the write buffers of connections.
 
 A connection is added when its buffer passes the high-water mark of the transport, and removed when the client has
-caught up. This covers all protocols and both lanes. A client that reads nothing for a while is disconnected. When all
-clients together leave more unread than the limit, the worst ones are disconnected too.
+caught up. This covers all protocols and both lanes. A client that reads nothing for some time is disconnected. If all
+clients together leave too much unread, those that hold the most for the longest are disconnected.
 
-Only used on the event loop's thread.
+Use this module only on the event loop's thread.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from strandline.service.http import Holder
 
 log = logging.getLogger(__name__)
 
-#: When the total passes the limit, readers are disconnected until it is down to this share of the limit. The margin
-#: keeps the next few answers from starting another search for the worst readers.
+#: When the total passes the limit, readers are cut off until it falls to this share of the limit. The margin prevents
+#: another search for the worst readers after the next few answers.
 RELIEF = 0.9
-#: A reader that is disconnected has this many seconds to read its data and the last message of its protocol.
+#: A reader that is cut off gets this time to read its buffer and the last message of its protocol.
 GRACE_SECONDS = 1.0
 #: Above this multiple of the limit, connections are reset at once.
 HARD_LIMIT = 1.5
-#: Disconnections are logged at most this often, with their number.
+#: Cutting off readers is logged at most this often, with their number.
 LOG_SECONDS = 10.0
 
 
 class _Wait:
-    """How long a client has not caught up, and how much it held when it last made progress."""
+    """Since when a client has not kept up, when it last made progress, and its unread bytes."""
 
     __slots__ = ("ending", "moved_at", "since", "size")
 
@@ -43,16 +43,16 @@ class _Wait:
 
 class UnreadBytes:
     """``limit`` is the number of bytes that all clients together may leave unread; 0: no limit. A client that reads
-    nothing for ``timeout`` seconds is disconnected."""
+    nothing for ``timeout`` seconds is cut off."""
 
     def __init__(self, limit: int = 0, timeout: float = 30.0, now: Callable[[], float] = monotonic) -> None:
         self._limit = limit
         self._timeout = timeout
         self._now = now
         self._waits: dict[Holder, _Wait] = {}
-        #: The bytes as of the last check of each holder. Buffers only drain, so the total is never too low for long.
+        #: The unread bytes at the last check of each holder. Buffers only drain, so this is seldom too low.
         self.total = 0
-        #: How many readers were disconnected so far.
+        #: Number of readers that were cut off.
         self.cut = 0
         self._relief_due = False
         self._logged_at = -LOG_SECONDS
@@ -63,11 +63,11 @@ class UnreadBytes:
 
     @property
     def sweep_seconds(self) -> float:
-        """How often to call ``sweep`` so that the timeout is kept to within a quarter."""
+        """The interval for calling ``sweep``: a quarter of the timeout, within bounds."""
         return min(5.0, max(0.05, self._timeout / 4))
 
     def add(self, holder: Holder) -> None:
-        """The client is too slow. Adding it again updates how much it holds."""
+        """The client does not keep up. Adding it again updates its unread bytes."""
         wait = self._waits.get(holder)
         size = holder.unread_bytes
         if wait is None:
@@ -78,17 +78,17 @@ class UnreadBytes:
         self.total += size
         if self._limit and self.total > self._limit and not self._relief_due:
             self._relief_due = True
-            # Not at once: the caller is in the middle of writing to the holder.
+            # Not now: the caller is still writing to this holder.
             asyncio.get_running_loop().call_soon(self.relieve)
 
     def remove(self, holder: Holder) -> None:
-        """The client has caught up, or its connection is closed."""
+        """The client has caught up or disconnected."""
         wait = self._waits.pop(holder, None)
         if wait is not None:
             self.total -= wait.size
 
     def sweep(self) -> None:
-        """Disconnect the clients that have read nothing for too long."""
+        """Cut off the clients that have read nothing for too long."""
         now = self._now()
         self._look(now)
         for holder, wait in list(self._waits.items()):
@@ -96,7 +96,7 @@ class UnreadBytes:
                 self._cut_off(holder, wait, "read nothing for %.0f seconds" % self._timeout)  # noqa: UP031
 
     def _look(self, now: float) -> None:
-        """Check how much each holder has left."""
+        """Update the unread bytes of every holder."""
         total = 0
         for holder, wait in self._waits.items():
             size = holder.unread_bytes
@@ -107,7 +107,7 @@ class UnreadBytes:
         self.total = total
 
     def relieve(self) -> None:
-        """Disconnect readers until the rest fits, starting with those that have held the most for the longest."""
+        """Cut off readers until the rest fits the limit, starting with those that hold the most for the longest."""
         self._relief_due = False
         now = self._now()
         self._look(now)

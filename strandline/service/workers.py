@@ -1,9 +1,9 @@
 """Worker threads: one pool for everything that takes too long for the event loop.
 
-Work belongs to a class. Each class limits how many of its threads run at the same time and how much work may wait, so
-that one class cannot take the threads of another: exports and searches never delay a read, and an application function
-that blocks delays only other application functions. A free thread takes the work of the most urgent class first.
-Threads start when they are needed and are shared by all classes.
+Work belongs to a class. Each class has a maximum number of concurrent threads and a bound on its waiting work, so that
+one class cannot take the threads of another: exports and searches never delay a read, and an application's function
+that blocks delays only other such functions. A free thread takes the work of the most urgent class first. Threads start
+when they are needed and are shared by all classes.
 
 A function that never returns keeps its thread. The threads are daemons, so they do not keep the process alive.
 """
@@ -27,30 +27,29 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-#: Samples and the like take microseconds, and are useless if they are late.
+#: Urgent work, such as sampling, takes microseconds and is worthless if it is late.
 URGENT_THREADS = 2
-#: Reads of sealed records mostly wait for a disk or the cold tier, so there are more threads than cores.
+#: Reads of sealed records mostly wait for a disk or the cold tier, so there are more of them than cores.
 NORMAL_THREADS = 8
 #: Searches and exports are bound by the processor. More threads would only compete for the interpreter lock with the
 #: event loop.
 BULK_THREADS = 4
-#: Application functions wait for databases and other services, and hardly use the processor.
+#: Functions of the application wait for databases and other services, and hardly use the processor.
 CALLBACK_THREADS = 16
-#: The system's resolver can block for many seconds while a name server does not answer. Other names are resolved
-#: meanwhile.
+#: The system's resolver can block for many seconds if a name server does not answer. Other lookups continue meanwhile.
 LOOKUP_THREADS = 8
-#: The number of requests that the index catalog makes at the same time.
+#: The number of concurrent requests of the index catalog.
 LAKE_THREADS = 8
-#: How many requests may wait for a thread of a class. With more, the client would have timed out before its turn.
+#: The number of requests that may wait for a thread of a class. Any more would time out at the client.
 MAX_WAITING = 1_000
-#: How long closing waits for running work. Work that runs longer finds the engine closed.
+#: How long closing waits for running work. Work that takes longer finds the engine closed.
 CLOSE_SECONDS = 10.0
 
 
 class WorkClass(Executor):
-    """Work of one kind: at most ``threads`` run at the same time, in the order in which they came.
+    """Work of one kind. At most ``threads`` functions run at the same time, in the order of their arrival.
 
-    ``refused`` counts the requests that were refused because too many others waited.
+    ``refused`` counts the requests that were refused because too many others were waiting.
     """
 
     def __init__(self, workers: Workers, name: str, threads: int, max_waiting: int = MAX_WAITING) -> None:
@@ -67,10 +66,10 @@ class WorkClass(Executor):
         return len(self._waiting)
 
     async def run(self, work: Callable[..., T], *arguments: Any, until: float | None = None, **named: Any) -> T:
-        """Call the function on a thread and return its result, for work of a request.
+        """Call the function on a thread and return its result, as part of a request.
 
-        Raises :class:`Throttled` if too many requests wait already. Raises TimeoutError at the time ``until`` (of
-        ``perf_counter``): work that has not begun by then is dropped.
+        Raises :class:`Throttled` if too many requests are waiting. Raises TimeoutError at the time ``until`` (of
+        ``perf_counter``); work that has not started by then is dropped.
         """
         if len(self._waiting) >= self.max_waiting:
             self.refused += 1
@@ -86,8 +85,8 @@ class WorkClass(Executor):
         return answer.result()
 
     def submit(self, work: Callable[..., T], /, *arguments: Any, **named: Any) -> Future[T]:
-        """Call the function on a thread. The work always waits for its turn and is never refused: the caller has a
-        limit of its own, for example one read per open stream."""
+        """Call the function on a thread. There is no bound on the waiting work: the caller must have its own, for
+        example one read per open stream."""
         future: Future[T] = Future()
         self._workers.add(self, future, partial(work, *arguments, **named))
         future.add_done_callback(self._forget_cancelled)
@@ -98,8 +97,7 @@ class WorkClass(Executor):
             with self._workers.lock:
                 self._waiting.pop(future, None)
 
-    # --- called by Workers -----------------------------------------------------------------------------------------
-    # The caller holds the lock of Workers.
+    # --- called by Workers, with the lock held -----------------------------------------------------------------------
 
     @property
     def is_runnable(self) -> bool:
@@ -136,23 +134,23 @@ class Workers:
         self._threads: list[threading.Thread] = []
         self._idle = 0
         self._closed = False
-        #: In the order of their urgency.
+        #: Most urgent first.
         self._classes: list[WorkClass] = []
-        #: Short work that must be done in time.
+        #: Short work that must not be late.
         self.urgent = self._add("urgent", URGENT_THREADS)
         #: Reads of sealed records, checks of large bodies, compression.
         self.normal = self._add("normal", NORMAL_THREADS)
         #: Searches, exports and other long work.
         self.bulk = self._add("bulk", BULK_THREADS)
-        #: Application functions, which may block.
+        #: Functions of the application, which may block.
         self.callbacks = self._add("callbacks", CALLBACK_THREADS)
         #: Lookups of host names.
         self.lookups = self._add("lookups", LOOKUP_THREADS)
-        #: Requests to the lake's object store, which may never be answered.
+        #: Requests to the lake's object store, which may never answer.
         self.lake = self._add("lake", LAKE_THREADS)
 
     def in_order(self, name: str) -> WorkClass:
-        """A new class whose work runs one piece after the other, in the order of arrival."""
+        """A new class that does its work one after the other, in the order of arrival."""
         with self.lock:
             return self._add(name, 1)
 
@@ -178,7 +176,7 @@ class Workers:
                     raise
 
     def _wake(self) -> None:
-        """Wake or start a thread. Raises RuntimeError if there is no thread and none can be started."""
+        """Make a thread look for work. Raises RuntimeError if there is no thread and none can be started."""
         if self._idle:
             self._changed.notify()
         elif len(self._threads) < sum(each.threads for each in self._classes):
@@ -188,7 +186,7 @@ class Workers:
             except RuntimeError:
                 if not self._threads:
                     raise
-                log.warning("cannot start another worker thread; work waits for the existing threads")
+                log.warning("cannot start another worker thread; %d threads do all the work", len(self._threads))
             else:
                 self._threads.append(thread)
 
@@ -201,7 +199,7 @@ class Workers:
             job = self._next(done)
 
     def _next(self, done: WorkClass | None) -> _Job | None:
-        """The next work; ``done`` is the class of the last one. None if the pool is closed."""
+        """The next job; None if the pool is closed. ``done`` is the class of the job that the thread has finished."""
         with self._changed:
             if done is not None:
                 done.active -= 1
@@ -220,8 +218,8 @@ class Workers:
             return None
 
     def close(self, seconds: float = CLOSE_SECONDS) -> None:
-        """Accept no more work, fail waiting work with :class:`EngineClosed`, and wait for running work. It does not
-        wait for application functions, lookups and object stores, which do not use the engine."""
+        """Accept no more work, fail waiting work with :class:`EngineClosed`, and wait for running work. Do not wait for
+        functions of the application, lookups and object stores, which do not use the engine."""
         with self._changed:
             self._closed = True
             dropped = [future for each in self._classes for future in each.drop_waiting()]

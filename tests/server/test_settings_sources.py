@@ -338,7 +338,7 @@ def test_keys_in_a_file_are_text_or_a_list(tmp_path: Path) -> None:
         ("[limit]\nmax_topics = 1\n", "unknown section '[limit]'; did you mean '[limits]'?"),
         ("[xyzzy]\n", "unknown section '[xyzzy]'"),
         ("port = 1\n", "unknown setting 'port' outside of the sections; did you mean 'server.port'?"),
-        ("server = 1\n", "server must be a table: [server]"),
+        ("server = 1\n", "server must be a table; write [server]"),
         ("[server]\nwarnings = 1\n", "unknown setting 'server.warnings'"),
     ],
 )

@@ -69,7 +69,7 @@ def test_an_empty_scopes_field_with_prefixes_means_all_scopes() -> None:
     "text", ["k:reed", "k:read+", "k:+read", "k:read,j:x", "k:READ", "k:rwd", "k:read write", "k:*"]
 )
 def test_a_malformed_scope_is_refused(text: str) -> None:
-    with pytest.raises(BadKeys, match="scopes"):
+    with pytest.raises(BadKeys, match="unknown scope"):
         Keys.parse(text)
 
 
@@ -88,13 +88,13 @@ def test_an_empty_prefix_in_a_list_is_refused(text: str) -> None:
 
 
 def test_a_prefix_that_no_name_can_have_is_refused() -> None:
-    with pytest.raises(BadKeys, match="control characters"):
+    with pytest.raises(BadKeys, match="unprintable"):
         Keys.parse("k:read:a\nb")
 
 
 @pytest.mark.parametrize("text", [":read", "a,,b", ",a", "::tenant:"])
 def test_a_missing_key_is_refused(text: str) -> None:
-    with pytest.raises(BadKeys, match="missing"):
+    with pytest.raises(BadKeys, match="the key is empty"):
         Keys.parse(text)
 
 

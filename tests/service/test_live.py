@@ -62,12 +62,24 @@ def test_a_client_that_goes_away_while_the_response_opens_gives_back_its_slot(se
     wait_for(lambda: server.open == (0, 0))
 
 
+@pytest.mark.parametrize("path", ["/v1/stream/s?offset=now&live=sse", "/console/api/log/t/tail"])
+def test_a_response_with_another_request_behind_it_gives_back_its_slot(
+    server: LiveServer, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(live, "HEARTBEAT_SECONDS", LONG_SECONDS)
+    with server.connect() as line:
+        for each in (path.encode(), b"/v0/health"):
+            line.sendall(b"GET %b HTTP/1.1\r\nhost: localhost\r\n\r\n" % each)
+        wait_for(lambda: server.open == (1, 1))
+    wait_for(lambda: server.open == (0, 0))
+
+
 @kinds
 def test_a_response_without_a_slot_is_refused(server: LiveServer, kind: str) -> None:
     with ExitStack() as stack:
         for _ in range(SLOTS):
             stack.enter_context(server.connect_silent())
-        assert server.open == (SLOTS, SLOTS)
+        wait_for(lambda: server.open == (SLOTS, SLOTS))
         refused = stack.enter_context(server.connect())
         ask(server, refused, kind)
         answer = refused.recv(1 << 16)

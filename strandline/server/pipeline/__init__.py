@@ -1,1 +1,1 @@
-"""Supervises the pipeline: when to start it, its process, and its state over HTTP."""
+"""Supervision of the pipeline: when it starts and stops, its process, and its routes."""

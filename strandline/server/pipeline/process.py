@@ -1,5 +1,8 @@
-"""The process of the pipeline, seen from the server. It cannot outlive the server for long: its standard input is a
-pipe that closes when the server ends for any reason, and then the process ends itself."""
+"""The pipeline's process, as the server controls it.
+
+The process cannot outlive the server for long: its standard input is a pipe that closes when the server ends, for any
+reason, and then the process exits.
+"""
 
 from __future__ import annotations
 
@@ -16,30 +19,30 @@ from strandline.engine.process import child_environment
 
 log = logging.getLogger("strandline.pipeline")
 
-#: The priority of the process: requests come first.
+#: Requests have priority over the pipeline when processors are scarce.
 NICENESS = 10
-#: How many lines of output are kept to be shown; all lines go to the server's log.
+#: The number of output lines that are kept for error messages. All lines go to the server's log.
 LAST_LINES = 50
 #: Longer lines are truncated.
 LINE_CHARACTERS = 2000
 
-#: The commands that the process reads from its standard input.
+#: The command for the process, sent through its standard input.
 RUN = b"run\n"
 
 
 class Child:
-    """One process, from start to end. Any thread may call the methods. Only ``wait`` blocks."""
+    """One process, from start to end. Any thread may call the methods, and only ``wait`` and ``close`` block."""
 
     def __init__(self, command: Sequence[str]) -> None:
-        """Start the process. Raises OSError if it cannot be started."""
+        """Start the process. Raises OSError if that fails."""
         self._process = subprocess.Popen(
             command,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             env=child_environment(),
-            # A process group of its own: Ctrl-C in the terminal reaches only the server, which stops the pipeline
-            # itself, and all processes that the pipeline starts can be killed together.
+            # Its own process group: Ctrl-C in a terminal must reach only the server, which then stops the pipeline
+            # itself, and ``kill`` must also reach the processes that the pipeline has started.
             start_new_session=True,
         )
         self.pid = self._process.pid
@@ -62,28 +65,28 @@ class Child:
         return list(self._lines)
 
     def exit_code(self) -> int | None:
-        """None while it runs; negative: the signal that ended it."""
+        """The exit code; None while the process runs; negative if a signal ended it."""
         return self._process.poll()
 
     def run_now(self) -> None:
-        """Start the next round at once instead of after the interval."""
+        """Start the next round now, without waiting for the interval."""
         assert self._process.stdin is not None
-        with suppress(OSError, ValueError):  # the process is about to end
+        with suppress(OSError, ValueError):  # the process is ending
             self._process.stdin.write(RUN)
             self._process.stdin.flush()
 
     def stop(self) -> None:
-        """Ask it to end after the current commit."""
+        """Ask the process to end after its current commit."""
         with suppress(ProcessLookupError):
             self._process.send_signal(signal.SIGTERM)
 
     def kill(self) -> None:
-        """Kill it and all processes that it started. Nothing is lost: uncommitted work is done again."""
+        """End the process, and all processes that it has started, at once. The next run repeats uncommitted work."""
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, signal.SIGKILL)
 
     def wait(self, seconds: float) -> bool:
-        """Wait for the end of the process; False if it still runs after this time."""
+        """Wait for the process. Returns whether it has ended within this time."""
         try:
             self._process.wait(seconds)
         except subprocess.TimeoutExpired:
@@ -91,9 +94,9 @@ class Child:
         return True
 
     def close(self) -> None:
-        """The process has ended: close its pipes, and kill processes that it left behind."""
+        """Release the pipes of a process that has ended, and kill processes that it has left running."""
         self.kill()
-        # A process that it started may still hold the other end; its output is not needed.
+        # A process that it started may still hold the other end of the pipe; its output is ignored.
         self._reader.join(1.0)
         assert self._process.stdin is not None
         with suppress(OSError):

@@ -10,29 +10,29 @@ from strandline.service.access import Access
 from strandline.service.http import Call, Reply, Route
 from strandline.service.problems import Problem, Refusal
 
-PIPELINE_OFF = Problem("pipeline_off", 409, "The settings of the server turn the pipeline off.")
+PIPELINE_OFF = Problem("pipeline_off", 409, "The server does not run the pipeline. Set `pipeline` to `auto` or `on`.")
 PIPELINE_MISSING = Problem(
     "pipeline_missing", 409, "Spark or Java is not installed; the message says how to install it."
 )
 
 
 class PipelineAnswer(msgspec.Struct, kw_only=True):
-    """The state of the pipeline. ``status`` is the last report of the pipeline itself."""
+    """The state of the pipeline. ``status`` is the pipeline's own last report."""
 
     state: State
-    #: The process, while it runs.
+    #: The id of the process; null while it does not run.
     pid: int | None
     starts: int
     failures: int
     last_error: str | None
-    #: The time until the next attempt after a failure.
+    #: The time until the next start after a failure.
     retry_seconds: float
-    #: What is not installed on this machine.
+    #: The programs that the pipeline needs and that are not installed.
     missing: list[str]
-    #: What is in the logs and not in the lake.
+    #: The number of records and erasures that are not in the lake yet.
     new_records: int
     new_erasures: int
-    #: Why it runs, or would run if it could.
+    #: Why the pipeline runs, or why it should start.
     reason: str
     lake: str
     status: PipelineStatus | None
@@ -61,15 +61,19 @@ class PipelineRoutes:
         """POST /pipeline/run"""
         standing = self._keeper.standing
         if not self._keeper.ask():
-            raise Refusal(PIPELINE_OFF, "the settings of this server turn the pipeline off")
+            raise Refusal(
+                PIPELINE_OFF,
+                "this server does not run the pipeline; set STRANDLINE_PIPELINE to auto or on, or use "
+                "`strandline pipeline run`",
+            )
         if standing.state == "missing":
-            # The supervisor checks again what is missing, which takes a moment; the answer does not wait for that.
+            # The keeper checks again whether it is still missing; the answer does not wait for the check.
             raise Refusal(PIPELINE_MISSING, "; ".join(standing.missing))
         return Reply(msgspec.json.encode(RunAnswer(standing.state)), 202)
 
 
 def answer(standing: Standing, lake: str, access: Access) -> PipelineAnswer:
-    """The state for this API key, without logs that it may not access."""
+    """The answer for an API key, which leaves out logs that the key may not access."""
     status = standing.status
     limited = bool(access.prefixes)
     return PipelineAnswer(
@@ -77,7 +81,7 @@ def answer(standing: Standing, lake: str, access: Access) -> PipelineAnswer:
         pid=standing.pid,
         starts=standing.starts,
         failures=standing.failures,
-        # Error messages may quote names and data.
+        # An error may quote any name.
         last_error=None if limited else standing.last_error,
         retry_seconds=round(standing.retry_seconds, 1),
         missing=list(standing.missing),

@@ -1,9 +1,8 @@
-"""Decides when the pipeline is started and stopped. It uses no process, thread or clock: the caller passes everything
-in.
+"""Decides when the pipeline starts and stops. It has no process, thread or clock; callers pass in everything it needs.
 
-Starting a Spark session takes about ten seconds of both cores and half a gigabyte of memory, so a small server must not
-start one for every record. New records wait until there are enough: records that the server can index as fast as the
-lake can find them are not worth a start. But no record waits longer than the configured time, and erasures wait less.
+Starting a Spark session takes about ten seconds of two cores, and keeping it takes half a gigabyte, so a small server
+must not start one for every record. New records wait until there are enough of them, because the server itself indexes
+small amounts just as quickly. The waiting time is limited, with a shorter limit for erasures.
 """
 
 from __future__ import annotations
@@ -15,16 +14,16 @@ import msgspec
 from strandline.engine.reads.status import EngineExtent
 from strandline.lake.status import PipelineStatus
 
-#: The longest time that a deletion waits for the pipeline, which deletes the records from the lake.
+#: The maximum time that an erasure waits for the pipeline to remove records from the lake.
 ERASE_SECONDS = 300.0
-#: After a failure, the pipeline is restarted after one second, then two, and so on up to this time.
+#: After a failure the pipeline starts again after one second. The delay doubles with every failure up to this limit.
 MAX_BACKOFF_SECONDS = 300.0
-#: How many observations are kept: the server may learn of a round's end some observations after it began.
+#: The number of observations that are kept. The status reports the end of a round some observations after its start.
 MARKS = 128
 
 
 class Thresholds(msgspec.Struct, frozen=True, kw_only=True):
-    """The settings of the pipeline that decide about its start."""
+    """The settings ``pipeline_start_*`` and ``pipeline_idle_s``."""
 
     start_records: int
     start_bytes: int
@@ -33,28 +32,28 @@ class Thresholds(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Decider:
-    """``see`` reports the state of the logs, ``started`` and ``ended`` report the state of the pipeline.
+    """The caller reports observations with ``see``, and the life of the process with ``started`` and ``ended``.
 
-    ``tick`` is a monotonic time in seconds, ``wall`` the time of day in milliseconds, as in the reports of rounds.
+    ``tick`` is a monotonic time in seconds. ``wall`` is the time of day in milliseconds, which the times of rounds use.
     """
 
     def __init__(self, thresholds: Thresholds) -> None:
         self._thresholds = thresholds
-        #: The lake has everything up to this extent.
+        #: The extent of the logs that is in the lake.
         self._covered: EngineExtent | None = None
         self._reach = EngineExtent()
         self._marks: deque[tuple[int, EngineExtent]] = deque(maxlen=MARKS)
-        #: The extent of the logs when the current round began, and when that was.
+        #: The start of the current round, and the extent of the logs at that time.
         self._round: tuple[int, EngineExtent] | None = None
         self._last_good_end = 0
         self._has_lake = False
         self._new_since: float | None = None
         self._erased_since: float | None = None
-        #: When the pipeline last had enough to do to be started.
+        #: When there was last enough work to start the pipeline.
         self._busy_at = 0.0
-        #: Whether a run was requested that the process does not know of yet.
+        #: A run was requested, and the process has not received the request yet.
         self.asked = False
-        #: Failures in a row, without a successful round.
+        #: The number of failures since the last successful round.
         self.failures = 0
         self._not_before = 0.0
 
@@ -81,7 +80,7 @@ class Decider:
             self._busy_at = tick
 
     def _follow(self, status: PipelineStatus) -> None:
-        """Note what finished rounds have covered: everything that existed when they began."""
+        """Note the progress of rounds. A round covers everything that the logs contained when it began."""
         last = status.last_good_round
         if last is not None and last.end > self._last_good_end:
             self._last_good_end = last.end
@@ -101,7 +100,7 @@ class Decider:
 
     @property
     def new_records(self) -> int:
-        """The number of records that the lake does not have; at least one if anything has changed."""
+        """The number of records that are not in the lake; at least 1 if the logs have changed."""
         if self._covered is None or self._reach.records == self._covered.records:
             return 0
         return max(1, self._reach.records - self._covered.records)
@@ -112,33 +111,33 @@ class Decider:
 
     @property
     def has_news(self) -> bool:
-        """Whether the lake lacks anything at all."""
+        """Whether the logs contain any change that is not in the lake."""
         return self._new_since is not None or self._erased_since is not None
 
     def ask(self) -> None:
-        """Request a run now, however little there is to do and however often it has failed."""
+        """Request a run now, even if little has changed or the last start failed."""
         self.asked = True
         self._not_before = 0.0
 
     # --- decisions -------------------------------------------------------------------------------------------------
 
     def why_start(self, tick: float) -> str:
-        """Why the pipeline should start, in a few words; empty if it should not."""
+        """The reason to start the pipeline now; empty if there is none."""
         return self.why_due(tick) if tick >= self._not_before else ""
 
     def why_due(self, tick: float) -> str:
-        """Like ``why_start``, ignoring the delay after a failure."""
+        """The reason to start the pipeline, even if a start has to wait after a failure."""
         thresholds = self._thresholds
         if self.asked:
-            return "requested"
+            return "a run was requested"
         reason = self._reason_by_amount()
         if reason:
             return reason
         if self._new_since is not None and tick - self._new_since >= thresholds.start_s:
-            return f"{self.new_records} new records have waited for the maximum time"
+            return f"{self.new_records} new records have waited {thresholds.start_s:g} s"
         patience = min(ERASE_SECONDS, thresholds.start_s)
         if self._erased_since is not None and tick - self._erased_since >= patience:
-            return f"{self.new_erasures} erasures are to be applied"
+            return f"{self.new_erasures} erasures are not applied to the lake"
         return ""
 
     def _reason_by_amount(self) -> str:
@@ -151,26 +150,26 @@ class Decider:
         return ""
 
     def should_end(self, tick: float, status: PipelineStatus | None) -> bool:
-        """Whether it should stop: it had too little to do for a while, and no round is running."""
+        """Whether the process should stop: it is between rounds and has had too little to do for some time."""
         at_rest = status is not None and status.state == "idle"
         return at_rest and not self.asked and tick - self._busy_at >= self._thresholds.idle_s
 
     def wait_seconds(self, tick: float) -> float:
-        """How long to wait before the next attempt after a failure; 0: not at all."""
+        """The time until the next start is allowed after a failure; 0 if it is allowed now."""
         return max(0.0, self._not_before - tick)
 
-    # --- outcomes --------------------------------------------------------------------------------------------------
+    # --- the process -----------------------------------------------------------------------------------------------
 
     def started(self, tick: float) -> None:
         self.asked = False
         self._busy_at = tick
 
     def told(self) -> None:
-        """The running process was notified of the request."""
+        """The running process has received the request for a run."""
         self.asked = False
 
     def ended(self, tick: float, well: bool) -> None:
-        """The process has ended; ``well``: it was stopped, or had nothing more to do."""
+        """The process has ended. ``well`` means that it stopped on request or had nothing more to do."""
         if well:
             self._not_before = tick + 1
             return
@@ -179,7 +178,7 @@ class Decider:
 
 
 def _covered_before(reach: EngineExtent, status: PipelineStatus | None) -> EngineExtent:
-    """The extent that the lake has according to its status. An empty lake has nothing to erase."""
+    """The extent of the logs that is in the lake, according to its status. An empty lake needs no erasures."""
     if status is None or status.last_good_round is None:
         return EngineExtent(0, reach.erasures, reach.registries, 0)
     lag = status.lag

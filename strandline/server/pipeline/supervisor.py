@@ -1,6 +1,6 @@
-"""Supervises the pipeline: observes the logs and the lake at intervals, decides, and starts or stops its process.
+"""The supervisor of the pipeline: observes the logs and the lake, and starts and stops the process.
 
-It runs on a thread of its own; the event loop only reads the last observation.
+It runs on its own thread. The event loop only reads the result of the last observation.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ from strandline.server.settings import Settings
 
 log = logging.getLogger("strandline.pipeline")
 
-#: The interval of observations. In an object store, reading the status takes a request each time.
+#: The interval of observations. In an object store, every read of the status is a request.
 LOOK_SECONDS = 1.0
 REMOTE_LOOK_SECONDS = 30.0
-#: Observing all logs takes at most one part in this many of the time.
+#: Reading the extent of all logs takes at most one part in this number of the time.
 REACH_SHARE = 200
-#: How often it checks whether missing software is installed now.
+#: How often the keeper checks whether missing programs were installed.
 MISSING_SECONDS = 300.0
-#: How long a stopping server waits for the pipeline to finish a commit.
+#: How long a stopping server waits for the pipeline to finish its commit.
 STOP_SECONDS = 10.0
-#: How long it waits for the system to end a killed process.
+#: How long it waits for a killed process to disappear.
 KILL_SECONDS = 30.0
 
-#: Exit codes of the process: software is missing, or another pipeline works on the lake.
+#: The exit codes of the process if a program is missing, and if another process works on the lake.
 EXIT_MISSING = 3
 EXIT_IN_USE = 4
 
@@ -47,8 +47,10 @@ STATES: tuple[State, ...] = get_args(State)
 
 
 class Program(msgspec.Struct, frozen=True):
-    """How to run the pipeline, which the server itself does not know: its command line, and what is missing on this
-    machine, one sentence each."""
+    """How to run the pipeline. The caller of the server provides it.
+
+    ``command`` is the command line. ``missing`` returns a sentence for each program that is not installed.
+    """
 
     command: Sequence[str]
     missing: Callable[[], list[str]]
@@ -60,22 +62,22 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
     state: State = "off"
     pid: int | None = None
     starts: int = 0
-    #: How often the process failed.
+    #: The number of times that the process failed or could not start.
     failures: int = 0
     last_error: str | None = None
-    #: The time until the next attempt.
+    #: The time until the next start.
     retry_seconds: float = 0.0
     missing: Sequence[str] = ()
     new_records: int = 0
     new_erasures: int = 0
-    #: Why it runs, or would run.
+    #: Why the pipeline runs, or why it should start.
     reason: str = ""
     status: PipelineStatus | None = None
     status_error: str | None = None
 
 
 class Keeper:
-    """Without a ``program``, there is no pipeline. Tests advance the clock and call ``look`` themselves."""
+    """Without a ``program`` there is no pipeline. Tests use a manual clock and call ``look`` themselves."""
 
     def __init__(
         self,
@@ -105,7 +107,7 @@ class Keeper:
         self._interval = chosen.pipeline_interval_s
         self._child: Child | None = None
         self._stopping = False
-        #: When the process last began a round, or got the command to.
+        #: When the process was last started or asked to run a round.
         self._told_at = 0.0
         self._missing: list[str] | None = None
         self._missing_at = 0.0
@@ -119,16 +121,16 @@ class Keeper:
         self._asked = False
         self.standing = Standing()
 
-    # --- start and stop --------------------------------------------------------------------------------------------
+    # --- from start to end -----------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Start observing."""
+        """Start the thread."""
         if not self._wanted:
-            log.info("the pipeline is off: history is not processed on Spark")
+            log.info("the pipeline is off: the server does not process history on Spark")
         else:
             task = Task("pipeline keeper", self.look, self._engine.health)
             self._thread = BackgroundThread(task, self._wait, self._wake.set)
-            # The first observation is made at once.
+            # The first look must not wait.
             self._wake.set()
             self._thread.start()
 
@@ -137,7 +139,7 @@ class Keeper:
         self._wake.clear()
 
     def request_stop(self) -> None:
-        """The server is about to stop: ask the pipeline to stop."""
+        """Ask the process to stop, without waiting, because the server is about to stop."""
         self._closed = True
         if self._thread is not None:
             self._thread.end()
@@ -146,32 +148,32 @@ class Keeper:
             child.stop()
 
     def close(self) -> None:
-        """Stop the process and wait for it; kill it if it takes too long."""
+        """Stop the process and wait for its end. Kill it if it does not stop in time."""
         self.request_stop()
         if self._thread is not None:
             self._thread.join()
         child = self._child
         if child is not None:
-            child.stop()  # it may have just been started
+            child.stop()  # the thread may have started it after request_stop
             if not child.wait(STOP_SECONDS):
-                log.warning("the pipeline (process %d) did not stop in time and is killed; no data is lost", child.pid)
+                log.warning("killing the pipeline (process %d), which did not stop in time; no data is lost", child.pid)
                 child.kill()
                 child.wait(KILL_SECONDS)
             child.close()
             self._child = None
 
     def ask(self) -> bool:
-        """Run now, however little there is to do; False if the pipeline cannot run here."""
+        """Request a run now, even if little has changed. Returns False if the pipeline is off."""
         if not self._wanted or self._closed:
             return False
         self._asked = True
         self._wake.set()
         return True
 
-    # --- observation -----------------------------------------------------------------------------------------------
+    # --- one look --------------------------------------------------------------------------------------------------
 
     def look(self) -> None:
-        """Observe the state and act on it."""
+        """Observe the logs, the lake and the process, and start or stop the process."""
         if not self._wanted:
             return
         tick = self._tick()
@@ -194,7 +196,7 @@ class Keeper:
         self._tell(tick, status, status_error, reason, elsewhere)
 
     def _look_at_logs(self, tick: float) -> EngineExtent:
-        """Observe all logs: less often if there are many, and not at all while nothing is written."""
+        """The extent of the logs. It is not read again if nothing was written, or too often if there are many logs."""
         if self._reach_at < 0 or (tick >= self._reach_at and self._engine.journal.written != self._reach.written):
             self._reach = extent_of(self._engine)
             self._reach_at = tick + (self._tick() - tick) * REACH_SHARE
@@ -215,10 +217,15 @@ class Keeper:
         self._missing_at = tick
         if self._missing and self._missing != before:
             level = logging.ERROR if self._must else logging.INFO
-            log.log(level, "the pipeline cannot run; history is not processed on Spark: %s", "; ".join(self._missing))
+            log.log(
+                level, "cannot run the pipeline, so history is not processed on Spark: %s", "; ".join(self._missing)
+            )
         elif not self._missing and not self._told_on:
             self._told_on = True
-            log.info("the pipeline is on: Spark starts when there is enough history; the lake is in %s", self.lake.url)
+            log.info(
+                "the pipeline is on: the server starts Spark when there is enough history; the lake is in %s",
+                self.lake.url,
+            )
 
     def _begin(self, tick: float, reason: str) -> None:
         assert self._program is not None
@@ -248,7 +255,7 @@ class Keeper:
             self._decider.told()
         if not self._stopping and self._decider.should_end(tick, own):
             self._stopping = True
-            log.info("stopping the pipeline: there is nothing to do")
+            log.info("stopping the pipeline, which has had too little to do")
             child.stop()
 
     def _ended(self, tick: float, child: Child, code: int) -> None:
@@ -260,7 +267,8 @@ class Keeper:
         how = f"signal {-code}" if code < 0 else f"exit code {code}"
         said = next((line for line in reversed(child.last_lines) if line.startswith("strandline: ")), "")
         said = said or (child.last_lines[-1] if child.last_lines else "")
-        self._failed(tick, f"the process ended with {how}" + (f": {said.removeprefix('strandline: ')}" if said else ""))
+        said = said.removeprefix("strandline: ")
+        self._failed(tick, f"the process ended with {how}" + (f": {said}" if said else ""))
 
     def _failed(self, tick: float, error: str) -> None:
         self._decider.ended(tick, well=False)

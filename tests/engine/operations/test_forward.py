@@ -434,3 +434,24 @@ def test_copies_are_in_backups(tmp_path: Path, at: int | None) -> None:
             {"a": Cursor(3, NOW + 1000), "b": Cursor(3, NOW + 1000)} if at is None else {"a": Cursor(2, NOW)}
         )
         assert engine.log("b").head == (4 if at is None else 2)
+
+
+@pytest.mark.parametrize("durability", ["memory", "disk", "fsync"])
+def test_a_power_cut_takes_a_copy_and_its_cursor_together(durability: str, tmp_path: Path) -> None:
+    """The router copies again. Readers can have seen the lost copy if the destination does not wait for the disk."""
+    disk = FaultDisk(tmp_path / "data")
+    engine = Engine.open(disk, clock=ManualClock(NOW), background=False)
+    source, dest = make(engine, "source", durability="fsync"), make(engine, "dest", durability=durability)
+    fill(dest, "before")
+    fill(source, "record")
+    copy = Copy(dest, "router", 1, [(1, 1)])
+    engine.forward(source, [copy])
+    assert texts(dest) == (["before"] if durability == "fsync" else ["before", "record"])
+    with opened(disk.power_cut()) as engine:
+        source, dest = engine.log("source"), engine.log("dest")
+        assert texts(dest) == ["before"]
+        assert source.cursors() == {}
+        (appended,) = engine.forward(source, [copy._replace(log=dest)]).wait()
+        assert appended is not None
+        assert texts(dest, after=appended.first - 1) == ["record"]
+        assert (appended.first == 2) == (durability == "fsync")

@@ -89,7 +89,7 @@ def test_little_that_is_new_waits_but_not_for_ever() -> None:
     world.append(1)
     assert world.look() == ""
     assert world.look(3599) == ""
-    assert world.look(1) == "1 new records have waited for the maximum time"
+    assert world.look(1) == "1 new records have waited 3600 s"
 
 
 def test_what_a_round_found_when_it_began_is_covered_and_what_came_later_is_not() -> None:
@@ -185,7 +185,7 @@ def test_erasures_wait_less_long() -> None:
     world.erase()
     world.look()
     assert world.look(ERASE_SECONDS - 1) == ""
-    assert world.look(1) == "1 erasures are to be applied"
+    assert world.look(1) == "1 erasures are not applied to the lake"
 
 
 def test_where_there_is_no_lake_nothing_has_to_be_erased() -> None:
@@ -220,7 +220,7 @@ def test_it_is_started_when_it_is_asked_for_however_little_there_is() -> None:
     world = World()
     world.look()
     world.decider.ask()
-    assert world.decider.why_start(world.tick) == "requested"
+    assert world.decider.why_start(world.tick) == "a run was requested"
     world.start()
     assert world.decider.why_start(world.tick) == ""
 

@@ -199,7 +199,8 @@ def test_that_it_is_on_is_told_once(bench: Bench, caplog: pytest.LogCaptureFixtu
         bench.keeper.ask()
         bench.look()
     assert [record.message for record in caplog.records if "the pipeline is on" in record.message] == [
-        f"the pipeline is on: Spark starts when there is enough history; the lake is in {bench.keeper.lake.url}"
+        "the pipeline is on: the server starts Spark when there is enough history; "
+        f"the lake is in {bench.keeper.lake.url}"
     ]
 
 
@@ -207,7 +208,7 @@ def test_that_it_is_off_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture
     bench = Bench(tmp_path, pipeline="off")
     with caplog.at_level(logging.INFO):
         bench.keeper.start()
-    assert caplog.messages == ["the pipeline is off: history is not processed on Spark"]
+    assert caplog.messages == ["the pipeline is off: the server does not process history on Spark"]
     bench.engine.close()
 
 

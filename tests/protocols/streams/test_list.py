@@ -15,7 +15,7 @@ from support.streams_handlers import Stand, at_stand, body_of
 
 from strandline.protocols.streams.list import describe
 from strandline.protocols.streams.stream import StreamTraits
-from strandline.service.access import Access
+from strandline.service.access import FULL_ACCESS, Access
 from strandline.service.catalog import spans
 
 
@@ -166,9 +166,9 @@ def test_a_plain_stream_has_the_generic_profile_and_may_have_no_date(tmp_path: P
     async def test(stand: Stand) -> None:
         undated, _ = stand.context.streams.create("undated", StreamTraits())
         for stream in (stand.create("plain", 1, 2), undated):
-            row = describe(stream)
+            row = describe(stream, FULL_ACCESS)
             assert (row.profile, row.observability) == ("generic", UNSET)
             assert row.next_offset == str(stream.end)
-        assert describe(undated).created_at is None
+        assert describe(undated, FULL_ACCESS).created_at is None
 
     at_stand(tmp_path, test)

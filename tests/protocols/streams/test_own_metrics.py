@@ -209,7 +209,7 @@ def test_a_full_disk_costs_the_interval_and_nothing_else(tmp_path: Path, caplog:
         stand.face.metrics.flush(NOW + 2)
 
     at_stand(tmp_path, test)
-    assert "is lost" in caplog.text
+    assert "cannot write an interval" in caplog.text
 
 
 def test_appends_and_reads_over_http_are_measured(start_server: StartServer) -> None:

@@ -1,1 +1,1 @@
-"""What the engine does per second, beside what the machine could do at best: run ``python -m bench``."""
+"""Benchmarks: each figure next to its floor on the same machine, or next to a peer. Run ``python -m bench``."""

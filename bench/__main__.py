@@ -51,28 +51,32 @@ GROUPS: dict[str, Callable[[Path, Effort], Iterator[Row]]] = {
     "pipeline": pipeline.run,
     "peers": peers_run.run,
 }
-UNFIT = "--write-docs needs a full run: the figures of a quick one mean little"
+UNFIT = "--write-docs needs a full run, because the figures of a quick run mean little"
 DOCUMENTATION = Path(__file__).parent.parent / "docs/reference/benchmarks.md"
 
 
 def main(
-    groups: Annotated[list[str] | None, typer.Argument(help=f"Which ones: {', '.join(GROUPS)}.")] = None,
-    quick: Annotated[bool, typer.Option(help="Only see that everything works; the figures mean little.")] = False,
-    json: Annotated[Path | None, typer.Option(help="Write the results here.")] = None,
-    write_docs: Annotated[bool, typer.Option(help="Put the results into docs/reference/benchmarks.md.")] = False,
+    groups: Annotated[
+        list[str] | None, typer.Argument(help=f"Groups to run: {', '.join(GROUPS)}. Default: all.")
+    ] = None,
+    quick: Annotated[bool, typer.Option(help="Only check that everything works; the figures mean little.")] = False,
+    json: Annotated[Path | None, typer.Option(help="Write the results to this file.")] = None,
+    write_docs: Annotated[bool, typer.Option(help="Write the results into docs/reference/benchmarks.md.")] = False,
     shown: Annotated[
         Path | None,
-        typer.Option("--from", exists=True, help="Measure nothing: take the results of an earlier run from its JSON."),
+        typer.Option("--from", exists=True, help="Show the results in this file of an earlier run; measure nothing."),
     ] = None,
-    directory: Annotated[Path | None, typer.Option(help="Where to work: the disk to be measured.")] = None,
+    directory: Annotated[
+        Path | None, typer.Option(help="Directory to work in; its disk is measured. Default: a temporary directory.")
+    ] = None,
 ) -> None:
-    """Measure the engine, the server and everything around them, every figure beside a floor or a peer."""
+    """Measure the engine and the server, each figure next to a floor or a peer."""
     chosen = groups or list(GROUPS)
     unknown = sorted(set(chosen) - set(GROUPS))
     if write_docs and quick:
         raise typer.BadParameter(UNFIT)
     if unknown:
-        raise typer.BadParameter(f"there is no group {', '.join(unknown)}")
+        raise typer.BadParameter(f"unknown group {', '.join(unknown)}; available are {', '.join(GROUPS)}")
     console = Console()
     if shown is not None:
         report = _read(shown)
@@ -92,7 +96,7 @@ def _read(path: Path) -> Report:
     try:
         return msgspec.json.decode(path.read_bytes(), type=Report)
     except msgspec.DecodeError as error:
-        raise typer.BadParameter(f"{path} does not hold the results of a run: {error}") from error
+        raise typer.BadParameter(f"{path} does not contain the results of a run: {error}") from error
 
 
 def _measure(root: Path, groups: list[str], effort: Effort, console: Console) -> Report:

@@ -1,4 +1,4 @@
-"""Appending: how fast records are acknowledged, by durability class, size and batch."""
+"""Appends: how fast records are acknowledged, by durability, size and batch."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from strandline.engine.record import Durability
 SIZES = (64, 1024)
 COUNTS = (1, 10, 100, 1000)
 THREADS = 32
-#: A turn ends early when it has written this much: what is appended stays in memory until it is sealed.
+#: A turn ends early after this many bytes, because records stay in memory until they are sealed.
 TURN_BYTES = 64 << 20
 
 TARGET = Target(1_000_000, "records/s")
@@ -113,7 +113,7 @@ def _in_threads(log: Log, size: int, count: int, seconds: float, limit: int) -> 
 
 
 def _new_log(engine: Engine, durability: Durability) -> Log:
-    """A log that has settled: its first append and the reservation of seqs are behind it."""
+    """A log after its first append, which also reserves seqs."""
     log = engine.create(f"{durability}-{engine.next_epoch}", Config(durability=durability)).wait()
     log.append(next(batches(64, 1))).wait()
     return log

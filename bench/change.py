@@ -1,4 +1,4 @@
-"""Taking records out: deletes by key and by position, and eviction from a log that is at its cap."""
+"""Removing records: deletes by key and by position, and eviction from a log that is at its cap."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from strandline.engine import Config, Engine, Log
 
 #: A delete is journaled as a frame of about this many bytes.
 FRAME = b"x" * 80
-#: A turn of deletes by key may take this long; the next turn goes on with other keys.
+#: The maximum seconds of a turn of deletes by key; the next turn continues with other keys.
 KEYED_TURN = 1.0
 
 KEY_FLOOR = "dict of key to seqs, dead ones into a set, one writev"
@@ -38,9 +38,9 @@ def run(root: Path, effort: Effort) -> Iterator[Row]:
 
 
 def _delete_by_key(root: Path, effort: Effort, records: int, keys: int, sealed: bool, prefix: bool) -> Iterator[Row]:
-    """Small logs are deleted from until nothing is left; of a large one every round takes other keys."""
+    """Deletes all records of a small log; on a large log, each round deletes other keys."""
     names = [f"key-{number:03d}" for number in range(keys)]
-    # A prefix without the last digit stands for ten keys.
+    # A prefix without the last digit matches ten keys.
     chosen = sorted({name[:-1] for name in names}) if prefix else names
     random.Random(7).shuffle(chosen)
     small = records <= 10_000
@@ -73,7 +73,7 @@ def _keyed_log(engine: Engine, number: int, records: int, names: list[str], seal
         log.append(batch)
     if sealed:
         engine.seal()
-    # The first question makes the index of the tail, or opens the segment; later ones find it.
+    # The first delete builds the index of the tail or opens the segment, and later ones reuse it.
     log.delete(key="no such key").wait()
     return log
 
@@ -89,7 +89,7 @@ def _each(delete: Callable[[str], object], keys: list[str]) -> Sample:
 
 
 class _Mirror:
-    """The floor of deleting by key: what must be known and noted at the very least."""
+    """The floor of deleting by key: the least that has to be looked up and recorded."""
 
     def __init__(self, records: int, names: list[str]) -> None:
         self._seqs: dict[str, list[int]] = {name: [] for name in names}
@@ -118,7 +118,7 @@ class _Mirror:
 
 
 def _evict(root: Path, effort: Effort, sealed: bool, count: int) -> Row:
-    """Appends to a full log: each pushes as many records out at the other end."""
+    """Appends to a full log: each evicts as many records as it adds."""
     cap = effort.scaled(100_000, 5_000)
     source = batches(64, count)
     with directory(root, "engine") as path, quiet_engine(path) as engine, PlainFile(root / "plain") as file:
@@ -128,7 +128,7 @@ def _evict(root: Path, effort: Effort, sealed: bool, count: int) -> Row:
             nonlocal number
             number += 1
             log = _full_log(engine, f"capped-{number}", cap, sealed)
-            # At most as many as there are, so that the oldest record is where it is meant to be all the time.
+            # At most as many as the log holds, so that the oldest record stays in the tail, or in a segment.
             return repeated(lambda: log.append(next(source)).wait(), count, effort.turn, cap // count)
 
         def floor() -> Sample:
@@ -160,7 +160,7 @@ def _full_log(engine: Engine, name: str, cap: int, sealed: bool) -> Log:
 
 
 def _delete_before(root: Path, effort: Effort, sealed: bool) -> Row:
-    """A log is shortened from the front, 500 records at a time."""
+    """Deletes the oldest 500 records of a log at a time."""
     records, step = effort.scaled(200_000, 10_000), 500
     with directory(root, "engine") as path, quiet_engine(path) as engine, PlainFile(root / "plain") as file:
         number = 0

@@ -1,4 +1,4 @@
-"""The Python client, beside plain httpx that asks for the same: what all that it does costs."""
+"""The Python client next to plain httpx with the same requests: the cost of retries, types and idempotency keys."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from strandline.client import AsyncClient, Client
 
 GROUP = "client"
 PLAIN = "an httpx client, with json= and .json()"
-#: No more than plain httpx, which does neither retries nor types.
+#: The target: at least the rate of plain httpx, which has neither retries nor types.
 AIM = 1.0
 PAGE = 100
-#: More calls than this nobody makes in a turn.
+#: The maximum number of calls in a turn, which none reaches.
 MANY = 1_000_000
 
 
@@ -92,7 +92,7 @@ async def _row(
 
 
 async def _awaited(call: Callable[[], Awaitable[Any]], seconds: float) -> Sample:
-    """Do it over and over, one after the other, until the time is up."""
+    """Repeat the call, one after the other, until the time is up."""
     await call()
     clock = asyncio.get_running_loop().time
     start = now = clock()

@@ -1,7 +1,7 @@
-"""Collections beside the published servers of the protocol: the same requests, signed beforehand, taking turns.
+"""Collections next to the published servers of the protocol: the same requests, signed in advance, in turns.
 
-The published servers rewrite what they append to: the whole document, or its last chunk if there are chunks. So they
-are measured with both, and at several lengths of the log.
+With every append, the published servers rewrite the whole document, or its last chunk if there are chunks. They are
+therefore measured with both, and with logs of several lengths.
 """
 
 from __future__ import annotations
@@ -21,26 +21,26 @@ from bench.streams_load import attempted
 from bench.workload import directory
 
 GROUP = "collections"
-#: How the published servers keep a document.
+#: How the published servers store a document.
 LAYOUTS = {ONE_DOCUMENT: "one document", SMALL_CHUNKS: "chunks of 100", LARGE_CHUNKS: "chunks of 10,000"}
-#: What is pulled from a checkpoint.
+#: The number of elements that are pulled from a checkpoint.
 PAGE = 1000
-#: The length of the log that is built, and of the one that is pulled from.
+#: The length of the log that is built, and of the log that is pulled from.
 BUILT = 10_000
 SIZES = (1_000, 10_000, 100_000)
-#: Building is ended after this time.
+#: Building ends after this many seconds.
 BUILDING_SECONDS = 60.0
-#: A turn takes about so long, and no more requests than this.
+#: The approximate seconds of a turn, and its maximum number of requests.
 TURN_SECONDS, TURN_REQUESTS = 1.0, 20_000
-#: So many requests before the first turn, or as many as take so long: they say how many a turn has.
+#: The maximum requests and seconds of the trial that determines the number of requests of a turn.
 WARM_UP, WARM_UP_SECONDS = 50, 2.0
 FILLERS = 32
-#: How many times the peers' rate appends to a log of 10,000 elements should have.
+#: The target for appends to a log of 10,000 elements, as a multiple of the peer's rate.
 AIM = 20.0
-#: A log of any length should be as cheap as a short one, but for what rounds differ by.
+#: The target for a long log, as a multiple of the cost of a short one. It allows for differences between rounds.
 FLAT = 1.25
 FSYNC, DISK = "fsync", "disk"
-#: Of ours, by what an acknowledgement is worth.
+#: Strandline's collections, by durability.
 DURABILITIES = {FSYNC: ONE_DOCUMENT, DISK: RELAXED}
 
 _numbers = count(1)
@@ -89,7 +89,7 @@ def run(root: Path, effort: Effort) -> Iterator[Row]:
 
 
 def _flat(root: Path, effort: Effort) -> Iterator[Row]:
-    """What a long log costs beside a short one, both here."""
+    """The cost of a long log next to a short one, both on this server."""
     with directory(root, "collections") as base, ours(base / "ours") as side:
         asked = Asked(side)
         short = asked.filled(ONE_DOCUMENT, SIZES[0])
@@ -97,14 +97,14 @@ def _flat(root: Path, effort: Effort) -> Iterator[Row]:
             size = effort.scaled(size, SIZES[0])
             long = asked.filled(ONE_DOCUMENT, size)
             beside = f"itself at {SIZES[0]:,} elements"
-            # Appends make logs longer: they come last.
+            # Appends make logs longer, so they come last.
             for what, of in (("checkpoint pull of 1,000", asked.checkpoint_pull), ("append, fsync", asked.append)):
                 rounds = in_rounds(Turns(of(long)).cost, Turns(of(short)).cost, effort.rounds)
                 yield rounds.beside_peer(GROUP, f"signed {what} at {size:,} elements", "µs", beside, FLAT)
 
 
 class Pair:
-    """Asks both sides to do the same."""
+    """Runs the same work on both sides."""
 
     def __init__(self, effort: Effort, ours: Asked, peer: Asked) -> None:
         self._effort = effort
@@ -112,7 +112,7 @@ class Pair:
         self._peer = peer
 
     def _row(self, works: Iterable[Work], name: str, unit: Unit, layout: str, aim: float | None = None) -> Row:
-        """Ours is the first piece of work."""
+        """The first piece of work is ours."""
         mine, peers = map(Turns, works)
         turns = (mine.cost, peers.cost) if unit == "µs" else (mine.rate, peers.rate)
         peer_is = f"{self._peer.side.name}, {LAYOUTS[layout]}"
@@ -161,12 +161,12 @@ class Pair:
             yield self._row(appends, f"signed append at {size:,} elements, fsync", "µs", layout, aim)
 
 
-#: Makes so many requests.
+#: Makes the given number of requests.
 Work = Callable[[int], Load]
 
 
 class Turns:
-    """Turns of a piece of work that take about as long as they should, however fast it is."""
+    """Turns with about the same duration, whatever the speed of the work."""
 
     def __init__(self, work: Work) -> None:
         self._work = work
@@ -174,7 +174,7 @@ class Turns:
 
     def _turn(self) -> Load:
         if not self._number:
-            # One by one at first: some take seconds.
+            # One by one at first, because some take seconds.
             began, load = time.perf_counter(), self._work(1)
             while load.requests < WARM_UP and time.perf_counter() - began < WARM_UP_SECONDS:
                 load = self._work(min(WARM_UP, 4 * load.requests))
@@ -186,13 +186,13 @@ class Turns:
         return Sample(load.requests, load.seconds)
 
     def cost(self) -> Sample:
-        """The time that one request takes."""
+        """The time of one request."""
         load = self._turn()
         return Sample(1, load.seconds / load.requests)
 
 
 class Asked:
-    """One side, and what it is asked to do."""
+    """One side, and the requests it gets."""
 
     def __init__(self, side: Side) -> None:
         self.side = side
@@ -205,7 +205,7 @@ class Asked:
         return load
 
     def appends(self, collection: str, work: Appends) -> Work:
-        """Every turn to a new document."""
+        """Each turn appends to a new document."""
         return lambda number: self._sent(
             self._requests.appends(_new(collection), number, signed=work.signed), work.connections
         )
@@ -223,17 +223,17 @@ class Asked:
         return self.pulls(document, _since_page(self, document), PAGE, signed=True)
 
     def built(self, collection: str, size: int) -> Load:
-        """A new document of so many elements, unless that takes too long."""
+        """A new document with this number of elements, or fewer if it takes too long."""
         return self._sent(self._requests.appends(_new(collection), size, signed=False), limit=BUILDING_SECONDS)
 
     def filled(self, collection: str, size: int) -> str:
-        """A new document that has so many elements, as signed appends would have left them."""
+        """A new document with this number of elements, as signed appends would have stored them."""
         document = _new(collection)
         if self.side.files is None:
             send(self.side.server, list(filling(self.side, document, size)), FILLERS, patient=True)
             return document
-        # As the published servers write it themselves, except that they would take minutes. Where it should be in
-        # chunks, they make chunks of it at the next append.
+        # The same file as the published servers would write, which would take minutes. If the document should be in
+        # chunks, they divide it at the next append.
         path = self.side.files / document
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(_stored(document, size - 1))
@@ -241,7 +241,7 @@ class Asked:
         return document
 
     def newest(self, document: str, number: int) -> list[int]:
-        """The times of the last elements."""
+        """The timestamps of the last elements."""
         return [element["ts"] for element in self._pulled(document, f"last={number}")]
 
     def _pulled(self, document: str, bounds: str) -> list[dict[str, int]]:
@@ -251,7 +251,7 @@ class Asked:
 
 
 def _since_page(asked: Asked, document: str) -> str:
-    """What is behind the last page but one."""
+    """Parameters that pull the last page."""
     return f"checkpoint={asked.newest(document, PAGE)[0] - 1}"
 
 
@@ -260,7 +260,7 @@ def _last(asked: Asked, document: str) -> str:
 
 
 def _stored(document: str, size: int) -> bytes:
-    """A document as the published servers keep it, in one piece. Its hash is shown to clients and not looked at."""
+    """A document in one piece, as the published servers store it. They return its hash, but do not check it."""
     first = int(time.time() * 1000) - size - 1000
     stored = (b'{"ts":%d,%b' % (first + at, body[1:]) for at, body in enumerate(elements(document, size)))
     return b'{"v":1,"data":{"items":[%b]},"ts":%d,"hash":"%b"}' % (b",".join(stored), first + size - 1, b"0" * 64)

@@ -1,7 +1,7 @@
-"""Requests of the collections protocol, signed beforehand, and the connections that send them.
+"""Requests of the collections protocol, signed in advance, and the connections that send them.
 
-A signature costs the client as much as it costs the server to verify it. So every request is made as bytes, with the
-proof of the author and the signature of the request, before the clock starts; then only bytes are sent and received.
+Signing costs the client as much as verifying costs the server. Every request is therefore encoded before the clock
+starts, with the proof of the author and the signature of the request. After that, only bytes are sent and received.
 """
 
 from __future__ import annotations
@@ -23,52 +23,52 @@ from bench.workload import payloads
 from strandline.signing import author_proofs, certificates, signed_requests
 from strandline.signing.keys import KemKey, Signer
 
-#: Of the data of one element.
+#: The size of the data of one element.
 PAYLOAD = 150
-#: The published servers take 4096 requests of one key within ten minutes, and refuse the next: another key then.
+#: The published servers refuse more than 4096 requests of one key in ten minutes, so the key changes before.
 PER_KEY = 4000
 
-#: A server that is busy is left alone this long.
+#: The seconds before a request to a busy server is repeated.
 PAUSE_SECONDS = 0.1
 
 _ELEMENT = b'{"data":%b,"authorPubkey":"%b","authorSignature":"%b"}'
 
 
 class Load(NamedTuple):
-    """What was seen of so many requests."""
+    """The result of a number of requests."""
 
     requests: int
     seconds: float
     p50: float
-    #: Processor time of this process per second: close to 1, it was the limit.
+    #: Processor time of this process per second. Close to 1, the client was the limit.
     busy: float
 
 
 class Author:
-    """A device of somebody, whose certificate lets it do everything in all collections."""
+    """A device whose certificate allows all operations in all collections."""
 
     def __init__(self) -> None:
         self.signer = Signer.generate()
         scope = {"ops": ["read", "write", "list"], "collections": list(COLLECTIONS), "paths": ["**"]}
-        # An hour ago: clocks that are read twice need not agree.
+        # An hour ago, because the clocks of client and server can differ.
         now_s = int(time.time()) - 3600
         cert = certificates.mint_device(self.signer, self.signer.public, KemKey.generate().public, scope, now_s=now_s)
         self._authorization = certificates.SCHEME + certificates.encode(cert)
 
     def element(self, document: str, data: bytes) -> bytes:
-        """The body of an append with the proof of who wrote it."""
+        """The body of an append with the proof of its author."""
         proof = author_proofs.sign(self.signer, document, msgspec.json.decode(data))
         return _ELEMENT % (data, proof.public_key.encode(), proof.signature.encode())
 
     def request(self, server: Server, method: str, target: str, body: bytes) -> bytes:
-        """The bytes of a signed request, good for five minutes and for one time."""
+        """The bytes of a signed request, which is valid once and for five minutes."""
         host = f"{HOST}:{server.port}"
         signed = signed_requests.sign(self.signer, method, target, host, body, int(time.time() * 1000))
         return _request(server, method, target, body, {"authorization": self._authorization, **signed})
 
 
 class Authors:
-    """One author after the other, each for as many requests as the published servers take of it."""
+    """Authors in turn, each for as many requests as the published servers accept from one key."""
 
     def __init__(self) -> None:
         self._made = count()
@@ -89,7 +89,7 @@ class Requests:
         self._numbers = count()
 
     def appends(self, document: str, number: int, *, signed: bool) -> list[bytes]:
-        """Appends to a document, ``collection/name``, each of other data."""
+        """Appends to a document, ``collection/name``, each with different data."""
         data, server = payloads(PAYLOAD), self.side.server
         chosen = [data[next(self._numbers) % len(data)] for _ in range(number)]
         if not signed:
@@ -108,7 +108,7 @@ class Requests:
 
 
 def elements(document: str, number: int) -> Iterator[bytes]:
-    """The data and the proofs of so many elements, as bodies of appends. Few of them differ: signing is slow."""
+    """Data and proofs of a number of elements, as bodies of appends. Few of them differ, because signing is slow."""
     author = Author()
     made = [author.element(document, data) for data in payloads(PAYLOAD)[: min(number, 1000)]]
     for at in range(number):
@@ -116,7 +116,7 @@ def elements(document: str, number: int) -> Iterator[bytes]:
 
 
 def filling(side: Side, document: str, number: int) -> Iterator[bytes]:
-    """Appends of elements as signed appends would have left them, to a document in the open namespace."""
+    """Appends to a document in the open namespace, with elements as signed appends would have stored them."""
     for body in elements(document, number):
         yield _request(side.server, "POST", f"/{OPEN}/push/{document}", body, {})
 
@@ -124,8 +124,8 @@ def filling(side: Side, document: str, number: int) -> Iterator[bytes]:
 def send(
     server: Server, prepared: Sequence[bytes], connections: int, limit: float | None = None, *, patient: bool = False
 ) -> Load:
-    """Send all of them, one at a time on each connection, or as many as go within ``limit`` seconds. All of them must
-    succeed; who is patient sends again what a busy server sent away."""
+    """Send all requests, one at a time on each connection, or as many as possible within ``limit`` seconds. All of them
+    must succeed. With ``patient``, requests that a busy server refused are sent again."""
     rest = iter(prepared)
     clock, seconds = time.perf_counter, []
     with ExitStack() as stack:
@@ -155,7 +155,7 @@ def send(
 
 
 def _answered(lines: list[Line]) -> Sequence[Line]:
-    # One connection can as well wait in its own read.
+    # A single connection needs no selector: it waits in its read.
     return lines if len(lines) == 1 else select.select(lines, (), (), ANSWER_SECONDS)[0]
 
 

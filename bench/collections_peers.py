@@ -1,8 +1,8 @@
-"""The published servers of the collections protocol, on Node and on Python, and the configuration that all sides get.
+"""The published servers of the collections protocol, on Node and on Python, and the configuration of all sides.
 
-They come from npm and from PyPI, pinned by the lock files in ``collections_packages``. Each is one process, for its
-locks on documents are those of a process, and keeps its files in a directory on the disk that is measured. Neither
-flushes anything to the disk.
+They come from npm and from PyPI, pinned by the lock files in ``collections_packages``. Each is one process, because its
+locks on documents are local to a process, and keeps its files in a directory on the measured disk. Neither flushes its
+files.
 """
 
 from __future__ import annotations
@@ -20,8 +20,7 @@ from bench.topics_server import Server, serving
 PACKAGES = Installation.of("collections_packages")
 CONFIGURATION = "collections.json"
 
-#: Collections by how the published servers keep their documents, which means nothing here, and by what an
-#: acknowledgement is worth here, which means nothing there.
+#: Collections by layout, which only the published servers have, and by durability, which only Strandline has.
 ONE_DOCUMENT = "whole"
 SMALL_CHUNKS = "chunks-of-100"
 LARGE_CHUNKS = "chunks-of-10000"
@@ -32,21 +31,21 @@ COLLECTIONS: dict[str, dict[str, Any]] = {
     LARGE_CHUNKS: {"chunkSize": 10_000},
     RELAXED: {},
 }
-#: A namespace with the same documents, in which everybody may do everything without signing anything.
+#: A namespace with the same documents that needs no signatures or permissions.
 OPEN = "open"
 
 
 class Side(NamedTuple):
-    """One of those that are measured."""
+    """A server that is measured."""
 
     name: str
     server: Server
-    #: Where its files are, if a document can be put there without asking it.
+    #: The directory of its files, if documents can be written there directly.
     files: Path | None
 
 
 def configuration() -> dict[str, Any]:
-    """Documents are ``collection/document``. Signatures are needed for everything, except in the open namespace."""
+    """Documents are ``collection/document``. All requests need signatures, except in the open namespace."""
     signed = [_collection(name, [f"cap:read:{name}"], [f"cap:write:{name}"], True) for name in COLLECTIONS]
     open_to_all = [_collection(name, ["public"], ["public"], False) for name in COLLECTIONS]
     return {"version": 1, "collections": signed, "namespaces": {OPEN: {"collections": open_to_all}}}
@@ -61,7 +60,7 @@ def _collection(name: str, readers: list[str], writers: list[str], signed: bool)
         "encryption": "none",
         "maxBodyBytes": 65_536,
         "appendOnly": {"type": "by_timestamp", "requireAuthorSignature": signed, **COLLECTIONS[name]},
-        # The published servers know no such thing and leave it out.
+        # The published servers do not have this option and ignore it.
         "durability": "disk" if name == RELAXED else "fsync",
     }
 
@@ -75,7 +74,7 @@ def ours(directory: Path) -> Iterator[Side]:
 
 @contextmanager
 def on_node(directory: Path) -> Iterator[Side]:
-    """``@drakkar.software/starfish-server`` behind Hono's adapter for Node."""
+    """``@drakkar.software/starfish-server`` with Hono's adapter for Node."""
     with _published("Starfish on Node", ["node", str(PACKAGES.place / "starfish.mjs")], directory) as side:
         yield side
 
@@ -104,7 +103,7 @@ def _configured(directory: Path) -> Path:
 
 
 class Peer(NamedTuple):
-    #: Returns why it cannot be installed, or nothing.
+    #: Returns the reason why it cannot be installed, or an empty string.
     install: Callable[[], str]
     start: Callable[[Path], AbstractContextManager[Side]]
 

@@ -1,4 +1,4 @@
-"""A long history: what it costs in memory, not how long it is, decides how much a machine can hold."""
+"""A long history: the memory that it needs while it is written, sealed and read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Many logs: what an idle one costs, how long they take to open and to list."""
+"""Many logs: the memory of an idle log, and the time to open and to list them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the figures were measured on."""
+"""The machine on which the figures were measured."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Machine(msgspec.Struct, frozen=True):
     kernel: str
     python: str
     file_system: str
-    #: Of the whole machine when the run began: other work makes figures worse and spreads wider.
+    #: The load of the whole machine when the run began. Other work makes figures worse and spreads wider.
     load: float
 
     def __str__(self) -> str:

@@ -1,4 +1,4 @@
-"""Measuring: every figure beside its floor, in the same run, in rounds that take turns."""
+"""Measurements: each figure next to its floor, from the same run, in rounds of turns."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-#: ``s`` and ``MB`` are costs: less is better. Of everything else, more is.
+#: For the units in ``COSTS``, less is better. For all others, more is better.
 Unit = Literal[
     "records/s",
     "calls/s",
@@ -29,12 +29,12 @@ COSTS = ("s", "ms", "µs", "MB", "bytes", "frames", "%")
 
 
 class Effort(msgspec.Struct, frozen=True):
-    """How much to measure: a full run, or one that only shows that everything works."""
+    """How much to measure: a full run, or one that only checks that every benchmark works."""
 
     rounds: int
-    #: Seconds that one turn of a time-bound piece of work takes.
+    #: Seconds of one turn, for work that is limited by time.
     turn: float
-    #: What fixed amounts of work (records, logs) are divided by.
+    #: The divisor of fixed amounts of work (records, logs).
     divisor: int
 
     def scaled(self, amount: int, least: int = 1) -> int:
@@ -64,7 +64,7 @@ class Target(msgspec.Struct, frozen=True):
 
 
 class Aim(msgspec.Struct, frozen=True):
-    """What the ratio to a peer should be: at least so much of its rate, or at most so much of its cost."""
+    """The target for the ratio to a peer: a minimum for rates, a maximum for costs."""
 
     limit: float
     unit: Unit
@@ -81,21 +81,21 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     rounds: int
     floor: Figure | None = None
     floor_is: str = ""
-    #: How many times the floor's cost this costs, round by round; 1.0 would be as cheap as the floor.
+    #: The cost as a multiple of the floor's cost, round by round. 1.0 is as cheap as the floor.
     times_floor: Figure | None = None
     target: Target | None = None
-    #: Another program that does the same: what it is, its figure, and this one's as a multiple of it, round by round.
+    #: The name of a peer that does the same work, its figure, and ours as a multiple of it, round by round.
     peer_is: str = ""
     peer: Figure | None = None
     times_peer: Figure | None = None
     aim: Aim | None = None
-    #: The picture that shows it, if one does, and the length of the history where that changes from row to row.
+    #: The picture that shows this row, if any, and the length of the history if it differs between rows.
     chart: str = ""
     at: int | None = None
 
 
 class Sample(NamedTuple):
-    """What one turn did, and how long that took (without its preparations)."""
+    """The amount of work of one turn, and its duration without preparations."""
 
     amount: float
     seconds: float
@@ -105,7 +105,7 @@ Work = Callable[[], Sample]
 
 
 class Rounds(NamedTuple):
-    """Samples of the work and of its floor, pair by pair."""
+    """Samples of the work and of its floor, in pairs."""
 
     work: list[Sample]
     floor: list[Sample]
@@ -113,7 +113,7 @@ class Rounds(NamedTuple):
     def row(
         self, group: str, name: str, unit: Unit, floor_is: str, *, scale: float = 1.0, target: Target | None = None
     ) -> Row:
-        """One figure of these samples; ``scale`` turns their amount into the unit's."""
+        """The row of these samples. ``scale`` converts their amount to the unit."""
         work = [_figure(sample, unit, scale) for sample in self.work]
         floor = [_figure(sample, unit, scale) for sample in self.floor]
         pairs = zip(work, floor, strict=True)
@@ -131,7 +131,7 @@ class Rounds(NamedTuple):
         )
 
     def beside_peer(self, group: str, name: str, unit: Unit, peer_is: str, aim: float | None = None) -> Row:
-        """The same when the other side is no floor but a peer: the ratio is of the figures, whatever they are."""
+        """The row of these samples if the other side is a peer. The ratio is ours to theirs, for rates and costs."""
         work = [_figure(sample, unit, 1.0) for sample in self.work]
         peer = [_figure(sample, unit, 1.0) for sample in self.floor]
         return Row(
@@ -158,7 +158,7 @@ def _figure(sample: Sample, unit: Unit, scale: float) -> float:
 
 
 def in_rounds(work: Work, floor: Work, rounds: int) -> Rounds:
-    """The work and its floor take turns; who begins changes from round to round."""
+    """The work and its floor take turns, and the order changes from round to round."""
     done = Rounds([], [])
     for number in range(rounds):
         turns = [(work, done.work), (floor, done.floor)]
@@ -168,19 +168,19 @@ def in_rounds(work: Work, floor: Work, rounds: int) -> Rounds:
 
 
 def alone(group: str, name: str, unit: Unit, values: Sequence[float]) -> Row:
-    """A figure of several rounds that has nothing beside it."""
+    """A figure of several rounds, without a floor or a peer."""
     return Row(group=group, name=name, unit=unit, result=Figure.of(values), rounds=len(values))
 
 
 def single(group: str, name: str, unit: Unit, value: float, *, target: Target | None = None) -> Row:
-    """A figure that is measured once and has no floor."""
+    """A figure that is measured once, without a floor."""
     return Row(group=group, name=name, unit=unit, result=Figure(value, value, value), rounds=1, target=target)
 
 
 def beside(
     group: str, name: str, unit: Unit, value: float, floor: float, floor_is: str, *, target: Target | None = None
 ) -> Row:
-    """A cost that is measured once, beside a floor that is measured once."""
+    """A cost and its floor, each measured once."""
     return Row(
         group=group,
         name=name,
@@ -201,7 +201,7 @@ def timed(amount: float, action: Callable[[], object]) -> Sample:
 
 
 def repeated(action: Callable[[], object], amount: float, seconds: float, limit: int) -> Sample:
-    """Do it over and over until the time is up, at most ``limit`` times."""
+    """Repeat the action until the time is up, at most ``limit`` times."""
     clock = time.perf_counter
     start = now = clock()
     times = 0
@@ -213,7 +213,7 @@ def repeated(action: Callable[[], object], amount: float, seconds: float, limit:
 
 
 def through(action: Callable[[int], object], arguments: Iterator[int], amount: float, seconds: float) -> Sample:
-    """Do it with one argument after the other until the time is up or there are no more."""
+    """Call the action with each argument until the time is up or no arguments are left."""
     clock = time.perf_counter
     start = now = clock()
     times = 0

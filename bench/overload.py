@@ -1,7 +1,7 @@
 """Writers that outrun sealing: ``python -m bench.overload DIRECTORY [--seconds 600] [--memory BYTES]``.
 
-Connections write batches of 500 records of 1 KiB as fast as they are answered, and the memory of the server and of its
-sealing worker is printed as time passes. At the end the server is killed with ``kill -9`` and started again; the run
+Connections write batches of 500 records of 1 KiB as fast as the server answers, and the program prints the memory of
+the server and of its sealing worker. At the end the server is killed with ``kill -9`` and started again; the run
 fails if an acknowledged record is missing. With ``--memory`` both processes run in a memory control group of that size
 (version 1, as root).
 """
@@ -25,10 +25,10 @@ from bench.topics_server import Connection, Server, serving, write_body
 RECORDS = 500
 RECORD_BYTES = 1024
 TOPIC = "load"
-#: How often a line is printed.
+#: Seconds between two printed lines.
 REPORT_SECONDS = 10.0
 SAMPLE_SECONDS = 0.25
-#: After a refusal a writer waits for as long as the server says, which is a second.
+#: How long a writer waits after a refusal. It is the server's ``Retry-After``.
 RETRY_SECONDS = 1.0
 
 
@@ -36,7 +36,7 @@ class Writers:
     """Threads that write until they are stopped."""
 
     def __init__(self, server: Server, count: int) -> None:
-        # Half of it is left once it is compressed.
+        # Compression halves this payload.
         self._body = write_body([b'"%b"' % os.urandom(RECORD_BYTES // 2 - 1).hex().encode() for _ in range(RECORDS)])
         self._server = server
         self._stopping = threading.Event()
@@ -64,7 +64,7 @@ class Writers:
 
 
 class MemoryUse:
-    """The memory of the server and its worker, sampled until it is stopped."""
+    """Samples the memory of the server and its worker until it is stopped."""
 
     def __init__(self, server: Server) -> None:
         self._server = server
@@ -90,7 +90,7 @@ class MemoryUse:
 
 
 def resident(pid: int, *, files: bool = True) -> int:
-    """The resident bytes of a process, with or without mapped files; 0 when it is gone."""
+    """The resident bytes of a process, with or without mapped files; 0 if the process has ended."""
     try:
         numbers = Path(f"/proc/{pid}/statm").read_text().split()
         pages = int(numbers[1]) - (0 if files else int(numbers[2]))
@@ -112,7 +112,7 @@ def children_of(pid: int) -> list[int]:
 
 
 class ControlGroup:
-    """A memory control group below the one that this process is in."""
+    """A memory control group below the group of this process."""
 
     def __init__(self, memory: int) -> None:
         line = next(line for line in Path("/proc/self/cgroup").read_text().splitlines() if ":memory:" in line)
@@ -123,7 +123,7 @@ class ControlGroup:
 
     @contextmanager
     def inside(self) -> Iterator[None]:
-        """Processes that are started meanwhile, and those they start, are in the group."""
+        """Puts processes that start in this context, and their children, into the group."""
         (self._group / "cgroup.procs").write_text(str(os.getpid()))
         try:
             yield
@@ -154,7 +154,7 @@ def sealing_of(connection: Connection) -> dict[str, int]:
 
 
 def load(server: Server, seconds: float, connections: int) -> int:
-    """Write for some time and print what happens; returns how many records were acknowledged."""
+    """Write for some time and print the figures. Returns the number of acknowledged records."""
     control = server.connect()
     control.call("PUT", f"/v0/topics/{TOPIC}", {})
     memory, writers = MemoryUse(server), Writers(server, connections)
@@ -176,7 +176,7 @@ def load(server: Server, seconds: float, connections: int) -> int:
     print(f"peak of server and worker: {mega(memory.peak)}, of the worker: {mega(memory.worker_peak)}, "
         f"of that without mapped files: {mega(memory.worker_anonymous)}; "
           f"budget: {mega(figures['budget_bytes'])}")  # fmt: skip
-    # The writers are stopped by the kill, in the middle of what they do.
+    # The kill interrupts the writers in the middle of a request.
     os.kill(server.pid, signal.SIGKILL)
     writers.stop()
     memory.stop()
@@ -184,7 +184,7 @@ def load(server: Server, seconds: float, connections: int) -> int:
 
 
 def check(server: Server, acknowledged: int) -> None:
-    """Raise if the server that was started again lacks something."""
+    """Raise if the restarted server lacks acknowledged records."""
     there = server.connect().call("GET", f"/v0/topics/{TOPIC}")["count"]
     print(f"after kill -9: {there} records, {acknowledged} acknowledged; the server takes {mega(resident(server.pid))}")
     if there < acknowledged:
@@ -206,12 +206,12 @@ def run(directory: Path, seconds: float, connections: int, group: ControlGroup |
 
 
 def main(
-    directory: Annotated[Path, typer.Argument(help="An empty directory to work in.")],
-    seconds: Annotated[float, typer.Option(help="How long to write.")] = 600.0,
-    connections: Annotated[int, typer.Option(help="How many connections write.")] = 16,
-    memory: Annotated[int, typer.Option(help="The limit of the control group in bytes; 0: none.")] = 0,
+    directory: Annotated[Path, typer.Argument(help="Empty directory to work in.")],
+    seconds: Annotated[float, typer.Option(help="Seconds to write.")] = 600.0,
+    connections: Annotated[int, typer.Option(help="Number of connections that write.")] = 16,
+    memory: Annotated[int, typer.Option(help="Limit of the control group in bytes; 0 for none.")] = 0,
 ) -> None:
-    """Write more than can be sealed, and show what it takes of the memory."""
+    """Write more than can be sealed, and show the memory of the server."""
     directory.mkdir(parents=True, exist_ok=True)
     group = ControlGroup(memory) if memory else None
     try:

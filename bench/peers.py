@@ -1,7 +1,7 @@
-"""Other servers to measure beside this one: installing them, pinned, and running them.
+"""Other servers to compare with: how to install pinned versions, and how to run them.
 
-What they need stands in a directory beside this file, with lock files that pin every package by its hash. It is kept
-in ``bench/.peers``. Whatever cannot be installed is said, and the measurement goes on without it.
+A directory next to this file has lock files that pin every package by its hash. Packages are installed into
+``bench/.peers``. If one cannot be installed, the benchmark prints the reason and continues without it.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ INSTALL_SECONDS = 600.0
 
 
 class Installation(NamedTuple):
-    """Programs of a directory of this package, and the packages they need, in a place of their own."""
+    """The programs of a directory of this package, and the packages they need, in a separate directory."""
 
     source: Path
     place: Path
 
     @classmethod
     def of(cls, name: str) -> Installation:
-        """Of the directory of this name beside this file."""
+        """The packages of the directory with this name next to this file."""
         return cls(Path(__file__).parent / name, CACHE / name)
 
     @property
@@ -40,14 +40,15 @@ class Installation(NamedTuple):
         return self.place / "venv" / "bin" / "python"
 
     def install_npm(self) -> str:
-        """The packages in ``package-lock.json``, unless they are there. Returns why that cannot be, or nothing."""
+        """Install the packages in ``package-lock.json`` if they are missing. Returns the reason for a failure, or an
+        empty string."""
         if shutil.which("node") is None or shutil.which("npm") is None:
             return "node and npm are not installed"
         return self._installed("package-lock.json", "node_modules", [["npm", "ci"]])
 
     def install_python(self) -> str:
-        """The packages in ``requirements.lock``, in an environment of their own, unless they are there. Returns why
-        that cannot be, or nothing."""
+        """Install the packages in ``requirements.lock`` into a separate environment if they are missing. Returns the
+        reason for a failure, or an empty string."""
         packages = ["install", "--quiet", "--require-hashes", "-r", "requirements.lock"]
         make = [[sys.executable, "-m", "venv", "venv"], [str(self.python), "-m", "pip", *packages]]
         return self._installed("requirements.lock", "venv", make)
@@ -82,7 +83,8 @@ def _failure(command: Sequence[str], place: Path) -> str:
 def running(
     command: Sequence[str], port: int, settings: Mapping[str, str], without: str | None = None
 ) -> Iterator[Server]:
-    """A server that listens on this port, with these environment variables and without those that begin as said."""
+    """A server on this port, with these environment variables, and without inherited ones that start with
+    ``without``."""
     inherited = os.environ.items()
     environment = {name: value for name, value in inherited if without is None or not name.startswith(without)}
     process = subprocess.Popen(

@@ -1,4 +1,4 @@
-"""Appends in every class of durability: by many clients, by one, and in batches."""
+"""Appends with each durability: by many clients, by one, and in batches."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from bench.peers_sides import BATCH, CLIENTS, PAYLOAD, Durability, Side, Workloa
 from bench.workload import payloads
 
 DURABILITIES: tuple[Durability, ...] = ("memory", "disk", "fsync")
-#: Load generators know whole seconds only.
+#: Load generators accept only whole seconds.
 SINGLES_SECONDS = 1.0
-#: How long one turn takes of what is asked from here.
+#: Seconds of a turn whose requests this process sends.
 ONE_SECONDS, BATCHES_SECONDS = 0.2, 0.4
-#: Batches are sent by one of these numbers of clients: by the one that is best for the side, found in its first turn.
+#: Numbers of clients that send batches. The first turn determines which one is best for the side.
 WRITERS = (1, 2, 4)
 
 
@@ -37,7 +37,7 @@ def run(family: Family) -> Iterator[Row]:
 
 
 def _singles(durability: Durability, side: Side) -> Work:
-    """Every turn to a new log."""
+    """Each turn appends to a new log."""
 
     def turn() -> Sample:
         log = side.create(durability)
@@ -49,7 +49,7 @@ def _singles(durability: Durability, side: Side) -> Work:
 
 
 def _one(durability: Durability, side: Side) -> Work:
-    """The time that one takes, on one connection."""
+    """The time of one append on one connection."""
 
     def turn() -> Sample:
         log = side.create(durability)

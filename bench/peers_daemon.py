@@ -1,4 +1,4 @@
-"""Other servers as processes: started with files on the disk that is measured, ended or killed by their ids."""
+"""Other servers as processes: started with files on the measured disk, stopped or killed by their ids."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-#: Recovering a long history is part of starting.
+#: The time includes the recovery of a long history.
 START_SECONDS = 120.0
 STOP_SECONDS = 30.0
 LOOK_SECONDS = 0.002
-#: Servers that refuse to be root are one of these, whichever there is.
-UNPRIVILEGED = ("postgres", "nobody")
+#: The users for servers that refuse to run as root. The first one that exists is used.
+UNPRIVILEGED = ("postgres", "nobody")  # language: ok
 
 
 @contextmanager
 def daemon(
     command: Sequence[str], is_ready: Callable[[], bool], *, user: str | None = None, stop: int = signal.SIGTERM
 ) -> Iterator[int]:
-    """The id of a process that runs this and was ready. It is ended with ``stop``."""
+    """Run this command. Yields its process id when it is ready; the signal ``stop`` ends it."""
     process = subprocess.Popen(
         command,
         stdin=subprocess.DEVNULL,
@@ -60,7 +60,7 @@ def _wait_for(process: subprocess.Popen[bytes], is_ready: Callable[[], bool]) ->
 
 
 def family(pid: int) -> list[int]:
-    """A process and all that come from it."""
+    """A process and all its descendants."""
     found = [pid]
     for parent in found:
         try:
@@ -71,8 +71,8 @@ def family(pid: int) -> list[int]:
 
 
 def kill(pid: int) -> None:
-    """``kill -9`` of a process and all that come from it, and wait until they are gone (but for the first, which is its
-    parent's to wait for)."""
+    """``kill -9`` a process and all its descendants, and wait until the descendants have ended. Waiting for the process
+    itself is up to its parent."""
     first, *others = family(pid)
     for each in (first, *others):
         try:
@@ -85,7 +85,7 @@ def kill(pid: int) -> None:
 
 
 def unprivileged_user() -> str | None:
-    """Who servers are that refuse to be root; nobody else needs to be if this process is not root itself."""
+    """The user for servers that refuse to run as root, or None if this process is not root."""
     if os.geteuid() != 0:
         return None
     known = {entry.pw_name for entry in pwd.getpwall()}
@@ -93,14 +93,14 @@ def unprivileged_user() -> str | None:
 
 
 def program(name: str, *places: Path) -> str | None:
-    """Where a program is, looked for in the path and then in other places."""
+    """The path of a program, from PATH or from other directories."""
     return shutil.which(name) or next((str(place / name) for place in places if (place / name).exists()), None)
 
 
 def version(path: str) -> str:
-    """What a program says when it is asked for its version, without its name."""
+    """The version that a program prints, without the program's name."""
     said = subprocess.run([path, "--version"], capture_output=True, text=True, check=True).stdout
     found = re.search(r"[0-9]+(?:\.[0-9]+)+", said)
     if found is None:
-        raise RuntimeError(f"{path} does not say its version: {said!r}")
+        raise RuntimeError(f"{path} does not print its version: {said!r}")
     return found[0]

@@ -1,4 +1,4 @@
-"""Records on their way to others: from one writer to many live readers, and from a queue to many workers."""
+"""Delivery of records: from one writer to many live readers, and from a queue to many workers."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from bench.topics_load import Collected, Worked
 from bench.topics_server import Server
 
 READERS = 100
-#: Records, and the seconds between two of them, by protocol: one should have arrived everywhere before the next comes.
+#: By protocol: records, and the seconds between two of them. Each should arrive everywhere before the next one.
 PACED = 10
 PAUSE = {"topics": 0.05, "streams": 0.2}
 JOBS, WORKERS, AT_A_TIME = 20_000, 50, 8
-#: Where one turn takes seconds.
+#: Rounds of measurements whose turns take seconds.
 FEW_ROUNDS = 3
 
 
@@ -53,8 +53,8 @@ def _fan_out(durability: Durability, records: int, pause: float, side: Side) -> 
 
 
 def stamped() -> bytes:
-    """A record that says when it was written; the clock is the same for all processes of the machine."""
-    # Whoever writes the number anew leaves out zeros at its end: the last digit is never one.
+    """A record with the time it was written. All processes of the machine have the same clock."""
+    # The last digit is never 0, because a server that formats the number again would omit it.
     start = b'{"t":%.6f1,"pad":"' % time.perf_counter()
     return start + b"x" * (PAYLOAD - len(start) - 2) + b'"}'
 

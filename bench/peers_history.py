@@ -1,4 +1,4 @@
-"""A long history: reading all of it, what it costs as it grows, and coming back with it after a kill."""
+"""A long history: reading all of it, costs as it grows, and recovery after a kill."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from bench.peers_rows import Family, What, always, compared, tell
 from bench.peers_sides import BATCH, PAYLOAD, Durability, Log, Peer, Side, fill
 from bench.workload import directory, payloads
 
-#: What is read from the beginning to the end; less where filling waits for the disk.
+#: The records of a catch-up read; fewer if filling waits for the disk.
 CATCH_UP: dict[Durability, int] = {"disk": 200_000, "fsync": 100_000}
-#: How long the histories are by which costs are compared; servers that are filled slowly get a tenth.
+#: The lengths of the histories whose costs are compared. Servers that fill slowly get a tenth.
 SIZES = (10_000, 100_000, 1_000_000)
 SMALLER_SIZES = tuple(size // 10 for size in SIZES)
-#: Of a page in the middle of a history.
+#: The records of a page in the middle of a history.
 PAGE = 100
 TURN_SECONDS = 0.2
-#: What a server has when it is killed.
+#: The records that a server holds when it is killed.
 KILLED_WITH = 500_000
-#: Where one turn takes seconds.
+#: Rounds of measurements whose turns take seconds.
 FEW_ROUNDS = 3
 
 
@@ -56,7 +56,7 @@ def growth(family: Family) -> Iterator[Row]:
     for size in SIZES if paging else SMALLER_SIZES:
         history = History(durability, family.effort.scaled(size, BATCH) // BATCH * BATCH)
         length = f"{history.size:,} records{family.suffix}"
-        # Appends make logs longer: they come last.
+        # Appends make logs longer, so they come last.
         what = What(f"page of {PAGE} in the middle of {length}", "µs", "growth-pages", history.size)
         yield from compared(what, paging, always(durability), history.paging, rounds)
         what = What(f"one append to {length}", "µs", f"growth-{family.ours.face}", history.size)
@@ -65,7 +65,7 @@ def growth(family: Family) -> Iterator[Row]:
 
 
 class History:
-    """A log of this length on every side, filled when it is first asked for."""
+    """A log of this length on every side, filled on first use."""
 
     def __init__(self, durability: Durability, size: int) -> None:
         self.size = size
@@ -79,7 +79,7 @@ class History:
 
     def paging(self, side: Side) -> Work:
         log = self._log(side)
-        # Never quite the same page.
+        # A slightly different page each time.
         places = (side.page(log, self.size // 2 - number % PAGE, PAGE) for number in count())
         return partial(_cost, side, log, places)
 
@@ -94,14 +94,14 @@ class History:
 
 
 def _cost(side: Side, log: Log, requests: Iterator[Request]) -> Sample:
-    """The time that one of them takes."""
+    """The time of one of them."""
     with side.connect(log) as line:
         sample = one_by_one(line, requests, TURN_SECONDS)
     return Sample(1, sample.seconds / sample.amount)
 
 
 def relaxed(family: Family) -> Durability:
-    """The class that does not wait for the disk, where the protocol has it."""
+    """The durability that does not wait for the disk, if the protocol has it."""
     return "disk" if "disk" in family.ours.classes else "fsync"
 
 
@@ -115,7 +115,7 @@ def _filled(side: Side, durability: Durability, records: int) -> Log:
 
 
 def recovery(root: Path, effort: Effort, peers: Sequence[Peer]) -> Iterator[Row]:
-    """Ours is the first of them."""
+    """The first side is ours."""
     records = effort.scaled(KILLED_WITH, BATCH) // BATCH * BATCH
     what = What(f"back after kill -9 with {records:,} records", "s", "work")
     with directory(root, "killed") as base:
@@ -129,14 +129,14 @@ def _killed(base: Path, peers: Sequence[Peer], records: int) -> Iterator[Killed]
         try:
             yield Killed(peer, base / f"side{number}", records)
         except (OSError, RuntimeError) as error:
-            # Without ours there is nothing to compare.
+            # Without our side there is nothing to compare.
             if not number:
                 raise
             tell(f"recovery: without {peer.name}: {error}")
 
 
 class Killed:
-    """A side that is killed after every turn; a turn is from its start until it has given out its last record."""
+    """A side that is killed after every turn. A turn lasts from its start until it has returned its last record."""
 
     def __init__(self, peer: Peer, place: Path, records: int) -> None:
         self.name = peer.name
@@ -145,7 +145,7 @@ class Killed:
         self._records = records
         with peer.start(place, ("disk", "fsync")) as side:
             self.classes = side.classes
-            #: The strongest that it has: in another, a kill may take the last records.
+            #: The strongest durability that it has. With another one, a kill may remove the last records.
             self.durability: Durability = "fsync" if "fsync" in side.classes else "disk"
             self._log = _filled(side, self.durability, records)
             kill(side.pid(self.durability))

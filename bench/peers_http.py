@@ -1,6 +1,6 @@
 """Servers of the streams protocol and of the collections protocol as sides, and this server as one of each.
 
-They are started and configured as in the groups *streams* and *collections*, which measure more of them.
+They are started and configured as in the groups *streams* and *collections*, which have more measurements.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from bench.topics_server import Server
 
 
 class HttpSide(ABC):
-    """A server that is asked over HTTP, and of which only appends are known."""
+    """A server with an HTTP interface of which only appends are implemented here."""
 
     face = "http"
     does: frozenset[Workload] = frozenset(("singles", "one"))
@@ -119,7 +119,7 @@ class Streams(HttpSide):
 
 
 class Collections(HttpSide):
-    """Anonymous appends to a document of its own for each log; the published servers keep it in chunks of 100."""
+    """Anonymous appends, with one document for each log. The published servers store it in chunks of 100."""
 
     face = "collections"
 
@@ -128,7 +128,7 @@ class Collections(HttpSide):
         self._collection = collection
 
     def drop(self, log: Log) -> None:
-        """Nothing to do where logs are small and the directory goes soon."""
+        """Nothing to do: logs are small, and the directory is removed soon."""
 
     def path(self, log: Log) -> str:
         return f"/{OPEN}/push/{self._collection}/{log.name}"

@@ -1,7 +1,7 @@
-"""Talking to any server that is measured: whole requests out, whole answers in, over one plain socket.
+"""A connection to any measured server: sends whole requests and receives whole answers over one plain socket.
 
-A request says by itself when its answer is complete, mostly by counting. So every protocol costs the client about the
-same, which is next to nothing, and nobody is slowed down by a driver.
+A request determines when its answer is complete, mostly by counting. So every protocol costs the client about the same,
+which is very little, and no driver slows a server down.
 """
 
 from __future__ import annotations
@@ -16,24 +16,24 @@ from typing import NamedTuple, Self
 from bench.measure import Sample
 from bench.topics_server import HOST
 
-#: No single answer takes this long.
+#: The timeout of a single answer.
 ANSWER_SECONDS = 60.0
 
 
 class Request(NamedTuple):
-    """What is sent, and how to see that its answer is there: by a look at the whole of it, after something is in it so
-    many times. The latter is looked for only in what has come since the last look, for it may come in many pieces."""
+    """The bytes to send, and how to recognise a complete answer: it contains ``mark`` a number of times and passes
+    ``complete``. Only new bytes are searched for the mark, because an answer may come in many pieces."""
 
     content: bytes
     complete: Callable[[bytearray], bool]
-    #: Records that it brings or asks for.
+    #: The number of records that it appends or reads.
     records: int = 1
     mark: bytes = b""
     marks: int = 0
 
 
 class Line:
-    """One connection. ``check`` looks at every whole answer and raises an error if it tells of one."""
+    """One connection. ``check`` gets every whole answer and raises an exception if it is an error."""
 
     def __init__(self, port: int, check: Callable[[bytes], None]) -> None:
         self._socket = socket.create_connection((HOST, port), ANSWER_SECONDS)
@@ -53,7 +53,7 @@ class Line:
         self._socket.sendall(request.content)
 
     def receive(self) -> bytes:
-        """The whole answer to what was sent last."""
+        """The whole answer to the last request."""
         while not self._is_complete():
             self._more()
         answer = bytes(self._data)
@@ -65,7 +65,7 @@ class Line:
         request, data = self._request, self._data
         if request.mark:
             self._counted += data.count(request.mark, self._from)
-            # A mark may be cut in two by the end of what is there.
+            # The end of the received bytes may divide a mark.
             last = data.rfind(request.mark, self._from)
             self._from = max(self._from, 0 if last < 0 else last + len(request.mark), len(data) - len(request.mark) + 1)
             if self._counted < request.marks and not self._has_failed():
@@ -73,7 +73,7 @@ class Line:
         return bool(data) and request.complete(data)
 
     def _has_failed(self) -> bool:
-        """Whether what came so far tells of an error, after which the rest of an answer may never come."""
+        """Whether the received bytes contain an error, after which the rest of an answer may never come."""
         return False
 
     def fileno(self) -> int:
@@ -93,9 +93,9 @@ class Line:
 
 
 def drive(connect: Callable[[], Line], connections: int, requests: Iterator[Request], seconds: float) -> Sample:
-    """Send the requests, one at a time on each connection, until the time is up or there are no more.
+    """Send the requests, one at a time on each connection, until the time is up or no requests are left.
 
-    Everything that was sent is waited for, and counts.
+    Waits for the answers to all requests that were sent, and counts them.
     """
     with ExitStack() as stack:
         lines = [stack.enter_context(connect()) for _ in range(connections)]
@@ -116,7 +116,7 @@ def drive(connect: Callable[[], Line], connections: int, requests: Iterator[Requ
 
 
 def one_by_one(line: Line, requests: Iterator[Request], seconds: float) -> Sample:
-    """Send them on one connection, each after the answer to the one before, until the time is up."""
+    """Send requests on one connection, each after the previous answer, until the time is up."""
     times = 0
     began = now = time.perf_counter()
     for request in requests:
@@ -129,7 +129,7 @@ def one_by_one(line: Line, requests: Iterator[Request], seconds: float) -> Sampl
 
 
 def http_complete(data: bytearray) -> bool:
-    """Whether an HTTP answer with a length is there."""
+    """Whether an HTTP answer with a length is complete."""
     end = data.find(b"\r\n\r\n")
     if end < 0:
         return False

@@ -1,8 +1,8 @@
 """NATS JetStream as one of the sides, in NATS's own text protocol.
 
-A log is a stream with one subject, in memory or in files. The server flushes files every two minutes by default; one
-that flushes before it acknowledges is started beside it where the version knows ``sync_interval: always`` (2.10 does,
-2.9 does not).
+A log is a stream with one subject, in memory or in files. The server flushes files every two minutes by default. If the
+version has ``sync_interval: always`` (2.10 does, 2.9 does not), a second server is started that flushes before it
+acknowledges.
 """
 
 from __future__ import annotations
@@ -27,25 +27,25 @@ from bench.peers_line import ANSWER_SECONDS, Line, Request
 from bench.peers_sides import CLIENTS, EVERYTHING, PAGE, Durability, Log, Peer, Side, new_log
 
 NAME = "NATS JetStream"
-#: Stands for the inbox of whichever connection sends a request; as long as those are.
+#: A placeholder for the inbox of the connection that sends a request, of the same length.
 INBOX = b"_INBOX.XXXXXXXX"
-#: A connection remembers so many requests as it sent them: measurements send few different ones again and again.
+#: The number of encoded requests that a connection caches. Measurements repeat few different requests.
 REMEMBERED = 64
 CONSUMER = "workers"
 PING, PONG = b"PING\r\n", b"PONG\r\n"
 ACKNOWLEDGED = b'"seq":'
-#: In the reply subject of every message that a consumer delivers.
+#: Part of the reply subject of every message that a consumer delivers.
 DELIVERED = b"$JS.ACK."
-#: In the head of every message that is got by its sequence.
+#: Part of the head of every message that is read by its sequence number.
 GOT = b"Nats-Sequence:"
-#: A catch-up read asks for the next page before it has all of this one.
+#: The number of pages that a catch-up read requests in advance.
 PULLS_AHEAD = 2
-#: Of JetStream, of the server, and of who publishes where nobody listens.
+#: The marks of errors: of JetStream, of the server, and of a message without a receiver.
 ERRORS = (b'"error":', b"-ERR '", b"NATS/1.0 503")
-#: Longer than an answer that tells of an error.
+#: More than the length of an error answer.
 ERROR_BYTES = 500
 
-#: Where Debian has the server, which is not in everybody's path.
+#: The directory of the server on Debian, which is not in every PATH.
 PROGRAMS = Path("/usr/sbin")
 
 _inboxes = count(os.getpid() % 10_000 * 10_000)
@@ -63,12 +63,12 @@ def publish(subject: str, content: bytes) -> bytes:
 
 
 def counted(content: bytes, mark: bytes, number: int) -> Request:
-    """A request that is answered when the mark has come so many times."""
+    """A request whose answer is complete when the mark has occurred this number of times."""
     return Request(content, _ended, number, mark, number)
 
 
 def call(line: Line, subject: str, body: object) -> Any:
-    """Ask JetStream's own interface; an error in the answer is raised."""
+    """Call JetStream's API. Raises an exception if the answer is an error."""
     content = publish(subject, b"" if body is None else msgspec.json.encode(body))
     answer = line.ask(Request(content, lambda data: _ended(data) and data.startswith(b"MSG ")))
     return msgspec.json.decode(answer.partition(b"\r\n")[2])
@@ -88,7 +88,7 @@ def _tells_of_an_error(answer: bytes | bytearray) -> bool:
 
 
 class NatsLine(Line):
-    """Answers to what is published come to an inbox of its own; pings of the server are answered on the way."""
+    """A connection with its own inbox for acknowledgements. It also answers the server's pings."""
 
     def __init__(self, port: int) -> None:
         super().__init__(port, check)
@@ -120,7 +120,7 @@ class NatsLine(Line):
         return _tells_of_an_error(self._data[-ERROR_BYTES:])
 
     def pulled(self, subject: str, records: int) -> Sample:
-        """Pull so many from a consumer, page after page, the next always asked for before the last has come."""
+        """Pull this number of messages from a consumer, page by page, and request each page in advance."""
         request = self.addressed(publish(subject, b'{"batch":%d,"expires":30000000000}' % PAGE))
         read = 0
         asked = min(PULLS_AHEAD * PAGE, records)
@@ -128,7 +128,7 @@ class NatsLine(Line):
         self._socket.sendall(request * (-(-asked // PAGE)))
         while read < records:
             self._more()
-            # Everything up to the last line break is counted; what is behind it may be cut in two.
+            # Only whole lines are counted: a mark in the rest may be incomplete.
             end = self._data.rfind(b"\r\n") + 2
             read += self._data.count(DELIVERED, 0, end)
             del self._data[:end]
@@ -186,7 +186,7 @@ class JetStream:
         return NatsLine(self.port(log))
 
     def append(self, log: Log, records: Sequence[bytes]) -> Request:
-        """One message for each, all sent at once, all acknowledged."""
+        """One message for each record, all sent at once, all acknowledged."""
         content = b"".join([publish(log.name, record) for record in records])
         return counted(content, ACKNOWLEDGED, len(records))
 
@@ -201,12 +201,12 @@ class JetStream:
             return in_parallel(lines, publish(log.name, record), seconds)
 
     def page(self, log: Log, after: int, limit: int) -> Request:
-        """One direct get for each, all sent at once."""
+        """One direct get for each record, all sent at once."""
         gets = [publish(f"$JS.API.DIRECT.GET.{log.name}", b'{"seq":%d}' % (after + 1 + at)) for at in range(limit)]
         return counted(b"".join(gets), GOT, limit)
 
     def catch_up(self, log: Log, records: int) -> Sample:
-        """A consumer without acknowledgements, pulled from."""
+        """A pull consumer without acknowledgements."""
         with self.connect(log) as line:
             began = time.perf_counter()
             config = {"ack_policy": "none", "deliver_policy": "all", "mem_storage": True}
@@ -216,9 +216,9 @@ class JetStream:
 
 
 def in_parallel(lines: Sequence[NatsLine], message: bytes, seconds: float) -> Sample:
-    """Everybody publishes the same again and again, each when it has the answer to the one before.
+    """Each client publishes the same message repeatedly, always after the previous answer.
 
-    As lean as Python can be: there is no load generator for this in C that comes with a distribution.
+    The loop does as little as possible: no distribution has a load generator in C for this.
     """
     poll = select.epoll()
     messages = {line.fileno(): line.addressed(message) for line in lines}
@@ -234,7 +234,7 @@ def in_parallel(lines: Sequence[NatsLine], message: bytes, seconds: float) -> Sa
             answer = read(descriptor, 4096)
             if PING in answer:
                 write(descriptor, PONG)
-            # An answer is far shorter than a packet: it comes in one piece.
+            # An answer is far shorter than a packet, so it arrives in one piece.
             if ACKNOWLEDGED in answer:
                 done += 1
                 if now - began < seconds:
@@ -250,7 +250,7 @@ def in_parallel(lines: Sequence[NatsLine], message: bytes, seconds: float) -> Sa
 
 
 def create_consumer(line: Line, stream: str, subject: str, config: Mapping[str, object]) -> str:
-    """Its name, which the server makes if it is not durable."""
+    """The name of the consumer, which the server generates if it is not durable."""
     made = call(line, f"$JS.API.CONSUMER.{subject}", {"stream_name": stream, "config": config})
     return str(made["name"])
 
@@ -272,7 +272,7 @@ def serving(directory: Path, durabilities: Sequence[Durability]) -> Iterator[Sid
 
 @contextmanager
 def server(directory: Path, *, always: bool = False) -> Iterator[Server]:
-    """Ready when JetStream answers, which it does not before its streams are back."""
+    """Whether JetStream answers, which it does after its streams are recovered."""
     port = free_port()
     configuration = _configured(directory, port, always=always)
     with daemon([_program(), "-c", str(configuration)], partial(_is_ready, port)) as pid:
@@ -295,7 +295,7 @@ def _is_ready(port: int) -> bool:
 
 
 def knows_always(directory: Path) -> bool:
-    """Whether this version can flush before it acknowledges."""
+    """Whether this version can flush before it acknowledges a message."""
     configuration = _configured(directory / "question", 4222, always=True)
     return subprocess.run([_program(), "-t", "-c", str(configuration)], capture_output=True).returncode == 0
 

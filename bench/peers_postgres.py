@@ -1,7 +1,7 @@
 """PostgreSQL as one of the sides: a log is a table with a counting key, in PostgreSQL's own protocol.
 
-A private cluster with the defaults of ``initdb``, over TCP as the others are. The class of durability is the session's
-``synchronous_commit``; in the class ``memory`` the table is unlogged. Statements that are used again and again are
+A private cluster with the defaults of ``initdb``, over TCP like the others. The durability is the session's
+``synchronous_commit``; with the durability ``memory`` the table is unlogged. Statements that are used repeatedly are
 prepared once per connection, and batches are copied in.
 """
 
@@ -29,16 +29,16 @@ NAME = "PostgreSQL"
 #: The administrator of the private cluster, and its database.
 USER, DATABASE = "bench", "postgres"
 VERSION = 196_608
-#: Readers and workers have a connection each.
+#: Each reader and each worker has a connection.
 CONNECTIONS = 300
-#: Transactions of each connection when nothing is known yet.
+#: Transactions of each connection in the first turn.
 TRIAL = 20
-#: Where Debian has the programs of the newest version.
+#: The directory of the programs of the newest version on Debian.
 PROGRAMS = sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=lambda place: int(place.parent.name), reverse=True)
 
-#: What ends every answer: ready for the next, outside of a transaction, within one, or within a failed one.
+#: The ends of an answer: ready outside of a transaction, within one, or within a failed one.
 ENDINGS = tuple(b"Z\0\0\0\5" + state for state in (b"I", b"T", b"E"))
-#: Fields of every error.
+#: The fields of an error.
 ERRORS = (b"SERROR\0", b"SFATAL\0", b"SPANIC\0")
 
 HOW: Mapping[Durability, str] = {
@@ -46,7 +46,7 @@ HOW: Mapping[Durability, str] = {
     "disk": "synchronous_commit off",
     "fsync": "synchronous_commit on",
 }
-#: By class, the session's ``synchronous_commit``.
+#: By durability, the session's ``synchronous_commit``.
 COMMIT: Mapping[Durability, str] = {"memory": "off", "disk": "off", "fsync": "on"}
 
 
@@ -59,7 +59,7 @@ def simple(sql: str, records: int = 1) -> Request:
 
 
 def execute(statement: bytes, *arguments: bytes, records: int = 1) -> Request:
-    """Run a statement that the connection has prepared."""
+    """Run a prepared statement of the connection."""
     values = b"".join(struct.pack("!i", len(argument)) + argument for argument in arguments)
     bound = b"\0" + statement + b"\0" + struct.pack("!hh", 0, len(arguments)) + values + struct.pack("!h", 0)
     content = message(b"B", bound) + message(b"E", b"\0" + struct.pack("!i", 0)) + message(b"S", b"")
@@ -67,7 +67,7 @@ def execute(statement: bytes, *arguments: bytes, records: int = 1) -> Request:
 
 
 def copied(table: str, records: Sequence[bytes]) -> Request:
-    """All of these rows in one statement, which is sent together with them."""
+    """All these rows in one statement, which is sent together with the rows."""
     rows = b"".join([record.replace(b"\\", b"\\\\") + b"\n" for record in records])
     asked = message(b"Q", f"copy {table}(data) from stdin\0".encode())
     return Request(asked + message(b"d", rows) + message(b"c", b""), _is_ready_again, len(records))
@@ -84,7 +84,7 @@ def check(answer: bytes) -> None:
 
 
 def connected(port: int, durability: Durability, *prepared: str) -> Line:
-    """A session of this class, with these statements prepared."""
+    """A session with this durability and these prepared statements."""
     line = Line(port, check)
     try:
         options = f"-c synchronous_commit={COMMIT[durability]}"
@@ -152,8 +152,8 @@ class PostgreSQL:
         return execute(b"announce", record)
 
     def singles(self, log: Log, record: bytes, seconds: float) -> Sample:
-        """By pgbench, which counts the time to connect when it is told seconds; so it is told how many,
-        from how many it did before."""
+        """Appends by pgbench. With a duration, pgbench would count the time to connect, so it gets a number of
+        transactions, which is based on the previous turn."""
         script = self._directory / "append.sql"
         text = record.decode().replace("'", "''")
         script.write_text(f"insert into {log.name}(data) values ('{text}') returning seq;\n")
@@ -164,7 +164,7 @@ class PostgreSQL:
         return Sample(rate, 1.0)
 
     def _pgbench(self, script: Path, each: int, durability: Durability) -> float:
-        """Transactions per second, of so many by each connection."""
+        """Transactions per second, with this number of transactions on each connection."""
         words = ["-n", "-M", "prepared", "-c", str(CLIENTS), "-j", "1", "-t", str(each), "-f", str(script)]
         words += ["-h", "127.0.0.1", "-p", str(self._port), "-U", USER, DATABASE]
         done = subprocess.run(
@@ -186,7 +186,7 @@ class PostgreSQL:
         return catch_up_in_pages(self, log, records, ROW)
 
 
-#: How the rows of a page begin: a message of two columns.
+#: The beginning of a row of a page: a message of two columns.
 ROW = b"\0\2\0\0\0"
 
 
@@ -195,8 +195,8 @@ ROW = b"\0\2\0\0\0"
 
 @contextmanager
 def serving(directory: Path, durabilities: Sequence[Durability]) -> Iterator[Side]:
-    """A cluster in this directory, made unless it is there, for all classes. It never runs as root, but as somebody who
-    then must be able to get there."""
+    """A cluster in this directory, created if it does not exist, for all durabilities. It never runs as root; its user
+    must be able to access the directory."""
     user, data, port = unprivileged_user(), directory / "cluster", free_port()
     directory.mkdir(parents=True, exist_ok=True)
     if user is not None:

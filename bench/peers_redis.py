@@ -1,4 +1,4 @@
-"""Redis Streams as one of the sides, in Redis's own protocol: one server for each class of durability."""
+"""Redis Streams as one of the sides, in Redis's own protocol: one server for each durability."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from bench.topics_peers import Redis, missing
 
 NAME = "Redis Streams"
 GROUP = b"group"
-#: No snapshots beside the append-only file; everything else as it is by default.
+#: No snapshots; all other settings are defaults.
 SETTINGS: Mapping[Durability, tuple[str, ...]] = {
     "memory": ("--appendonly", "no"),
     "disk": ("--appendonly", "yes", "--appendfsync", "everysec"),
@@ -28,11 +28,11 @@ HOW: Mapping[Durability, str] = {
     "disk": "appendfsync everysec",
     "fsync": "appendfsync always",
 }
-#: Lines of the answer to XRANGE: one, and for each entry with one field those of its two arrays and three strings.
+#: Lines of the answer to XRANGE: one, and for each entry with one field those of two arrays and three strings.
 ENTRY_LINES = 8
-#: redis-benchmark counts requests, so it first tries how long so many take.
+#: The requests of a trial: redis-benchmark takes a number of requests, not a duration.
 TRIAL = 2000
-#: Longer than an error is.
+#: More than the length of an error.
 ERROR_BYTES = 500
 
 
@@ -41,7 +41,7 @@ def command(*words: bytes) -> bytes:
 
 
 def check(answer: bytes) -> None:
-    """No record holds a line break, so a line that begins with a minus is an error."""
+    """No record contains a line break, so a line that starts with a minus is an error."""
     _, found, error = (b"\r\n" + answer).partition(b"\r\n-")
     if found:
         raise RuntimeError(f"redis: {error.splitlines()[0].decode()}")
@@ -52,12 +52,12 @@ class RedisLine(Line):
         super().__init__(port, check)
 
     def _has_failed(self) -> bool:
-        # An error is one line where a success may be several.
+        # An error is one line, and a success can be several.
         return self._data.startswith(b"-") or b"\r\n-" in self._data[-ERROR_BYTES:]
 
 
 def lines(number: int, content: bytes, records: int = 1) -> Request:
-    """A request whose answer has so many lines."""
+    """A request whose answer has this number of lines."""
     return Request(content, bool, records, b"\r\n", number)
 
 
@@ -100,13 +100,13 @@ class RedisStreams:
         return RedisLine(self.port(log))
 
     def append(self, log: Log, records: Sequence[bytes]) -> Request:
-        """Pipelined: one XADD for each, all sent at once."""
+        """Pipelined: one XADD for each record, all sent at once."""
         name = log.name.encode()
         content = b"".join([command(b"XADD", name, b"*", b"data", record) for record in records])
         return lines(2 * len(records), content, len(records))
 
     def fill(self, log: Log, records: Sequence[bytes]) -> Request:
-        """The same with ids that count, so that a page can be asked for by its place."""
+        """Appends with ascending ids, so that a page can be requested by its position."""
         name, ids = log.name.encode(), self._filled.setdefault(log, count(1))
         made = [command(b"XADD", name, b"%d-0" % next(ids), b"data", record) for record in records]
         return lines(2 * len(records), b"".join(made), len(records))
@@ -140,7 +140,7 @@ def serving(directory: Path, durabilities: Sequence[Durability]) -> Iterator[Sid
 
 @contextmanager
 def server(directory: Path, settings: Sequence[str]) -> Iterator[Redis]:
-    """Ready when it has read everything back that it had."""
+    """Whether the server has loaded its data."""
     directory.mkdir(parents=True, exist_ok=True)
     port = free_port()
     words = ["redis-server", "--port", str(port), "--bind", "127.0.0.1", "--dir", str(directory), "--save", ""]

@@ -1,4 +1,4 @@
-"""Several sides do the same in turns, and every peer makes a row beside this server."""
+"""Several sides do the same work in turns, and each peer gets a row."""
 
 from __future__ import annotations
 
@@ -25,29 +25,29 @@ class Family(NamedTuple):
     effort: Effort
     ours: Side
     peers: Sequence[Side]
-    #: Behind the names of its rows.
+    #: The suffix of the names of its rows.
     suffix: str = ""
 
     def doing(self, workload: Workload, durability: Durability) -> list[Side]:
-        """Ours and the peers that do this in this class, or none if that leaves ours alone. Who does not is told."""
+        """Our side and the peers that have this durability, or none without such a peer. The others are printed."""
         if workload not in self.ours.does or durability not in self.ours.classes:
             return []
         able = [side for side in self.peers if workload in side.does]
         for side in able:
             if durability not in side.classes:
-                tell(f"{workload}, {durability}: without {side.name}, which has no such class as it is installed here")
+                tell(f"{workload}, {durability}: without {side.name}, which does not have this durability here")
         able = [side for side in able if durability in side.classes]
         return [self.ours, *able] if able else []
 
 
 class What(NamedTuple):
-    """What a row is about."""
+    """The subject of a row."""
 
     name: str
     unit: Unit
-    #: Which picture shows it.
+    #: The picture that shows it.
     chart: str
-    #: The length of the history, where that is what changes from row to row.
+    #: The length of the history, if it differs between rows.
     at: int | None = None
 
 
@@ -56,7 +56,7 @@ def tell(line: str) -> None:
 
 
 class Contestant(Protocol):
-    """Something with a name that can be configured in several ways."""
+    """A side with a name and one or more durabilities."""
 
     name: str
 
@@ -70,13 +70,13 @@ C = TypeVar("C", bound=Contestant)
 def compared(
     what: What, sides: Sequence[C], durability: Callable[[C], Durability], work: Callable[[C], Work], rounds: int
 ) -> Iterator[Row]:
-    """Everybody does it once to warm up and then once in each round; who begins changes from round to round.
+    """Each side works once to warm up and then once in each round. The order changes from round to round.
 
-    Whoever fails is left out from then on, and that is told; without ours there is nothing to compare.
+    A side that fails is skipped from then on, with a message. If our side fails, there are no rows.
     """
     works = {side.name: made for side in sides if (made := _attempted(what, side.name, partial(work, side)))}
     samples: dict[str, list[Sample]] = {name: [] for name in works}
-    # A run that only shows that everything works needs no warming up.
+    # A quick run needs no warm-up.
     for number in range(rounds if rounds == 1 else rounds + 1):
         for name in _rotated(list(works), number):
             sample = _attempted(what, name, works[name])
@@ -96,7 +96,7 @@ def compared(
 
 
 def always(durability: Durability) -> Callable[[Contestant], Durability]:
-    """The same class for everybody."""
+    """The same durability for all sides."""
     return lambda _: durability
 
 

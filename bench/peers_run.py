@@ -1,8 +1,8 @@
-"""This server beside other servers, each with a careful user's settings, all in one run.
+"""This server next to other servers, each with the settings of a careful user, all in one run.
 
-Redis Streams, NATS JetStream and PostgreSQL as a log table stand beside topics; the other servers of the streams and of
-the collections protocol beside ours of the same protocol. Who is not installed is left out, and it is said how to
-install it.
+Topics are compared with Redis Streams, NATS JetStream and a log table in PostgreSQL; streams and collections are
+compared with other servers of the same protocol. A server that is not installed is skipped, and the benchmark prints
+how to install it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from bench.workload import directory
 
 
 class Lineup(NamedTuple):
-    """This server in one protocol, and who stands beside it."""
+    """This server in one protocol, and its peers."""
 
     ours: Peer
     peers: Sequence[Peer]
@@ -66,7 +66,7 @@ def run(root: Path, effort: Effort) -> Iterator[Row]:
 
 
 def available(peers: Sequence[Peer], *, told: bool = False) -> list[Peer]:
-    """Those that can be measured; of the others it is said why not, unless it has been."""
+    """The peers that can be measured. For each of the others, the reason is printed once."""
     reasons = {peer.name: peer.lacking() for peer in peers}
     for name, reason in reasons.items():
         if reason and not told:
@@ -76,7 +76,7 @@ def available(peers: Sequence[Peer], *, told: bool = False) -> list[Peer]:
 
 @contextmanager
 def running(root: Path, effort: Effort, lineup: Lineup) -> Iterator[Family]:
-    """All of them, started; a peer that does not start is left out."""
+    """Starts all sides. A peer that does not start is skipped."""
     with directory(root, "peers") as base, ExitStack() as stack:
         ours = stack.enter_context(lineup.ours.start(base / "ours", DURABILITIES))
         peers = []

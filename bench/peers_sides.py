@@ -1,4 +1,4 @@
-"""What every side of the comparison can be asked to do, whatever it calls it."""
+"""The operations that every side of the comparison has, whatever their names are there."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from bench.measure import Sample
 from bench.peers_line import Line, Request, drive
 from bench.workload import payloads
 
-#: What an acknowledgement promises: nothing; that the system has it, or will within a moment; that the disk has it.
+#: The promise of an acknowledgement: none; the system has the record, or soon will; the disk has it.
 Durability = Literal["memory", "disk", "fsync"]
 
-#: Who append one by one, each on a connection of its own.
+#: The number of clients that append one by one, each on its own connection.
 CLIENTS = 32
 
-#: Of every record; in a batch; in a page of a catch-up read.
+#: The bytes of a record, and the records of a batch and of a page of a catch-up read.
 PAYLOAD = 150
 BATCH = 500
 PAGE = 1000
@@ -33,24 +33,24 @@ class Log(NamedTuple):
 
 
 def new_log(durability: Durability) -> Log:
-    """A name that nobody has used."""
+    """An unused name."""
     return Log(f"log{next(_numbers)}", durability)
 
 
-#: What a side may be asked to do.
+#: The workloads that a side can have.
 Workload = Literal["singles", "one", "batches", "catch-up", "fan-out", "queue", "growth", "pages"]
 EVERYTHING: frozenset[Workload] = frozenset(get_args(Workload))
 
 
 class Side(Protocol):
     name: str
-    #: Which protocol readers and workers have to speak.
+    #: The protocol of its readers and workers.
     face: str
     does: frozenset[Workload]
 
     @property
     def classes(self) -> Mapping[Durability, str]:
-        """How it is configured for each class that it has."""
+        """Its configuration for each durability that it has."""
 
     def pid(self, durability: Durability) -> int: ...
 
@@ -61,38 +61,38 @@ class Side(Protocol):
     def connect(self, log: Log) -> Line: ...
 
     def append(self, log: Log, records: Sequence[bytes]) -> Request:
-        """All of these at once, acknowledged."""
+        """Append all these records at once, acknowledged."""
 
     def fill(self, log: Log, records: Sequence[bytes]) -> Request:
-        """The same for a history that is to be read by place."""
+        """Append records of a history that is read by position."""
 
     def announce(self, log: Log, record: bytes) -> Request:
-        """Append one so that live readers hear of it."""
+        """Append one record so that live readers receive it."""
 
     def singles(self, log: Log, record: bytes, seconds: float) -> Sample:
-        """So many clients append one by one, driven by what costs the least for this protocol."""
+        """A number of clients append one by one, driven by the cheapest load generator for this protocol."""
 
     def page(self, log: Log, after: int, limit: int) -> Request:
-        """The records after the first so many of a log that was filled once and from which nothing is gone."""
+        """A page of a log that was filled once and lost no records, after a number of records."""
 
     def catch_up(self, log: Log, records: int) -> Sample:
-        """Read from the beginning to the end on one connection."""
+        """Read all records on one connection."""
 
     def port(self, log: Log) -> int: ...
 
 
 class Peer(NamedTuple):
-    """Another server: how to start it, and what to do when it is not there."""
+    """Another server: how to start it, and how to install it."""
 
     name: str
-    #: Returns why it cannot be measured and how that can be helped, or nothing.
+    #: Returns why it cannot be measured and what to do about it, or an empty string.
     lacking: Callable[[], str]
-    #: In this directory, with what it has there, for these classes at least.
+    #: Starts it in this directory, with existing files, for at least these durabilities.
     start: Callable[[Path, Sequence[Durability]], AbstractContextManager[Side]]
 
 
 def catch_up_in_pages(side: Side, log: Log, records: int, mark: bytes) -> Sample:
-    """Page after page from where the one before ended; ``mark`` is in the answer once for each record."""
+    """Read page by page. The answer contains ``mark`` once for each record."""
     with side.connect(log) as line:
         began, read = time.perf_counter(), 0
         while read < records:
@@ -104,7 +104,7 @@ def catch_up_in_pages(side: Side, log: Log, records: int, mark: bytes) -> Sample
 
 
 def fill(side: Side, log: Log, records: int) -> None:
-    """In batches, on one connection, so that they are in order."""
+    """Append in batches, on one connection, so that records are in order."""
     data = payloads(PAYLOAD)
     batches = (data[at % len(data) : at % len(data) + BATCH] for at in range(0, records, BATCH))
     drive(lambda: side.connect(log), 1, (side.fill(log, batch) for batch in batches), float("inf"))

@@ -1,7 +1,7 @@
-"""Live readers in a process of their own: ``python -m bench.peers_watch FACE PORT LOG COUNT``.
+"""Live readers in a separate process: ``python -m bench.peers_watch FACE PORT LOG COUNT``.
 
-They collect as the watchers of :mod:`bench.topics_load` do. Where a server does not push, a reader asks for the next
-record as soon as it has one, or as soon as it is told that there is one.
+They collect like the watchers of :mod:`bench.topics_load`. If a server does not push records, a reader requests the
+next record as soon as it has one, or as soon as it is notified.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from bench.topics_load import MARK, collect, raise_file_limit, tell
 PAGE = b"1000"
 ENTRY_ID = re.compile(rb"\r\n([0-9]+-[0-9]+)\r\n")
 
-#: What a reader has to do with what it has got, piece by piece.
+#: Handles the bytes that a reader received, piece by piece.
 React = Callable[[bytes], None]
 
 
 class Reader:
-    """A connection, and what it has to answer to what comes."""
+    """A connection, and its reaction to received bytes."""
 
     def __init__(self, connection: socket.socket, react: React | None = None) -> None:
         self.connection = connection
@@ -39,7 +39,7 @@ def streams(port: int, path: str) -> Reader:
 
 
 def redis(port: int, log: str) -> Reader:
-    """XREAD that waits, from the last entry on."""
+    """A blocking XREAD from the last entry on."""
     connection = _socket_of(peers_redis.RedisLine(port))
     data = bytearray()
 
@@ -59,7 +59,7 @@ def redis(port: int, log: str) -> Reader:
 
 
 def nats(port: int, log: str) -> Reader:
-    """A consumer that is pushed to, without acknowledgements, as NATS's own clients make ordered ones."""
+    """A push consumer without acknowledgements, like the ordered consumers of NATS's own clients."""
     line = peers_nats.NatsLine(port)
     config = {"deliver_subject": f"{line.inbox.decode()}.push", "ack_policy": "none", "deliver_policy": "new"}
     line.ask(peers_nats.counted(b"SUB %b.push 2\r\n%b" % (line.inbox, peers_nats.PING), peers_nats.PONG, 1))
@@ -74,7 +74,7 @@ def nats(port: int, log: str) -> Reader:
 
 
 def postgres(port: int, log: str) -> Reader:
-    """LISTEN, and a look into the table when there is a notification."""
+    """LISTEN, and a SELECT after each notification."""
     line = peers_postgres.connected(port, "disk", peers_postgres.page_statement(log))
     line.ask(peers_postgres.simple(f"listen {log}"))
     answer = line.ask(peers_postgres.simple(f"select coalesce(max(seq), 0) from {log}"))
@@ -107,7 +107,7 @@ FACES = {"topics": topics, "streams": streams, "redis": redis, "nats": nats, "po
 
 
 def watch(face: str, port: int, log: str, count: int) -> None:
-    """Open the readers, then collect as often as asked: each command is the number of records that each is to get."""
+    """Open the readers, then collect once per command. A command is the number of records for each reader."""
     raise_file_limit()
     readers = [FACES[face](port, log) for _ in range(count)]
     reactions = {reader.connection.fileno(): reader.react for reader in readers if reader.react is not None}

@@ -1,7 +1,7 @@
-"""Workers of a queue in a process of their own: ``python -m bench.peers_work FACE PORT LOG COUNT AT_A_TIME``.
+"""Workers of a queue in a separate process: ``python -m bench.peers_work FACE PORT LOG COUNT AT_A_TIME``.
 
-Each claims so many jobs, acknowledges them and claims again, until there are none. A worker is a generator that yields
-requests and gets their whole answers; one loop drives them all.
+Each worker claims ``AT_A_TIME`` jobs, acknowledges them and claims again, until no jobs are left. A worker is a
+generator that yields requests and receives whole answers; one loop drives all workers.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from bench.peers_line import ANSWER_SECONDS, Line, Request, http_complete
 from bench.topics_load import SEQ, Worked, raise_file_limit, tell
 from bench.topics_server import request_bytes
 
-#: A server that is busy is left alone this long.
+#: The seconds before a request to a busy server is repeated.
 PAUSE_SECONDS = 0.05
-#: The answer to a claim from Redis: so many lines before the entries.
+#: The number of lines before the entries in the answer to a claim from Redis.
 CLAIM_LINES = 5
 ENTRY_ID = re.compile(rb"\r\n([0-9]+-[0-9]+)\r\n")
 REPLY = re.compile(rb"(\$JS\.ACK\.[^ ]+) ")
 
-#: Yields requests, gets answers; what it has done is in the list of jobs, at its number.
+#: Yields requests and receives answers. It counts its jobs in the list of jobs, at its number.
 Worker = Generator[Request, bytes, None]
 
 
 class Shift(NamedTuple):
-    """What a worker is told: the log, its own number, how many jobs to take at once, and where to count them."""
+    """The arguments of a worker: the log, its number, the jobs per claim, and the list to count them in."""
 
     log: str
     number: int
@@ -87,7 +87,7 @@ def _claim_is_complete(data: bytearray) -> bool:
 
 
 def nats(shift: Shift) -> Worker:
-    """An acknowledgement has no answer here, so it goes out with the next claim, as NATS's own clients do it."""
+    """An acknowledgement has no answer, so it is sent with the next claim, as NATS's own clients do."""
     subject = f"$JS.API.CONSUMER.MSG.NEXT.{shift.log}.{peers_nats.CONSUMER}"
     claim = peers_nats.publish(subject, b'{"batch":%d,"no_wait":true}' % shift.at_a_time)
 
@@ -146,7 +146,7 @@ def work(face: Face, port: int, log: str, count: int, at_a_time: int) -> Worked:
     while workers:
         ready, _, _ = select.select(list(workers), (), (), ANSWER_SECONDS)
         if not ready:
-            raise RuntimeError("the workers were not answered")
+            raise RuntimeError("the workers got no answer in time")
         for line in ready:
             before = sum(jobs)
             try:

@@ -1,6 +1,6 @@
-"""The pipeline on Spark, on this machine: every stage beside what the same work costs without it.
+"""The pipeline on Spark, on this machine: each stage next to the cost of the same work without Spark.
 
-One session serves all measurements, as one serves all rounds of a pipeline; its start is a figure of its own.
+All measurements share one session, as all rounds of a pipeline do. Its start is a separate figure.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ GROUP = "pipeline"
 MASTER = "local[2]"
 RECORDS = 1_000_000
 SINK_RECORDS = 300_000
-#: How cost grows: history of these lengths, and what a round takes that finds so many new records.
+#: The lengths of the histories whose costs are compared, and the number of new records in the second round.
 GROWTH = (1_000_000, 10_000_000)
 MORE = 10_000
-#: A turn takes seconds.
+#: Rounds, which are few because a turn takes seconds.
 ROUNDS = 3
 
 _numbers = count(1)
@@ -77,7 +77,7 @@ class Stages:
     def run(self) -> Iterator[Row]:
         size = fill(self._data, self._records)
         of = f"of {size / self._records:.0f} bytes"
-        # Python's workers, imports and Java's compiler: once in the life of a session.
+        # Python's workers, imports and Java's compiler start once in the life of a session.
         self._records_stage()
         yield self._beside(
             f"records {of}: segments to the table", self._records_stage, self._plain_records,
@@ -115,7 +115,7 @@ class Stages:
 
     @contextmanager
     def _round(self) -> Iterator[Round]:
-        """A round over everything, into a lake of its own."""
+        """A round over the whole history, into a new lake."""
         lake = Lake.at(self._base / f"lake-{next(_numbers)}")
         history = DirectoryHistory(self._data)
         try:
@@ -216,7 +216,7 @@ def round_of(spark: SparkSession, history: DirectoryHistory, lake: Lake) -> Roun
 
 
 def _growth(spark: SparkSession, base: Path, effort: Effort) -> Iterator[Row]:
-    """A first round over all of a history, and then one that finds little that is new."""
+    """A first round over a whole history, and a second round with few new records."""
     from strandline.engine import Batch, Engine
 
     for length in GROWTH:

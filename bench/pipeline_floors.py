@@ -1,4 +1,4 @@
-"""The same work as the pipeline's stages, without Spark and without this project where that can be."""
+"""The same work as the pipeline's stages, without Spark and, where possible, without Strandline."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ROWS = 250_000
 
 
 def copy_records(history: History, lake: Lake) -> None:
-    """Read the segments and write Parquet of the same columns, compressed the same way."""
+    """Read the segments and write Parquet with the same columns and compression."""
     target = Path(lake.url)
     target.mkdir(parents=True)
     info = history.log(LOG)
@@ -46,7 +46,7 @@ def copy_records(history: History, lake: Lake) -> None:
 
 
 def tantivy_index(path: Path, batches: list[list[bytes]]) -> None:
-    """The same fields, indexed by tantivy; from the payload on, because that is where the other side begins too."""
+    """The same fields, indexed by tantivy. Both sides start from the payload."""
     import tantivy
 
     builder = tantivy.SchemaBuilder()
@@ -67,7 +67,7 @@ def tantivy_index(path: Path, batches: list[list[bytes]]) -> None:
 
 
 def rollups(data: Path) -> tuple[Callable[[], Sample], Callable[[], Sample]]:
-    """What a companion's rollups take, once its columns are there; and DuckDB over the same columns."""
+    """The rollups of an index file after its columns are built, and DuckDB on the same columns."""
     history = DirectoryHistory(data)
     info = history.log(LOG)
     (piece, *_) = history.pieces(info, 0, info.head, ROWS)

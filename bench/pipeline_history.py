@@ -14,7 +14,7 @@ from strandline.engine import Batch, Config, Engine
 from strandline.schema.registry import Registry
 
 LOG = "requests"
-#: Of every record, on the average.
+#: The average size of a record.
 PAYLOAD = 200
 BATCH = 1000
 FIRST = 1_780_000_000_000
@@ -22,7 +22,7 @@ MONTH_MS = 30 * 24 * 3600 * 1000
 
 
 def registry(rollups: dict[str, Any] | None = None) -> bytes:
-    """The stored registry of the stream. Its records have version 1 from the first on."""
+    """The stored registry of the stream. All records have version 1."""
     search = {**REGISTRY["search"], "rollups": rollups or REGISTRY["search"]["rollups"]}  # type: ignore[dict-item]
     body = msgspec.json.encode({"schema": {"type": "object"}, "search": search})
     return Registry.empty(LOG).update(body, next_sequence=0).stored()
@@ -49,7 +49,7 @@ def documents(records: int, step_ms: int) -> Iterator[list[bytes]]:
 
 
 def fill(path: Path, records: int, *, step_ms: int = 10, rollups: dict[str, Any] | None = None) -> int:
-    """Make the directory, everything in it sealed. The bytes of all payloads."""
+    """Create the directory with everything sealed. Returns the bytes of all payloads."""
     size = 0
     with Engine.open(path) as engine:
         traits = {"content_type": "application/json", "created_at": FIRST}

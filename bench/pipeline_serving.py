@@ -1,4 +1,4 @@
-"""Searches and aggregations over history that the pipeline has covered, asked over HTTP."""
+"""Searches and aggregations over HTTP on history that index files cover."""
 
 from __future__ import annotations
 
@@ -93,6 +93,6 @@ def _asked(
 
 
 def _check(status: int, answer: Any) -> None:
-    """Everything is covered, and an answer that is not complete is none."""
+    """Index files cover everything, so an incomplete answer is an error."""
     if status != 200 or not answer["coverage"]["complete"]:
         raise RuntimeError(f"not a complete answer: {status} {str(answer)[:500]}")

@@ -1,4 +1,4 @@
-"""The pictures of a report: which rows are shown together, and where they are put."""
+"""The pictures of a report: which rows each picture shows, and its file."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from bench.measure import Row
 from bench.plots_bars import bars
 from bench.plots_lines import lines
 
-#: By the chart that rows name: what stands above it.
+#: The titles of pictures, by the ``chart`` of their rows.
 TITLES = {
     "appends": "Appends, by what an acknowledgement promises",
     "same-protocol": "Appends, beside servers of the same protocol",
@@ -19,19 +19,19 @@ TITLES = {
     "growth-pages": "A page of 100 in the middle, as the history grows",
     "growth-streams": "One append to a stream, as the history grows",
 }
-#: Beside the page that shows them.
+#: The directory of pictures, next to the page that shows them.
 DIRECTORY = "images"
 
 
 class Plot(NamedTuple):
     title: str
-    #: Of the file.
+    #: The name of the file.
     name: str
     content: str
 
 
 def plots(group: str, rows: Sequence[Row]) -> list[Plot]:
-    """Lines where the length of the history changes from row to row, bars everywhere else."""
+    """Lines if the length of the history differs between rows, otherwise bars."""
     charts = dict.fromkeys(row.chart for row in rows if row.chart and row.times_peer is not None)
     made = []
     for chart in charts:
@@ -42,7 +42,7 @@ def plots(group: str, rows: Sequence[Row]) -> list[Plot]:
 
 
 def write(group: str, rows: Sequence[Row], page: Path) -> list[str]:
-    """Put the pictures beside a page, and return what shows them there."""
+    """Write the pictures next to a page, and return the Markdown that shows them."""
     directory = page.parent / DIRECTORY
     shown = []
     for plot in plots(group, rows):

@@ -1,4 +1,4 @@
-"""Bars of ratios: how many times as good as each peer this server is, for each piece of work."""
+"""Bars of ratios of this server to each peer, for each workload."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from itertools import groupby
 from bench.measure import COSTS, Figure, Row
 from bench.plots_svg import WIDTH, Scale, box, line, picture, text
 
-#: Where the bars begin and end, and where the names of the peers end.
+#: The left and right ends of the bars, and the right end of the names of peers.
 LEFT, RIGHT, NAMES = 190, WIDTH - 90, 180
 TOP, HEADING, BAR, GAP = 92, 26, 18, 10
-SUBTITLE = "To the right of 1, Strandline is so many times as good; to the left, the peer is. Thin lines: all rounds."
+SUBTITLE = "A value above 1 is in favour of Strandline, below 1 in favour of the peer. Thin lines: all rounds."
 
 
 def advantage(row: Row) -> Figure:
-    """The ratio to the peer, turned round for costs: more is always better for us."""
+    """The ratio to the peer, inverted for costs, so that more is always better for us."""
     assert row.times_peer is not None
     ratio = row.times_peer
     return Figure(1 / ratio.median, 1 / ratio.high, 1 / ratio.low) if row.unit in COSTS else ratio
@@ -58,7 +58,7 @@ def _bar(row: Row, scale: Scale, y: float) -> list[str]:
         if ahead
         else text(edge - 6, middle + 4, _times(figure.median), anchor="end")
     )
-    # A label that would lie over the names stands on the other side of the line instead.
+    # A label that would overlap the names goes to the other side of the line.
     if not ahead and edge - 50 < NAMES:
         label = text(scale(1) + 6, middle + 4, _times(figure.median))
     return [

@@ -1,4 +1,4 @@
-"""Lines of costs as a history grows, one for each side."""
+"""Lines of costs as a history grows, one line for each side."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from bench.plots_svg import WIDTH, Scale, line, picture, text
 LEFT, RIGHT, TOP, BOTTOM = 90, WIDTH - 170, 80, 380
 HEIGHT = 424
 OURS = "Strandline"
-#: As many as there are colours for the others.
+#: The number of colours for the other sides.
 OTHERS = 4
-#: Names at the ends of lines are at least so far apart.
+#: The minimum distance between the names at the ends of lines.
 APART = 17.0
 
-#: By side: by length of the history, what it cost.
+#: The cost by side and by length of the history.
 Series = dict[str, dict[int, Figure]]
 
 
@@ -70,7 +70,7 @@ def _curve(points: dict[int, Figure], across: Scale, up: Scale, colour: str, wid
 
 
 def _names(ends: list[tuple[float, str, str]]) -> list[str]:
-    """At the ends of the lines, moved apart where they would lie over each other."""
+    """Names at the ends of the lines, moved apart if they would overlap."""
     parts, last = [], float("-inf")
     for y, name, colour in sorted(ends):
         last = max(y, last + APART)

@@ -1,4 +1,4 @@
-"""What pictures are made of: texts, lines and boxes in SVG, in colours that suit a light page and a dark one."""
+"""The parts of pictures: texts, lines and boxes in SVG, in colours for light and dark pages."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from html import escape
 from math import ceil, floor, log10
 
 WIDTH = 860
-#: Colours that can be told apart with any eyes, after Okabe and Ito; the second of each is for dark pages.
+#: Colours that colour-blind readers can distinguish, after Okabe and Ito. The second of each is for dark pages.
 COLOURS = {
     "text": ("#1f2328", "#e6edf3"),
     "faint": ("#59636e", "#9198a1"),
@@ -22,7 +22,7 @@ COLOURS = {
 
 
 def picture(height: float, title: str, subtitle: str, parts: list[str]) -> str:
-    """A whole file. The title is also what is read out to those who do not see it."""
+    """A whole file. Screen readers read the title aloud."""
     rules = " ".join(_rules(0))
     dark = " ".join(_rules(1))
     head = [
@@ -59,7 +59,7 @@ def box(x: float, y: float, width: float, height: float, kind: str) -> str:
 
 
 class Scale:
-    """Where a value is on an axis on which equal distances are equal ratios."""
+    """The position of a value on a logarithmic axis."""
 
     def __init__(self, low: float, high: float, start: float, end: float) -> None:
         """The axis is widened to whole powers of ten."""

@@ -1,7 +1,7 @@
-"""What one fresh process does and how much memory it takes: ``python -m bench.probe WHAT DIRECTORY AMOUNT``.
+"""The work and the memory of one new process: ``python -m bench.probe WHAT DIRECTORY AMOUNT``.
 
-Memory can only be told apart from what earlier measurements left behind in a process that did nothing else.
-The answer is JSON on the standard output.
+Memory is measured in a new process because earlier measurements leave memory behind. The result is JSON on the standard
+output.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from strandline.engine.process import child_environment
 
 
 class Memory(msgspec.Struct, frozen=True):
-    """As the kernel counts it, in bytes. Pages of files can be taken away at any time, anonymous ones cannot."""
+    """Memory in bytes, as counted by the kernel. The kernel can reclaim pages of files, but not anonymous ones."""
 
     resident: int
     anonymous: int
@@ -44,7 +44,7 @@ class Probe(msgspec.Struct, frozen=True):
 
 
 def ask(what: str, directory: Path, amount: int) -> Probe:
-    """Run a probe in a process of its own."""
+    """Run a probe in a separate process."""
     command = [sys.executable, "-m", "bench.probe", what, str(directory), str(amount)]
     done = subprocess.run(command, env=child_environment(), stdout=subprocess.PIPE, check=True)
     return msgspec.json.decode(done.stdout, type=Probe)
@@ -127,7 +127,7 @@ def _open_logs(directory: Path, amount: int) -> Probe:
 
 
 def _names_only(directory: Path, amount: int) -> Probe:
-    """The floor of many logs: their names in a dict, and lists that are cut out of the sorted names."""
+    """The floor of many logs: their names in a dict, and slices of the sorted names."""
     memory, seconds = {"before": Memory.now()}, {}
     known = {log_name(number): None for number in range(amount)}
     memory["open"] = Memory.now()

@@ -1,4 +1,4 @@
-"""Reading pages: from the tail in memory, from a segment in the data directory, from the cold tier."""
+"""Reads of pages: from the tail in memory, from a segment in the data directory, and from the cold tier."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from strandline.engine.segments.writer import BLOCK_ROWS
 
 SIZE = 64
 PAGES = (1, 256, 1000)
-#: Sixteen blocks of a segment: decompressed they fit into the cache, so that a second reading is a cached one.
+#: Sixteen blocks of a segment. Decompressed, they fit into the cache, so a second read finds them there.
 RECORDS = 16 * BLOCK_ROWS
 
 TARGET = Target(1_500_000, "records/s")
@@ -86,9 +86,9 @@ def _one(log: Log, after: int, page: int) -> bytes:
 
 
 def _places(records: int, page: int, once: bool) -> Iterator[int]:
-    """Where pages begin: from front to back, and over again unless only ``once``.
+    """The positions where pages begin, in order. They start again at the end, unless ``once`` is set.
 
-    Single records are read here and there instead; ``once`` means one from every block then.
+    Single records are read in random order; with ``once``, one from every block.
     """
     starts: Sequence[int]
     if page > 1:
@@ -102,7 +102,7 @@ def _places(records: int, page: int, once: bool) -> Iterator[int]:
 
 
 class _PlainPages:
-    """The floor: the payloads alone, back to back in one file, all of one size."""
+    """The floor: only the payloads, without gaps in one file, all of one size."""
 
     def __init__(self, directory: Path, records: int) -> None:
         self._records = records

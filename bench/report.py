@@ -1,4 +1,4 @@
-"""Showing results: a table for the terminal, the same table in the documentation, JSON for machines."""
+"""Reports: a table for the terminal, the same table in the documentation, and JSON for programs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from bench.measure import COSTS, Figure, Row, Unit
 
 BEGIN = "<!-- results: begin -->"
 END = "<!-- results: end -->"
-#: Before the name of every group.
+#: The prefix of the name of each group.
 HEADING = "### "
 COLUMNS = ("what", "result (lowest to highest)", "floor", "times the floor's cost", "target")
 PEER_COLUMNS = ("what", "result (lowest to highest)", "peer", "times the peer's", "target")
@@ -28,7 +28,7 @@ class Report(msgspec.Struct, frozen=True):
     machine: Machine
     minutes: float
     rows: list[Row]
-    #: Whether it only showed that everything works.
+    #: Whether it was a quick run, whose figures mean little.
     quick: bool = False
 
 
@@ -42,8 +42,8 @@ def show(console: Console, report: Report) -> None:
 
 
 def write_documentation(path: Path, report: Report) -> None:
-    """Put the groups that were measured between the markers, each in the place of what is there of it, and their
-    pictures beside the page; the others, and everything around the markers, stay."""
+    """Replace the sections of the measured groups between the markers, and write their pictures next to the page. Other
+    groups, and the text outside the markers, stay as they are."""
     text = path.read_text()
     before, begin, rest = text.partition(BEGIN)
     between, end, after = rest.partition(END)

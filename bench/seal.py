@@ -12,7 +12,7 @@ from bench.measure import Effort, Row, Sample, in_rounds, timed
 from bench.workload import batches, directory, fill, quiet_engine
 from strandline.engine import Engine
 
-#: Compressed in pieces of the size that a segment's blocks have.
+#: The size of the compressed pieces, which is that of a segment's blocks.
 PIECE = 1 << 20
 
 SEAL_FLOOR = "zstd of the payloads at Arrow's level"
@@ -48,7 +48,7 @@ def _seal(root: Path, effort: Effort, size: int, count: int, records: int) -> It
 
 
 def _merge(root: Path, effort: Effort, records: int) -> Row:
-    """Four segments, all of one log, become one."""
+    """Merge four segments of one log into one."""
 
     def work() -> Sample:
         with directory(root, "merge") as path, quiet_engine(path) as engine:
@@ -72,7 +72,7 @@ def _merge(root: Path, effort: Effort, records: int) -> Row:
 
 
 def _warm_up(engine: Engine) -> None:
-    """The first job starts the process; that happens once in an engine's life."""
+    """The first job starts the worker process, once in the life of an engine."""
     fill(engine, "warm-up", 1, 1)
     engine.seal()
 

@@ -1,7 +1,7 @@
-"""The streams protocol beside other servers of it: the same requests, from the same load generators, taking turns.
+"""The streams protocol next to other servers of it: the same requests from the same load generators, in turns.
 
-Appends are made by wrk. Everything else is asked over plain sockets from Python, which is the same for all sides and is
-left out of no figure.
+wrk sends the appends. All other requests are sent over plain sockets from Python, whose cost is the same for all sides
+and is part of all figures.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ from bench.workload import directory, payloads
 GROUP = "streams"
 PAYLOAD = 150
 BATCH = 500
-#: Of the stream that is read from beginning to end.
+#: The records of the stream of the catch-up read.
 RECORDS = 200_000
 READERS = 100
-#: For the delays: records, and the seconds between two of them, so that one has arrived before the next comes.
+#: For the delays: records, and the seconds between two of them, so that each arrives before the next one.
 PACED, PAUSE = 40, 0.2
-#: For the rate: records, how many one append brings, and who appends them at a time.
+#: For the rate: records, records per append, and the number of writers.
 FLOOD, AT_ONCE, WRITERS = 1000, 20, 8
-#: wrk knows whole seconds only.
+#: wrk accepts only whole seconds.
 SECONDS = 1.0
-#: Where one turn takes many seconds on the slowest side.
+#: Rounds of measurements whose turns take many seconds on the slowest side.
 FEW_ROUNDS = 3
 
 _numbers = count(1)
@@ -81,7 +81,7 @@ def run(root: Path, effort: Effort) -> Iterator[Row]:
 
 
 class Pair:
-    """Asks both sides to do the same."""
+    """Runs the same work on both sides."""
 
     def __init__(self, base: Path, effort: Effort, ours: Side, peer: Side) -> None:
         self._base = base
@@ -194,14 +194,14 @@ def _fan_out(side: Side, paced: int, flood: int) -> tuple[Collected, Collected]:
 
 
 def _stamped() -> bytes:
-    """A record that says when it was written; the clock is the same for all processes of the machine."""
-    # Whoever writes the number anew leaves out zeros at its end: the last digit is never one.
+    """A record with the time it was written. All processes of the machine have the same clock."""
+    # The last digit is never 0, because a server that formats the number again would omit it.
     start = b'{"t":%.6f1,"pad":"' % time.perf_counter()
     return start + b"x" * (PAYLOAD - len(start) - 2) + b'"}'
 
 
 def new_stream(side: Side) -> str:
-    """The path of a JSON stream that nobody has used."""
+    """The path of a new JSON stream."""
     path = f"/v1/stream/bench-{next(_numbers)}"
     with Line(side.server) as line:
         line.call("PUT", path)

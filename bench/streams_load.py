@@ -1,7 +1,7 @@
-"""Asking servers of the streams protocol: plain connections, and event streams in a process of their own.
+"""Clients of the streams protocol: plain connections, and event streams in a separate process.
 
-``python -m bench.streams_load sse PORT PATH COUNT`` opens so many event streams and collects from them as the watchers
-of :mod:`bench.topics_load` do.
+``python -m bench.streams_load sse PORT PATH COUNT`` opens ``COUNT`` event streams and collects from them like the
+watchers of :mod:`bench.topics_load`.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from bench.topics_load import collect, connect, raise_file_limit, read_until, te
 from bench.topics_server import HOST, Server
 
 JSON = "application/json"
-#: No single answer takes this long. Generous: some take many seconds.
+#: The timeout of a single answer. It is long because some answers take many seconds.
 ANSWER_SECONDS = 120.0
 
 
 class Refused(Exception):
-    """An answer that is no success."""
+    """An answer with an error status."""
 
     def __init__(self, request: str, answer: Answer) -> None:
         super().__init__(f"{request}: {answer.status} {answer.body[:300]!r}")
@@ -33,7 +33,7 @@ class Refused(Exception):
 
 
 def attempted(what: str, rows: Iterable[Row], group: str = "streams") -> Iterator[Row]:
-    """These figures, or those that there are until somebody refuses: the rest of a long run is not lost with them."""
+    """These rows, up to the first error. The error is printed, and the run continues with other rows."""
     try:
         yield from rows
     except (Refused, OSError, RuntimeError) as error:
@@ -42,7 +42,7 @@ def attempted(what: str, rows: Iterable[Row], group: str = "streams") -> Iterato
 
 class Answer(NamedTuple):
     status: int
-    #: Everything before the body, in lower case.
+    #: The status line and the headers, in lower case.
     head: bytes
     body: bytes
 
@@ -55,7 +55,7 @@ class Answer(NamedTuple):
 
 
 class Line:
-    """One keep-alive connection, blocking, as lean as Python can be: it must not be what is measured."""
+    """One blocking keep-alive connection that does as little as possible, so that the server is measured."""
 
     def __init__(self, server: Server) -> None:
         self._socket = socket.create_connection((HOST, server.port), ANSWER_SECONDS)
@@ -63,7 +63,7 @@ class Line:
         self._data = bytearray()
 
     def call(self, method: str, path: str, body: bytes = b"", **headers: str) -> Answer:
-        """An answer that must be a success."""
+        """The answer. Raises Refused for an error status."""
         answer = self.request(method, path, body, **headers)
         if not 200 <= answer.status < 300:
             raise Refused(f"{method} {path}", answer)
@@ -137,9 +137,9 @@ def request_bytes(method: str, path: str, body: bytes = b"", **headers: str) -> 
 
 
 def send_all(server: Server, requests: Iterable[tuple[str, str, bytes]], connections: int) -> None:
-    """Make requests (method, path, body), so many at a time; all of them must succeed.
+    """Make requests (method, path, body) on a number of connections; all of them must succeed.
 
-    A connection that has its answer gets the next request at once: some servers close those that are quiet for long.
+    Each connection sends its next request immediately, because some servers close idle connections.
     """
     rest = iter(requests)
     with ExitStack() as stack:
@@ -170,11 +170,11 @@ class Page(NamedTuple):
 
 
 def pages(line: Line, path: str, parameters: str = "") -> Iterator[Page]:
-    """All pages of a stream, from its beginning until it says that there is no more."""
+    """All pages of a stream, from its beginning until it is up to date."""
     offset = "-1"
     while True:
         answer = line.call("GET", f"{path}?offset={offset}{parameters}")
-        # Offsets are case-sensitive for some, and the head is in lower case: only digits and capitals occur in them.
+        # The head is in lower case, but some servers have case-sensitive offsets, of digits and capitals.
         offset = (answer.header(b"stream-next-offset") or "").upper()
         yield Page(answer.body, offset)
         if answer.header(b"stream-up-to-date") is not None:
@@ -192,7 +192,7 @@ def open_event_stream(port: int, path: str) -> socket.socket:
 
 
 def watch(port: int, path: str, count: int) -> None:
-    """Open the readers, then collect as often as asked: each command is the number of records that each is to get."""
+    """Open the readers, then collect once per command. A command is the number of records for each reader."""
     raise_file_limit()
     connections = [open_event_stream(port, path) for _ in range(count)]
     tell({"open": len(connections)})

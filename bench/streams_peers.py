@@ -1,7 +1,7 @@
 """Other servers of the streams protocol: the reference server on Node, and Prisma Streams on Bun.
 
-They come from npm, pinned by the lock file in ``streams_packages``. Each runs with its own defaults and its files in a
-directory on the disk that is measured. All of them, and this server, flush an append to the disk before they
+They come from npm, pinned by the lock file in ``streams_packages``. Each has its default settings and its files in a
+directory on the measured disk. All of them, and this server, flush an append to the disk before they
 acknowledge it.
 """
 
@@ -19,7 +19,7 @@ PACKAGES = Installation.of("streams_packages")
 
 
 class Side(NamedTuple):
-    """One of those that are measured."""
+    """A server that is measured."""
 
     name: str
     server: Server
@@ -38,7 +38,7 @@ def reference(directory: Path) -> Iterator[Side]:
 
 @contextmanager
 def prisma(directory: Path) -> Iterator[Side]:
-    """``@prisma/streams-server``: SQLite and segments; what it uploads stays in its memory."""
+    """``@prisma/streams-server``: SQLite and segments. Uploads stay in its memory."""
     port = free_port()
     modules = PACKAGES.place / "node_modules"
     program = modules / "@prisma" / "streams-server" / "src" / "server.ts"
@@ -52,5 +52,5 @@ PEERS = {"the Durable Streams reference server": reference, "Prisma Streams": pr
 
 
 def install() -> str:
-    """Install the peers, unless they are there. Returns why that cannot be, or nothing."""
+    """Install the peers if they are missing. Returns the reason for a failure, or an empty string."""
     return PACKAGES.install_npm()

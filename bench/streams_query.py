@@ -1,4 +1,4 @@
-"""Filtering, searching, aggregating and listing, beside the peer that can do it too."""
+"""Filters, searches, aggregates and lists, next to the peer that has them too."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ RECORDS = 1_000_000
 BATCH = 1000
 STREAMS = 100_000
 PAGE = 1000
-#: One turn takes many seconds on the slower side.
+#: Rounds, which are few because a turn takes many seconds on the slower side.
 ROUNDS = 3
-#: The peer has to have everything in its indexes before it is asked, or else is asked as it is after this time.
+#: The maximum time to wait until the peer has indexed all records.
 INDEX_SECONDS = 600.0
 POLL_SECONDS = 1.0
-#: Making streams is not what is measured: the slower side makes as many as it can in this time.
+#: The maximum time to create streams, which is not measured. The slower side creates as many as it can.
 MAKING_SECONDS = 300.0
 MAKERS = 32
 
@@ -125,11 +125,11 @@ def _fill(side: Side, records: int) -> None:
 
 
 def _wait_for_indexes(side: Side) -> None:
-    """Until a search sees everything and reads nothing that is not indexed."""
+    """Wait until a search covers all records and reads only indexed ones."""
     deadline = time.monotonic() + INDEX_SECONDS
     with Line(side.server) as line:
         while time.monotonic() < deadline:
-            answer = _post(line, "_search", {"q": "user:nobody"})
+            answer = _post(line, "_search", {"q": "user:none"})
             complete = answer.header(b"search-coverage-complete") == "true"
             if answer.status == 200 and complete and answer.header(b"search-scanned-segments") == "0":
                 return
@@ -146,7 +146,7 @@ def _post(line: Line, what: str, body: Any) -> Answer:
 
 class Question(NamedTuple):
     name: str
-    #: Asks, the n-th time, and returns what both sides have to agree about; None: it gave up in time.
+    #: Sends the n-th query, and returns the values that must be equal on both sides, or None if it timed out.
     ask: Callable[[Line, int], Any]
 
 
@@ -224,7 +224,7 @@ def _asked(question: Question, ours: Side, peer: Side, rounds: int) -> Iterator[
 
 
 def _turn(side: Side, question: Question, answers: list[Any]) -> Callable[[], Sample]:
-    # Another value each time, so that nobody answers out of a cache of answers.
+    # A different value each time, so that no side answers from a cache.
     numbers = count(7)
 
     def turn() -> Sample:
@@ -255,7 +255,7 @@ def _listing(ours: Side, peer: Side, effort: Effort, rounds: int) -> Iterator[Ro
 
 
 def _make_streams(side: Side, wanted: int) -> int:
-    """As many as can be made in time; returns how many."""
+    """Create as many streams as possible in the time. Returns their number."""
     deadline = time.monotonic() + MAKING_SECONDS
     made = 0
 

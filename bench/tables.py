@@ -1,7 +1,7 @@
-"""Tables: appends and pages, in Python and over HTTP, beside the engine's bare append and beside SQLite.
+"""Tables: appends and pages, in Python and over HTTP, next to the engine's bare append and to SQLite.
 
-Everything that is appended is on the disk before it is acknowledged, on all sides. SQLite is asked in Python, in this
-process, without a server in between; its table has the same columns and the same unique keys.
+All sides write to the disk before they acknowledge. SQLite runs in this process, without a server in between; its table
+has the same columns and the same unique keys.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ SIZES = (1_000, 1_000_000)
 PAGE, TAIL = 50, 500
 CONNECTIONS = 32
 SECONDS = 1.0
-#: A turn of appends ends at the latest after so many.
+#: The maximum number of appends in a turn.
 TURN_APPENDS = 100_000
 USER = "user-1"
 ENGINE = "the engine's bare append"
@@ -59,7 +59,7 @@ def run(root: Path, effort: Effort) -> Iterator[Row]:
 
 
 class Append(NamedTuple):
-    """One way to append, and what each call is on the other sides."""
+    """One kind of append, and its calls on all sides."""
 
     name: str
     rows: int
@@ -117,7 +117,7 @@ def _in_sqlite(sqlite: SqliteTable, append: Append, effort: Effort) -> Work:
 
 
 def _http_appends(root: Path, effort: Effort) -> Iterator[Row]:
-    """Through the server, which shares its flushes among all who wait; SQLite has one writer at a time."""
+    """Appends through the server, whose flushes are shared by all waiting requests. SQLite has one writer at a time."""
     if missing("wrk"):
         print("tables: without appends through the server, wrk is not installed", file=sys.stderr)
         return
@@ -145,7 +145,7 @@ def _http(wrk: Wrk, append: Append) -> Work:
 
 
 def _http_keyed(server: Server, effort: Effort) -> Work:
-    """Every request is another one, which wrk cannot do without costing more than the server: asked from Python."""
+    """Requests from Python, because each is different, and with different requests wrk costs more than the server."""
 
     def requests(parent: bytes, lines: list[Connection]) -> None:
         for line in lines:
@@ -172,7 +172,7 @@ def _http_keyed(server: Server, effort: Effort) -> Work:
 
 
 def _pages(root: Path, effort: Effort, size: int) -> Iterator[Row]:
-    """The newest rows, and what follows a row in the middle, of a parent with so many rows."""
+    """The newest rows, and the rows after one in the middle, of a parent with this number of rows."""
     middle = size // 2
     with directory(root, "tables") as base, SqliteTable(base / "peer.db") as sqlite:
         for _ in range(0, size, BULK):
@@ -203,7 +203,7 @@ def _asking(line: Connection, request: bytes, rows: int) -> Callable[[], object]
         line.send(request)
         answer = line.receive()
         if answer.status != 200 or answer.body.count(b'"createdAt":') != rows:
-            raise RuntimeError(f"not the page that was asked for: {answer.status} {answer.body[:300]!r}")
+            raise RuntimeError(f"not the expected page: {answer.status} {answer.body[:300]!r}")
 
     return ask
 
@@ -247,7 +247,7 @@ class SqliteTable:
         self._db.execute("CREATE UNIQUE INDEX by_key ON vote (parent, key) WHERE key IS NOT NULL")
 
     def append(self, parent: str, rows: int, key: str | None, *, durable: bool = True) -> None:
-        """In one transaction: look for the key, take the next numbers, insert."""
+        """In one transaction: look up the key, take the next numbers, insert."""
         db = self._db
         if durable or not db.in_transaction:
             db.execute("BEGIN IMMEDIATE")

@@ -1,6 +1,6 @@
-"""Writing and reading over HTTP, beside Redis Streams: the same work, the same machine, taking turns.
+"""Writes and reads over HTTP, next to Redis Streams: the same work on the same machine, in turns.
 
-Both sides are asked by a load generator written in C: wrk here, redis-benchmark there.
+Both sides have a load generator written in C: wrk for Strandline, redis-benchmark for Redis.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ PAYLOAD = 150
 MANY = 5000
 
 
-#: What a load generator saw, and how many records each of its requests was about.
+#: The result of a load generator, and the number of records per request.
 Counted = tuple[Load, int]
 
 
 class Work(NamedTuple):
-    """What both sides do, and how to ask either of them."""
+    """A workload, and its requests on both sides."""
 
     name: str
     connections: int
@@ -34,13 +34,13 @@ class Work(NamedTuple):
     peer_is: str
     aim: float | None
     durability: str = "disk"
-    #: Records that one request brings or gets.
+    #: The number of records that one request writes or reads.
     records: int = 1
     pipeline: int = 1
-    #: What comes behind the topic's own path.
+    #: The end of the path, after the topic's own path.
     path: str = ""
     latency: bool = False
-    #: Whether both sides are filled once and then read, rather than emptied after each turn.
+    #: Whether both sides are filled once and then read, instead of being emptied after each turn.
     reading: bool = False
     unit: Unit = "records/s"
 
@@ -95,17 +95,17 @@ def works() -> list[Work]:
 
 
 class Side:
-    """Asks either side to do its work for one turn."""
+    """Runs one turn of a workload on either side."""
 
     def __init__(self, base: Path, effort: Effort) -> None:
         self._base = base
         self._effort = effort
-        #: wrk knows whole seconds only.
+        #: wrk accepts only whole seconds.
         self._seconds = 1.0
         self._topics = 0
 
     def measure(self, server: Server, redis: Redis | None, work: Work) -> Iterator[Row]:
-        """The figure itself and, of a rate, what it costs the server: the load generators differ in what they cost."""
+        """The figure and, for a rate, its cost to the server, because the load generators have different costs."""
         ours = _Turns(self._ours(server, work), work)
         if redis is None:
             samples = [ours.turn() for _ in range(self._effort.rounds)]
@@ -154,13 +154,13 @@ class Side:
             load = redis.run_for(work.redis, work.connections, self._seconds, work.pipeline, first)
             if not work.reading:
                 redis.call(b"DEL", b"stream")
-            # A pipelined request is one record; only a page is one request for many.
+            # A pipelined request is one record; only a page has many records per request.
             return load, work.records if work.reading else 1
 
         return turn
 
     def many(self, server: Server, topics: int) -> Row:
-        """As many writers as before, but each of their appends goes to another of many topics."""
+        """The same number of writers, but each append goes to the next one of many topics."""
         names = [f"many-{number}" for number in range(topics)]
         send_all(server, (("PUT", f"/v0/topics/{name}", b"{}") for name in names), 16)
         wrk, body = Wrk(self._base, server), write_body(payloads(PAYLOAD)[:1])
@@ -180,7 +180,7 @@ class Side:
 
 
 class _Turns:
-    """Turns of one side, with what they cost."""
+    """The turns of one side, with their costs."""
 
     def __init__(self, turn: Callable[[], Counted], work: Work) -> None:
         self._turn = turn

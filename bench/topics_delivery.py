@@ -1,4 +1,4 @@
-"""What a server delivers: to watchers, to workers, into other topics; and what idle connections cost it."""
+"""Delivery to watchers, to workers and to other topics, and the cost of idle connections."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ AT_A_TIME = 8
 IDLE = 10_000
 WRITERS = 8
 
-#: By number of watchers: records for the delays, the seconds between two of them (so that one has arrived everywhere
-#: before the next comes), and records for the rate, as fast as they can be written.
+#: By number of watchers: records for the delays, the seconds between two of them (so that each arrives everywhere
+#: before the next one), and records for the rate, written as fast as possible.
 PACE = {1: (200, 0.005, 20_000), 10: (200, 0.005, 10_000), 100: (100, 0.01, 3000), 1000: (40, 0.1, 500)}
 
 KINDS: dict[Literal["sse", "ws"], str] = {"sse": "event stream", "ws": "WebSocket"}
@@ -58,7 +58,7 @@ def run(root: Path, effort: Effort) -> Iterator[Row]:
 
 
 class Clients:
-    """The process with the clients, and how to talk to it."""
+    """The process with the clients, and the connection to it."""
 
     def __init__(self, process: subprocess.Popen[bytes]) -> None:
         self._process = process
@@ -126,7 +126,7 @@ def _collect(readers: Clients, records: int, write: Any) -> Collected:
 
 
 def _stamped() -> bytes:
-    """A record that says when it was written; the clock is the same for all processes of the machine."""
+    """A record with the time it was written. All processes of the machine have the same clock."""
     start = b'{"t":%.9f,"pad":"' % time.perf_counter()
     return start + b"x" * (PAYLOAD - len(start) - 2) + b'"}'
 
@@ -163,7 +163,10 @@ def _queue(server: Server, effort: Effort) -> Iterator[Row]:
             raise RuntimeError(f"{done} jobs were done, {jobs} were there")
         _warn_if_busy("queue", worked.busy)
         if worked.refused:
-            print(f"topics-delivery: queue: {worked.refused} requests were told to come back later", file=sys.stderr)
+            print(
+                f"topics-delivery: queue: {worked.refused} requests were refused because the server was busy",
+                file=sys.stderr,
+            )
         rates.append(done / worked.seconds)
         variations.append(pstdev(worked.jobs) / fmean(worked.jobs) * 100)
     what = f"queue, {WORKERS} workers, {AT_A_TIME} jobs at a time"
@@ -207,13 +210,13 @@ def _routers(server: Server, effort: Effort, destinations: int) -> Iterator[Row]
     yield _spread_of(f"{what}: acknowledged by the source", acked)
     yield _spread_of(f"{what}: in all destinations", arrived)
     if before is None or after is None:
-        print("topics-delivery: /v0/metrics does not tell of the journal's frames", file=sys.stderr)
+        print("topics-delivery: /v0/metrics does not have the frames of the journal", file=sys.stderr)
     else:
         yield single(GROUP, f"{what}: journal frames per append", "frames", (after - before) / appends)
 
 
 def _wait_for_copies(server: Server, prefix: str, destinations: int, number: int, start: float) -> None:
-    """Lists do not make routers catch up, so looking changes nothing but the time it takes."""
+    """A list does not make routers catch up, so polling costs time but does not change the result."""
     wanted = b'"forwarded_total":%d}' % number
     with server.connect() as connection:
         while (
@@ -249,7 +252,7 @@ def _idle(server: Server, effort: Effort) -> Iterator[Row]:
     wanted = effort.scaled(IDLE, 200)
     with server.connect() as connection:
         connection.call("PUT", "/v0/topics/quiet", {})
-    # The first streams pay for what all of them share.
+    # The first stream also allocates the memory that all streams share.
     with clients("idle", server, "quiet", 1) as first:
         first.heard(dict[str, int])
         before = server.resident_bytes()

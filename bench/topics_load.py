@@ -1,8 +1,8 @@
-"""Clients in a process of their own: ``python -m bench.topics_load WHAT PORT TOPIC COUNT [MORE]``.
+"""Clients in a separate process: ``python -m bench.topics_load WHAT PORT TOPIC COUNT [MORE]``.
 
-Watchers and workers here do as little as possible per answer, so that the server is what is measured: one epoll loop,
-plain sockets, and everything that can be looked at afterwards is looked at afterwards. Answers are lines of JSON on the
-standard output; commands come as lines on the standard input, whose end is the end.
+Watchers and workers do as little as possible per answer, so that the server is measured and not the client: one epoll
+loop, plain sockets, and evaluation afterwards. Results are lines of JSON on the standard output. Commands are lines on
+the standard input; the process ends with its input.
 """
 
 from __future__ import annotations
@@ -22,30 +22,30 @@ import msgspec
 
 from bench.topics_server import HOST, request_bytes
 
-#: The writer puts the moment of the write into every record.
+#: The writer puts the time of the write into every record.
 STAMP = re.compile(rb'"t":([0-9]+\.[0-9]+)')
 MARK = b'"t":'
-#: Longer than a stamp can be: what may be cut in two by the end of a piece.
+#: More than the length of a stamp, which the end of a piece may divide.
 STAMP_BYTES = 40
-#: What has not come by then does not come.
+#: Records that have not arrived after this time count as missing.
 COLLECT_SECONDS = 60.0
 QUIET_SECONDS = 3.0
-#: A server that is busy is left alone this long.
+#: The seconds before a request to a busy server is repeated.
 PAUSE_SECONDS = 0.05
-#: Descriptors that a process needs for other things than its connections.
+#: Descriptors that a process needs in addition to its connections.
 SPARE_FILES = 200
 
 SEQ = re.compile(rb'"\$seq":([0-9]+)')
 
 
 class Collected(msgspec.Struct, frozen=True):
-    """What watchers got: records, their delays in ms, and the seconds from the first write to the last arrival."""
+    """The result of watchers: records, their delays in ms, and the seconds from the first write to the last arrival."""
 
     records: int
     p50_ms: float
     p99_ms: float
     seconds: float
-    #: Processor time of this process per second: close to 1, the watchers were the limit.
+    #: Processor time of this process per second. Close to 1, the watchers were the limit.
     busy: float
 
 
@@ -57,7 +57,7 @@ class Worked(msgspec.Struct, frozen=True):
 
 
 def raise_file_limit() -> int:
-    """As many open files as are allowed; returns how many connections that leaves room for."""
+    """Raise the limit of open files to the maximum. Returns the possible number of connections."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     return 1 << 20 if hard == resource.RLIM_INFINITY else hard - SPARE_FILES
@@ -109,7 +109,7 @@ def open_websocket(port: int, topic: str) -> socket.socket:
     )
     read_until(connection, b"\r\n\r\n")
     text = msgspec.json.encode({"op": "subscribe", "topic": topic, "tail": True})
-    # A mask of zeros leaves the text as it is.
+    # A mask of zeros does not change the text.
     connection.sendall(struct.pack("!BB4x", 0x81, 0x80 | len(text)) + text)
     read_until(connection, b"caught_up")
     return connection
@@ -119,7 +119,7 @@ OPENERS: dict[str, Callable[[int, str], socket.socket]] = {"sse": open_event_str
 
 
 def watch(kind: str, port: int, topic: str, count: int) -> None:
-    """Open the watchers, then collect as often as asked: each command is the number of records that each is to get."""
+    """Open the watchers, then collect once per command. A command is the number of records for each watcher."""
     raise_file_limit()
     connections = [OPENERS[kind](port, topic) for _ in range(count)]
     tell({"open": len(connections)})
@@ -131,7 +131,7 @@ def watch(kind: str, port: int, topic: str, count: int) -> None:
 def collect(
     connections: list[socket.socket], records: int, reactions: Mapping[int, Callable[[bytes], None]] | None = None
 ) -> Collected:
-    """``reactions`` are told, by descriptor, what has come: some servers want to be asked for more."""
+    """``reactions`` get the received bytes, by descriptor, because some servers need a request for more."""
     poll = select.epoll()
     pieces: dict[int, list[tuple[float, bytes]]] = {}
     for connection in connections:
@@ -144,7 +144,7 @@ def collect(
     while missing > 0 and clock() - began < COLLECT_SECONDS:
         ready = poll.poll(0.2)
         if not ready and clock() - quiet_since > QUIET_SECONDS and missing < records * len(connections):
-            # A stamp that was cut in two is not counted here; below it is.
+            # A divided stamp is not counted here, but below.
             break
         for descriptor, _ in ready:
             data = read(descriptor, 262_144)
@@ -175,13 +175,13 @@ def _summed_up(pieces: dict[int, list[tuple[float, bytes]]], busy: float) -> Col
 
 
 def _stamps(received: list[tuple[float, bytes]]) -> Iterator[tuple[float, float]]:
-    """When a record arrived and when it was written. A stamp counts as arrived with its last byte."""
+    """The time a record arrived and the time it was written. A stamp has arrived with its last byte."""
     rest = b""
     for arrived, data in received:
         data = rest + data
         end = 0
         for found in STAMP.finditer(data):
-            # The last digits may still be on their way.
+            # The last digits may not have arrived yet.
             if found.end() == len(data):
                 break
             end = found.end()
@@ -190,7 +190,7 @@ def _stamps(received: list[tuple[float, bytes]]) -> Iterator[tuple[float, float]
 
 
 def idle(port: int, topic: str, count: int) -> None:
-    """Open so many event streams, or as many as are possible, and hold them until the input ends."""
+    """Open ``count`` event streams, or as many as possible, and keep them open until the input ends."""
     connections = []
     try:
         for _ in range(min(count, raise_file_limit())):
@@ -205,7 +205,7 @@ def idle(port: int, topic: str, count: int) -> None:
 
 
 class Worker:
-    """Claims jobs and acks them, over and over, until there are none left."""
+    """Claims and acknowledges jobs until no jobs are left."""
 
     def __init__(self, port: int, topic: str, number: int, at_a_time: int) -> None:
         self.socket = connect(port)
@@ -229,7 +229,7 @@ class Worker:
         self.socket.sendall(request)
 
     def received(self) -> int:
-        """Take what came. 0: it goes on; 204: there are no jobs left; anything else: it was refused with that."""
+        """Handle received bytes. Returns 0 to continue, 204 if no jobs are left, or the status of a refusal."""
         self._data += self.socket.recv(65536)
         end = self._data.find(b"\r\n\r\n")
         if end < 0:
@@ -283,7 +283,7 @@ def work(port: int, topic: str, count: int, at_a_time: int) -> None:
                 time.sleep(PAUSE_SECONDS)
                 worker.again()
             elif status:
-                raise RuntimeError(f"a worker was answered {status}")
+                raise RuntimeError(f"a worker got the status {status}")
     busy = (time.process_time() - used) / (time.perf_counter() - began)
     tell(Worked([worker.jobs for worker in workers], last - began, refused, busy))
 

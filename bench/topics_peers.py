@@ -1,4 +1,4 @@
-"""The load generators and the peer: wrk for HTTP, Redis with its own benchmark. All of them may be missing."""
+"""The load generators and the peer: wrk for HTTP, Redis with its own benchmark. Any of them may be missing."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ import msgspec
 from bench.measure import Sample
 from bench.topics_server import Server
 
-#: Nothing that is started here runs longer than this beyond what it was told to.
+#: The seconds that a load generator may run beyond its duration.
 GRACE_SECONDS = 60.0
 START_SECONDS = 10.0
 
-#: The body and the paths are read from files, so that nothing has to be quoted. The summary goes out as JSON.
+#: The body and the paths are read from files, so that nothing has to be quoted. The summary is printed as JSON.
 SCRIPT = """
 local paths = {}
 local at = 0
@@ -49,13 +49,13 @@ end
 
 
 class Load(msgspec.Struct, frozen=True):
-    """What a load generator saw."""
+    """The result of a load generator."""
 
     requests: float
     seconds: float
     p50_ms: float
     errors: int = 0
-    #: Processor time that the server used for it.
+    #: The processor time that the server used.
     processor: float = 0.0
 
     def sample(self, records: int = 1) -> Sample:
@@ -66,7 +66,7 @@ class Load(msgspec.Struct, frozen=True):
 
 
 def processor_seconds(pid: int) -> float:
-    """What a process has used so far, all its threads together."""
+    """The processor time of a process, all its threads together."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
@@ -79,13 +79,13 @@ def missing(*programs: str) -> list[str]:
 
 
 class Wrk(NamedTuple):
-    """POSTs one body again and again, to the paths in turn."""
+    """POSTs one body repeatedly, to each path in turn."""
 
     directory: Path
     server: Server
 
     def run(self, body: bytes, paths: Sequence[str], connections: int, seconds: float) -> Load:
-        """``seconds`` are whole ones, at least one: wrk knows no others."""
+        """``seconds`` is at least 1: wrk accepts only whole seconds."""
         files = {"script.lua": SCRIPT.encode(), "body": body, "paths": "\n".join(paths).encode()}
         for name, content in files.items():
             (self.directory / name).write_bytes(content)
@@ -113,7 +113,7 @@ class Redis(NamedTuple):
     pid: int
 
     def run(self, command: Sequence[str], connections: int, requests: int, pipeline: int = 1) -> Load:
-        """So many times the same command, by redis-benchmark."""
+        """Run the same command a number of times with redis-benchmark."""
         arguments = ["redis-benchmark", "-p", str(self.port), "-c", str(connections), "-n", str(requests)]
         before = processor_seconds(self.pid)
         done = subprocess.run(
@@ -124,15 +124,15 @@ class Redis(NamedTuple):
             check=True,
             timeout=GRACE_SECONDS,
         )
-        # The first column is the command, with its quotes unescaped; the others are numbers: rps, the latency's
-        # average, minimum, p50, p95, p99 and maximum.
+        # The first column is the command, with its quotes unescaped. The others are numbers: rps, then average,
+        # minimum, p50, p95, p99 and maximum of the latency.
         rate, _, _, p50, *_ = [float(word.strip('"')) for word in done.stdout.splitlines()[-1].rsplit(",", 7)[1:]]
         return Load(requests, requests / rate, p50, processor=processor_seconds(self.pid) - before)
 
     def run_for(
         self, command: Sequence[str], connections: int, seconds: float, pipeline: int = 1, first: int = 2000
     ) -> Load:
-        """As many as take about so long; redis-benchmark counts requests, not seconds."""
+        """Run the command for about this time. redis-benchmark takes a number of requests, not a duration."""
         trial = self.run(command, connections, first, pipeline)
         wanted = int(trial.requests / trial.seconds * seconds)
         return self.run(command, connections, max(first, wanted), pipeline)
@@ -149,7 +149,7 @@ class Redis(NamedTuple):
 
 @contextmanager
 def redis_serving(directory: Path, appendfsync: Literal["everysec", "always"]) -> Iterator[Redis]:
-    """With an append-only file and no snapshots beside it; everything else as it is by default."""
+    """Redis with an append-only file and without snapshots; all other settings are defaults."""
     directory.mkdir()
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]

@@ -16,10 +16,10 @@ import msgspec
 from strandline.engine.process import child_environment
 from strandline.server.settings import VARIABLES, variable_of
 
-#: A server that is not ready by then never will be.
+#: The maximum time until a server is ready.
 START_SECONDS = 30.0
 STOP_SECONDS = 30.0
-#: No single answer takes this long.
+#: The timeout of a single answer.
 ANSWER_SECONDS = 30.0
 
 HOST = "127.0.0.1"
@@ -40,19 +40,19 @@ class Server(NamedTuple):
         for line in Path(f"/proc/{self.pid}/status").read_text().splitlines():
             if line.startswith("VmRSS:"):
                 return int(line.split()[1]) * 1024
-        raise RuntimeError(f"process {self.pid} does not say how much memory it takes")
+        raise RuntimeError(f"process {self.pid} does not report its memory")
 
 
 @contextmanager
 def serving(data: Path, *, fast_lane: bool = True, **settings: object) -> Iterator[Server]:
-    """A server on a free port. ``settings`` are those of the server by name."""
+    """A server on a free port. ``settings`` are settings of the server, by name."""
     port_file = data.with_name(data.name + ".port")
     command = [sys.executable, "-m", "strandline", "serve", "--data", str(data), "--log-level", "error"]
     command += ["--port", "0", "--port-file", str(port_file)]
     if not fast_lane:
         command.append("--no-fast-lane")
     environment = {name: value for name, value in child_environment().items() if name not in VARIABLES}
-    # What is measured has the machine to itself.
+    # The measured server has the machine to itself.
     settings = {"pipeline": "off", **settings}
     environment |= {variable_of(name): str(value) for name, value in settings.items()}
     process = subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL)
@@ -88,7 +88,7 @@ def _is_ready(server: Server) -> bool:
 
 
 def send_all(server: Server, requests: Iterable[tuple[str, str, bytes]], connections: int) -> None:
-    """Make requests (method, path, body), so many at a time; all of them must succeed."""
+    """Make requests (method, path, body) on a number of connections; all of them must succeed."""
     rest = iter(requests)
     with ExitStack() as stack:
         lines = [stack.enter_context(server.connect()) for _ in range(connections)]
@@ -114,7 +114,7 @@ class Answer(NamedTuple):
 
 
 class Connection:
-    """One keep-alive connection, blocking, as lean as Python can be: it must not be what is measured."""
+    """One blocking keep-alive connection that does as little as possible, so that the server is measured."""
 
     def __init__(self, port: int) -> None:
         self._socket = socket.create_connection((HOST, port), ANSWER_SECONDS)
@@ -122,7 +122,7 @@ class Connection:
         self._rest = b""
 
     def call(self, method: str, path: str, body: object = None, **headers: str) -> Any:
-        """The JSON of an answer, which must be a success."""
+        """The JSON of an answer. Raises RuntimeError for an error status."""
         content = body if isinstance(body, bytes) else b"" if body is None else msgspec.json.encode(body)
         answer = self.request(method, path, content, **headers)
         if not 200 <= answer.status < 300:

@@ -1,4 +1,4 @@
-"""What all measurements work with: payloads, engines, and a plain file to compare them with."""
+"""The parts that all measurements share: payloads, engines, and a plain file to compare with."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from strandline.engine.disk import LocalDisk
 from strandline.engine.segments.cold_tier import ColdStore, ObjectStoreCold
 from strandline.engine.segments.worker import SealingWorker
 
-#: A journal that never fills up: nothing is sealed unless the measurement says so.
+#: The size of a journal that never fills up, so that only the measurement seals.
 NEVER = 1 << 40
-#: The engine flushes what is not waited for this often, and so does the floor.
+#: How often the engine, and the floor, flush records for which no writer waits.
 FLUSH_SECONDS = 0.05
-#: More than fit into one block of a segment, so that compression cannot live off repetitions that are not there
-#: in real data.
+#: More than fit into one block of a segment, so that compression does not profit from repetitions that real data
+#: does not have.
 DISTINCT = 40_000
 
 _WORDS = ("order", "paid", "sent", "cart", "login", "click", "view", "share", "error", "retry", "done", "stock")
@@ -30,7 +30,7 @@ _WORDS = ("order", "paid", "sent", "cart", "login", "click", "view", "share", "e
 
 @cache
 def payloads(size: int) -> list[bytes]:
-    """JSON documents of exactly this many bytes, as different from each other as events are."""
+    """JSON documents of exactly this size, as different from each other as real events."""
     rng = random.Random(size)
     made = []
     for number in range(DISTINCT if size <= 64 else DISTINCT // 8):
@@ -53,7 +53,7 @@ def _distinct_batches(size: int, count: int) -> list[Batch]:
 
 
 def keyed_batches(total: int, keys: Sequence[str]) -> Iterator[Batch]:
-    """``total`` records of 64 bytes in batches of 1000, their keys drawn at random."""
+    """``total`` records of 64 bytes in batches of 1000, with random keys."""
     rng = random.Random(total)
     for batch in _first(batches(64, 1000), -(-total // 1000)):
         yield Batch(batch.data, keys=rng.choices(keys, k=1000))
@@ -65,7 +65,7 @@ def _first(items: Iterator[Batch], count: int) -> Iterator[Batch]:
 
 
 def fill(engine: Engine, name: str, records: int, count: int = 1000, size: int = 64) -> None:
-    """Append ``records`` records to a log, made if need be, in batches of ``count``."""
+    """Append ``records`` records to a log in batches of ``count``. A missing log is created."""
     log = engine.find(name) or engine.create(name).wait()
     for batch in _first(batches(size, count), records // count):
         log.append(batch).wait()
@@ -73,7 +73,7 @@ def fill(engine: Engine, name: str, records: int, count: int = 1000, size: int =
 
 
 def quiet_engine(path: Path, *, cold: ColdStore | None = None, options: Options | None = None) -> Engine:
-    """An engine with a worker process but without threads: it seals and flushes when it is told to."""
+    """An engine with a worker process but without threads: it seals and flushes only on request."""
     path.mkdir(exist_ok=True)
     disk = LocalDisk(path)
     disk.lock()
@@ -86,7 +86,7 @@ def cold_directory(path: Path) -> ColdStore:
 
 @contextmanager
 def directory(parent: Path, name: str) -> Iterator[Path]:
-    """A directory that is gone afterwards."""
+    """A directory that is removed afterwards."""
     path = parent / name
     path.mkdir()
     try:
@@ -96,9 +96,9 @@ def directory(parent: Path, name: str) -> Iterator[Path]:
 
 
 class PlainFile:
-    """The floor of writing: bytes joined and handed to the system, and nothing else.
+    """The floor of writing: joins bytes and writes them, and nothing else.
 
-    With ``flushing`` another thread calls fdatasync as often as the engine would.
+    With ``flushing``, another thread calls fdatasync as often as the engine does.
     """
 
     def __init__(self, path: Path, *, flushing: bool = False) -> None:

@@ -1,10 +1,10 @@
-"""Find turns of phrase that make texts hard to read, in everything that a person reads.
+"""Finds phrases that make texts hard to read.
 
-It reads the documents, the docstrings, comments and strings of the package, and the texts of the console and of the
-browser module. Each finding is printed as ``file:line: 'phrase': what to write instead``. A line that is right as it is
-has the comment ``language: ok`` at its end.
+It checks the documents, the docstrings, comments and strings of the Python code, and the texts of the console and of
+the browser module. A finding is printed as ``file:line: 'phrase': what to write instead``. To accept a line as it is,
+put the comment ``language: ok`` at its end.
 
-Run it from the root of the project; ``make check`` does. With file names as arguments it reads only those.
+Run it from the root of the project. File names as arguments restrict it to these files.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ _PATTERN = re.compile("|".join(rf"(?P<p{i}>\b{phrase}\b)" for i, phrase in enume
 _ADVICE = list(PHRASES.values())
 _OK = "language: ok"
 
-#: Files that people read as they are.
+#: Files that consist of text, in contrast to Python files.
 _PROSE = {".md", ".html", ".js", ".css", ".toml", ".txt"}
-#: What is checked, as patterns of ``git ls-files``. The texts of others are not.
+#: The files to check, as patterns of ``git ls-files``, without texts by other authors.
 _CHECKED = ("*.md", "strandline", "clients", "docs", "examples", "bench/*.py", "tools/*.py", "pyspark_strandline")
 _NOT_CHECKED = re.compile(r"/vendor/|LICENSE|^tools/check_language\.py$|\.lock$|\.svg$")
 
@@ -71,7 +71,7 @@ def findings(path: Path) -> Iterator[tuple[int, str, str]]:
 
 
 def _joined(text: str) -> tuple[str, list[int]]:
-    """The text as one line, since sentences run over the ends of lines, and where each of its lines begins in it."""
+    """The text as one line, because sentences can span lines, and the offset of each of its lines."""
     parts, starts, length = [], [], 0
     for number, line in enumerate(text.split("\n")):
         part = line if number == 0 else " " + line.lstrip(" \t#>*-")
@@ -82,7 +82,7 @@ def _joined(text: str) -> tuple[str, list[int]]:
 
 
 def _python_texts(text: str) -> Iterator[tuple[int, str]]:
-    """Strings and runs of comment lines, with the line that each begins in."""
+    """Strings and blocks of comment lines, each with the number of its first line."""
     comment: list[str] = []
     begun = last = 0
     for token in tokenize.generate_tokens(io.StringIO(text).readline):

@@ -1,4 +1,4 @@
-"""python starfish_app.py PORT DIRECTORY CONFIGURATION: the published server, with its files in a directory."""
+"""python starfish_app.py PORT DIRECTORY CONFIGURATION: runs the published server with its files in a directory."""
 
 import sys
 

@@ -1,7 +1,7 @@
-"""Collections: documents that only grow, element by element, as the Starfish protocol has them.
+"""Collections: append-only documents that consist of elements, as in the Starfish protocol.
 
-Plain Python; it knows no HTTP. Declare collections with :class:`Collection`, and serve them or bind them to an engine
-with :class:`Collections`::
+This package is synchronous Python, independent of HTTP. Declare collections with :class:`Collection`, and serve them or
+bind them to an engine with :class:`Collections`::
 
     from strandline.collections import AppendOnly, Collection, Collections
     from strandline.engine import Engine

@@ -1,4 +1,4 @@
-"""Capabilities: the check of the certificate that a request presents, and of the signature that proves its sender.
+"""Capabilities: verifies the certificate that a request presents, and the signature that proves its sender.
 
 A certificate ("cap") says which key acts for which user, on which collections and paths, and until when. Every request
 carries it and is signed by the key that it names.
@@ -25,14 +25,14 @@ from strandline.signing import certificates, signed_requests
 from strandline.signing.certificates import BadCap
 from strandline.signing.keys import user_id
 
-#: Certificates that are cached. One takes about three kilobytes, and eight at most.
+#: The maximum number of cached certificates. One takes about three kilobytes, and at most eight.
 MAX_CERTIFICATES = 4096
 
 _KEY = re.compile("[0-9a-f]{64}")
 
 
 class Certificate(msgspec.Struct, frozen=True, kw_only=True):
-    """A certificate of the right form that its issuer has signed. It may be expired or revoked."""
+    """A well-formed certificate with a valid signature of its issuer. It may be expired or revoked."""
 
     document: dict[str, Any]
     kind: str
@@ -58,7 +58,7 @@ class Certificates:
         return len(self._known)
 
     def read(self, text: str, now_s: float) -> Certificate:
-        """The certificate in a header. Raises BadCap if it is malformed, or not valid now."""
+        """Return the certificate in a header. Raises BadCap if it is malformed, or not valid now."""
         digest = sha256(text.encode("latin-1")).digest()
         known = self._known.pop(digest, None)
         if known is None:
@@ -67,7 +67,8 @@ class Certificates:
                 del self._known[next(iter(self._known))]
         else:
             known.check_window(now_s)
-        # Inserted as the last: the least recently used one is dropped first. An expired one is not inserted again.
+        # Inserted last, so that the least recently used certificate is dropped first. An expired one is not inserted
+        # again.
         self._known[digest] = known
         return known
 
@@ -139,8 +140,9 @@ class Capabilities:
         raise unauthorized()
 
     def read(self, text: str, signed_at: int, now: int) -> Certificate:
-        """The certificate in the header of a request that was signed at ``signed_at``. Times are in milliseconds.
-        Raises CollectionError (``unauthorized``) if the certificate is not valid now, or the request is too old."""
+        """Return the certificate in the header of a request that was signed at ``signed_at``. Times are in
+        milliseconds. Raises CollectionError (``unauthorized``) if the certificate is not valid now, or the request is
+        too old."""
         if abs(signed_at - now) > SKEW_MS:
             raise unauthorized()
         try:
@@ -149,8 +151,8 @@ class Capabilities:
             raise unauthorized() from None
 
     def check(self, certificate: Certificate, request: SignedRequest, now: int, params: Mapping[str, str]) -> Caller:
-        """The sender of a signed request. ``params`` are the parameters of its path. The request is remembered:
-        checking it again is a replay. Raises :class:`CollectionError`."""
+        """Return the sender of a signed request. ``params`` are the parameters of its path. The request is remembered,
+        so checking it again fails as a replay. Raises :class:`CollectionError`."""
         presenter = _presenter(certificate, request)
         if not signed_requests.holds(
             presenter,
@@ -184,7 +186,7 @@ def _presenter(certificate: Certificate, request: SignedRequest) -> str:
 
 
 def _caller(certificate: Certificate, presenter: str, request: SignedRequest, params: Mapping[str, str]) -> Caller:
-    """The caller, if the certificate covers the path and the path is not that of another user."""
+    """The caller, if the certificate covers the path and the path does not belong to another user."""
     document, scope = certificate.document, certificate.scope
     if certificate.kind == "device":
         identity = document["issUserId"]

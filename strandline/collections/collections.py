@@ -1,4 +1,4 @@
-"""The public API: declared collections, bound to an engine, for a program that uses them in process."""
+"""The public API: declared collections, bound to an engine, for programs that use them in process."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from strandline.engine import Engine
 from strandline.signing.author_proofs import Proof
 from strandline.signing.canonical_json import NotJson, canonical, parse
 
-#: Documents of a listing that does not say how many it wants, and the most that one gives.
+#: The default and the maximum number of documents in a listing.
 LIST_LIMIT = 100
 MAX_LIST_LIMIT = 1000
 
-# In the class, ``list`` is one of its methods.
+# Inside the class, ``list`` is a method.
 Names = list[str]
 
 
@@ -36,8 +36,8 @@ class Element(NamedTuple):
 
 
 class PullResult(NamedTuple):
-    """The elements of a pull, and the hash of the document they are from. ``more``: there are elements after these, to
-    be pulled with the time of the last one as the checkpoint."""
+    """The elements of a pull, and the hash of their document. If ``more``, there are later elements; pull them with the
+    time of the last element as the checkpoint."""
 
     elements: list[Element]
     hash: str
@@ -47,10 +47,10 @@ class PullResult(NamedTuple):
 class Collections:
     """All collections of one engine. Safe to use from any thread.
 
-    Paths are those of the protocol: ``events/2026-11-15`` is a document of the storage path ``events/{date}``. A
-    ``caller`` is held to the roles and field permissions of the collection; without one, the program itself acts, which
-    may do everything. Everything raises :class:`CollectionError`. Raises :class:`BadCollections` if the declarations
-    cannot be served.
+    Paths are those of the protocol: ``events/2026-11-15`` is a document of the storage path ``events/{date}``. The
+    roles and field permissions of the collection apply to a ``caller``. Without one, the program itself acts, with full
+    access. All operations raise :class:`CollectionError`. Raises :class:`BadCollections` if the declarations cannot be
+    served.
 
     A server passes ``topics``, which opens the topics of queue events.
     """
@@ -88,9 +88,9 @@ class Collections:
     ) -> AppendResult:
         """Append an element to the document at ``path``. The result's ``wait`` returns once it is durable.
 
-        ``ts`` is the time of the element in milliseconds, later than that of the last element; without it the element
-        gets the time of the clock. ``proof`` is the author's signature
-        (:func:`strandline.signing.author_proofs.sign`), which a collection requires unless it says otherwise.
+        ``ts`` is the time of the element in milliseconds, later than that of the last element. Without it, the server
+        assigns the current time. ``proof`` is the author's signature (:func:`strandline.signing.author_proofs.sign`),
+        which a collection requires by default.
         """
         document, caller = self._document(path, WRITE, caller, namespace)
         parsed, raw = _as_json(data, document.collection.max_body_bytes)
@@ -110,8 +110,8 @@ class Collections:
         caller: Caller | None = None,
         namespace: str = "",
     ) -> PullResult:
-        """Elements of the document at ``path``: those later than ``checkpoint``, the ``last`` ones, or with ``full``
-        all of them. A pull needs one of these bounds. A document that does not exist has no elements."""
+        """Pull elements of the document at ``path``: those later than ``checkpoint``, the ``last`` ones, or with
+        ``full`` all of them. A pull needs one of these bounds. A document that does not exist has no elements."""
         target, caller = self._document(path, READ, caller, namespace)
         collection, now = target.collection, self._now()
         if not target.rules.persist:
@@ -153,7 +153,7 @@ class Collections:
     def _index(self, namespace: str) -> PathIndex:
         index = self.namespaces.get(namespace)
         if index is None:
-            raise CollectionError("path_not_found", f"there is no namespace {namespace!r}")
+            raise CollectionError("path_not_found", f"namespace {namespace!r} does not exist")
         return index
 
     def _document(
@@ -187,14 +187,14 @@ def _check_caller(bound: BoundCollection, op: str, params: Mapping[str, str], ca
 
 
 def _as_json(data: Mapping[str, Any], limit: int) -> tuple[dict[str, Any], bytes]:
-    """The data as a JSON document and its text, within the limits that bodies of requests have."""
+    """Encode the data as JSON, within the limits for request bodies. Returns the parsed document and its text."""
     try:
         raw = canonical(dict(data))
         parsed: dict[str, Any] = parse(raw)
     except (NotJson, RecursionError, TypeError, ValueError) as error:
         raise CollectionError("invalid_data", f"the data of an element must be a JSON object: {error}") from None
     if len(raw) > limit:
-        raise CollectionError("too_large", f"the element has {len(raw)} bytes; the collection takes up to {limit}")
+        raise CollectionError("too_large", f"the element has {len(raw)} bytes; the collection accepts at most {limit}")
     if is_deep(b'{"data":%b}' % raw):
         raise CollectionError("too_deep", "the element is nested too deeply")
     return parsed, raw

@@ -89,7 +89,7 @@ class RateRule(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_d
 
 
 class CollectionRateLimit(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """The limits of a collection. Numbers that a rule leaves out are taken from here, and then from the limit for all
+    """The limits of a collection. Numbers that a rule omits are taken from here, and then from the limit for all
     collections. Without a rule for pushes, the numbers here limit pushes."""
 
     window_ms: Positive | None = None

@@ -1,5 +1,5 @@
-"""Checks of a configuration: errors where options contradict each other, warnings where they are likely a mistake. All
-of them are reported at once."""
+"""Checks a configuration: errors where options contradict each other, warnings where they are likely a mistake. All of
+them are reported at once."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from strandline.engine.errors import BadName
 from strandline.engine.record import PLAIN_NAME, check_name
 
 _NAMESPACE = re.compile("[a-zA-Z0-9_-]+")
-#: Words of the protocol that stand where a namespace could stand.
+#: Words of the protocol that can stand in the place of a namespace in a path.
 _PROTOCOL_WORDS = frozenset(("pull", "push", "list", "health", "batch", "config"))
-#: Other routes of the server there, or after ``/v1/``.
+#: Other routes of the server in that place, or after ``/v1/``.
 _SERVER_WORDS = frozenset(
     ["v0", "v1", "metrics", "healthz", "readyz", "pipeline", "tables", "arrow", "clients", "console"]
 ).union(["stream", "streams", "server", "observe", "traces"])
@@ -32,7 +32,7 @@ def check(config: CollectionsConfig) -> None:
 
 
 def warnings_about(config: CollectionsConfig) -> list[str]:
-    """Warnings about a configuration that has been checked: what is likely a mistake, or has no effect."""
+    """Warnings about a valid configuration: options that are likely a mistake, or have no effect."""
     return [
         f"{_where(namespace, collection)}: {doubt}"
         for namespace, collections in config.scopes()
@@ -55,7 +55,7 @@ def _errors(config: CollectionsConfig) -> Iterator[str]:
         for collection in collections:
             where = _where(namespace, collection)
             if collection.name in names:
-                yield f"{where}: there is another collection of this name"
+                yield f"{where}: another collection has the same name"
             names.add(collection.name)
             for why in _collection_errors(collection, config.rate_limit, documents):
                 yield f"{where}: {why}"
@@ -63,13 +63,13 @@ def _errors(config: CollectionsConfig) -> Iterator[str]:
 
 def _namespace_errors(namespace: str, config: CollectionsConfig) -> Iterator[str]:
     if not _NAMESPACE.fullmatch(namespace):
-        yield "its name may have letters, digits, underscores and hyphens, and nothing else"
+        yield "its name must consist of letters, digits, underscores and hyphens"
     if namespace in _PROTOCOL_WORDS:
-        yield "this name is a word of the protocol"
+        yield "this name is reserved by the protocol"
     if namespace in _SERVER_WORDS:
-        yield "this name is taken: the server has something else there"
+        yield "this name is reserved for another route of the server"
     if not config.namespaces[namespace]:
-        yield "it has no collection"
+        yield "it must have at least one collection"
 
 
 def _collection_errors(
@@ -84,7 +84,7 @@ def _collection_errors(
     if collection.pull_only and collection.push_only:
         yield "it cannot be both pull_only and push_only"
     if collection.root_only and PUBLIC in (*collection.read_roles, *collection.write_roles):
-        yield 'root_only cannot be combined with the role "public": such a collection is never public'
+        yield 'root_only cannot be combined with the role "public"'
     if not collection.read_roles and not collection.pull_only:
         yield 'read_roles is empty: all pulls would be refused; use ["public"] to allow every caller'
     yield from _media_errors(collection)
@@ -97,11 +97,11 @@ def _collection_errors(
 
 def _media_errors(collection: Collection) -> Iterator[str]:
     if not collection.allowed_mime_types:
-        yield "allowed_mime_types is empty"
+        yield "allowed_mime_types must not be empty"
     if collection.object_schema is None:
         return
     if collection.is_binary:
-        yield "object_schema needs application/json among the allowed_mime_types"
+        yield "object_schema requires application/json among the allowed_mime_types"
     try:
         ObjectSchema(collection.object_schema)
     except BadObjectSchema as error:
@@ -113,21 +113,21 @@ def _append_errors(collection: Collection) -> Iterator[str]:
     if append is None:
         return
     if collection.is_binary:
-        yield "append_only needs application/json among the allowed_mime_types: elements are JSON"
+        yield "append_only requires application/json among the allowed_mime_types: elements are JSON"
     if collection.pull_only:
-        yield "append_only cannot be combined with pull_only: nothing could ever be appended"
+        yield "append_only cannot be combined with pull_only: no element could be appended"
     if collection.bundle is not None:
         yield "append_only cannot be combined with bundle: bundles are for regular documents"
     if append.persist:
         return
     for name in ("max_items", "chunk_size", "max_pull_limit", "max_checkpoint_age_ms"):
         if getattr(append, name) is not None:
-            yield f"append_only.{name} needs persist = true: nothing is kept without it"
+            yield f"append_only.{name} requires persist = true: otherwise elements are not stored"
 
 
 def _list_errors(collection: Collection, template: StoragePath) -> Iterator[str]:
     if not template.ends_in_placeholder:
-        yield "listable needs a placeholder as the last segment of its storage_path: that is what is listed"
+        yield "listable requires a placeholder as the last segment of its storage_path"
     if collection.append_only is not None and not collection.append_only.persist:
         yield "listable cannot be combined with append_only.persist = false: there are no documents to list"
     if collection.bundle is not None:
@@ -141,7 +141,7 @@ def _rate_errors(collection: Collection, everywhere: RateLimit | None) -> Iterat
     for action in ACTIONS:
         rule = getattr(limits, action)
         if rule is not None and rule.bucket is not None and (rule.identity is not None or rule.ip is not None):
-            yield f"rate_limit.{action} has both a bucket and limits per identity or ip: it can have one or the other"
+            yield f"rate_limit.{action} cannot combine a bucket with limits per identity or ip"
     try:
         list(counters_of(collection, everywhere))
     except UnresolvedLimit as error:
@@ -154,7 +154,7 @@ def _queue_errors(collection: Collection, template: StoragePath, documents: Sequ
         return
     topic = queue.topic or collection.name
     if not PLAIN_NAME.fullmatch(topic):
-        yield f"queue.topic: {topic!r} cannot name a topic: that takes letters, digits and . _ : -, up to 255 of them"
+        yield f"queue.topic: {topic!r} is not a valid topic name: use up to 255 letters, digits and . _ : -"
     try:
         re.compile(queue.subject_id_pattern)
     except re.error as error:
@@ -168,7 +168,7 @@ def _queue_errors(collection: Collection, template: StoragePath, documents: Sequ
     ]
     if taken:
         yield (
-            f'queue.topic: its events would go to the log "{topic}", which is the document of the collection '
+            f'queue.topic: events cannot be written to the log "{topic}", which is a document of the collection '
             f'"{taken[0]}"; choose another topic'
         )
 
@@ -176,23 +176,23 @@ def _queue_errors(collection: Collection, template: StoragePath, documents: Sequ
 def _doubts(collection: Collection) -> Iterator[str]:
     append = collection.append_only
     if append is None:
-        yield "it is not append-only: this server keeps no regular documents, and answers every request for it with 501"
+        yield "it is not append-only: the server stores append-only collections only, and answers its requests with 501"
         return
     if PUBLIC in collection.write_roles:
-        yield 'write_roles has "public": every caller can write to it, without a certificate'
+        yield 'write_roles has "public": every caller can write to it without a certificate'
     for name, roles in (("read_roles", collection.read_roles), ("write_roles", collection.write_roles)):
         for role in roles:
             found = _CAP_ROLE.fullmatch(role)
             if found and found[2] not in (collection.name, "*"):
                 yield (
-                    f'{name} has "{role}", which is about another collection: certificates for "{found[2]}" are good '
-                    "for this one too"
+                    f'{name} has "{role}", which names another collection: certificates for "{found[2]}" also '
+                    "give access to this one"
                 )
     if (
         SELF in (*collection.read_roles, *collection.write_roles)
         and not StoragePath(collection.storage_path).has_identity
     ):
-        yield 'the role "self" has no effect: there is no {identity} in its storage_path'
+        yield 'the role "self" has no effect: its storage_path has no {identity}'
     if not append.persist and collection.queue is None:
         yield "append_only.persist is false and there is no queue: elements are neither stored nor announced"
     if append.chunk_size is not None:
@@ -204,7 +204,7 @@ def _shadows(collection: Collection, collections: Sequence[Collection]) -> Itera
         if other is collection:
             return
         if _same_paths(other, collection):
-            yield f'its documents have the same paths as those of "{other.name}", which comes first: requests go there'
+            yield f'its paths are the same as those of "{other.name}", which comes first and gets all requests'
 
 
 def _same_paths(first: Collection, second: Collection) -> bool:

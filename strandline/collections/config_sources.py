@@ -1,7 +1,7 @@
 """Sources of collections: tables of the settings file, a configuration file of Starfish, and declarations in Python.
 
-All three are read value by value, so that all errors are reported at once. A name may be written with underscores, as
-in TOML, or as Starfish writes it in JSON: ``storage_path`` or ``storagePath``.
+All three are read value by value, so that all errors are reported at once. Names may be written with underscores, as in
+TOML, or in camel case, as in Starfish's JSON: ``storage_path`` or ``storagePath``.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ S = TypeVar("S", bound=msgspec.Struct)
 
 #: Options of a collection that are accepted and have no effect, with the reason.
 _INERT = {
-    "keyring_path": "a keyring is a document like others, and needs a collection of its own",
-    "force_full_fetch": "pulls say by themselves how much they want",
+    "keyring_path": "a keyring is a regular document and requires its own collection",
+    "force_full_fetch": "each pull names its own bounds",
 }
-_RESTRICTIONS = "restrictions by identity are not enforced here; give roles with a role enricher instead"
+_RESTRICTIONS = "restrictions by identity are not supported; assign roles with a role enricher instead"
 
 
 class ConfigReader:
@@ -47,7 +47,7 @@ class ConfigReader:
         self._collections: list[Collection] = []
         self._namespaces: dict[str, list[Collection]] = {}
         self._rate_limit: RateLimit | None = None
-        #: Whether unknown names are ignored with a warning, as Starfish ignores them, or refused.
+        #: Whether unknown names cause a warning, as in a file of Starfish, or an error.
         self._lenient = False
 
     def config(self, settings: CollectionsSettings | None = None) -> CollectionsConfig:
@@ -69,7 +69,7 @@ class ConfigReader:
     # --- the sources -------------------------------------------------------------------------------------------
 
     def read_tables(self, tables: Mapping[str, Any]) -> None:
-        """The tables ``collection``, ``namespace`` and ``rate_limit`` of a settings file."""
+        """Read the tables ``collection``, ``namespace`` and ``rate_limit`` of a settings file."""
         self._lenient = False
         if "rate_limit" in tables:
             self.read_rate_limit("collections.rate_limit", tables["rate_limit"])
@@ -82,11 +82,11 @@ class ConfigReader:
                 if key == "restrictions":
                     self._errors.append(f"{where}: {_RESTRICTIONS}")
                 elif key != "collection":
-                    self._errors.append(f"{where}: unknown key {key!r}; collections are [[{where}.collection]]")
+                    self._errors.append(f"{where}: unknown key {key!r}; declare collections as [[{where}.collection]]")
             self._add_namespace(name, self._read_list(f"{where}.collection", given.get("collection", [])))
 
     def read_file(self, path: Path) -> None:
-        """A configuration file of Starfish, in JSON."""
+        """Read a configuration file of Starfish, in JSON."""
         try:
             document = msgspec.json.decode(path.read_bytes())
         except OSError as error:
@@ -110,7 +110,8 @@ class ConfigReader:
             self._add_namespace(name, self._read_list(f"{where}: collections", given.get("collections", [])))
 
     def _note_unknown(self, where: str, given: Mapping[str, Any], known: tuple[str, ...]) -> None:
-        """A Starfish server drops unknown keys, and its plugins keep theirs in this file: they are no errors."""
+        """Warn about unknown keys. A Starfish server ignores them, and its plugins store their own keys in this
+        file."""
         if given.get("restrictions"):
             self._errors.append(f"{where}: {_RESTRICTIONS}")
         self._warnings += [
@@ -118,7 +119,7 @@ class ConfigReader:
         ]
 
     def read_declared(self, collections: Iterable[Collection], namespace: str = "", where: str = "Python") -> None:
-        """Collections that were declared in Python. Their values have not been checked yet."""
+        """Read collections that were declared in Python. Their values are not validated yet."""
         self._lenient = False
         read = []
         for collection in collections:
@@ -141,7 +142,7 @@ class ConfigReader:
     def read_rate_limit(self, where: str, given: object) -> None:
         limit = self._read_struct(RateLimit, where, given)
         if limit is not None and self._rate_limit not in (None, limit):
-            self._errors.append(f"{where}: there is another limit for all collections, which says something else")
+            self._errors.append(f"{where}: another limit for all collections is declared with different values")
         self._rate_limit = self._rate_limit or limit
 
     def _read_list(self, where: str, given: object) -> list[Collection]:
@@ -164,7 +165,7 @@ class ConfigReader:
         return {}
 
     def _read_struct(self, struct: type[S], where: str, given: object) -> S | None:
-        """None if there are errors in it, which are then in the list of errors."""
+        """Read a struct. Returns None if it has errors, which are added to the list of errors."""
         if not isinstance(given, dict):
             self._errors.append(f"{where} is {given!r}; expected a table")
             return None
@@ -176,7 +177,7 @@ class ConfigReader:
             if field is None:
                 self._unknown(struct, where, key, value, known)
             elif field.name in chosen:
-                self._errors.append(f"{where}: {field.name} is there twice, in both spellings")
+                self._errors.append(f"{where}: {field.name} is given twice, in both spellings")
             elif value is not None:
                 chosen[field.name] = self._read_value(struct, field, f"{where}: {field.name}", value)
         for field in fields:
@@ -203,7 +204,7 @@ class ConfigReader:
             value = dict(value)
             strategy = value.pop("type", "by_timestamp")
             if strategy != "by_timestamp":
-                self._errors.append(f"{where}: type is {strategy!r}; the only one there is is by_timestamp")
+                self._errors.append(f"{where}: type is {strategy!r}; expected by_timestamp")
         return self._read_struct(AppendOnly, where, value)
 
     def _read_limits(self, where: str, value: Any) -> CollectionRateLimit | None:

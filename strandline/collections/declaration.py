@@ -22,7 +22,7 @@ class Namespace(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Declared(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that a program declares. Without ``revocations``, only the revocation lists in files apply."""
+    """All declarations of a program. Without ``revocations``, only the revocation lists in files apply."""
 
     collections: tuple[Collection, ...] = ()
     namespaces: tuple[Namespace, ...] = ()
@@ -32,7 +32,7 @@ class Declared(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, values: Iterable[Any]) -> Declared:
-        """The declarations among the values of a module. Raises :class:`BadCollections`."""
+        """Collect the declarations among the values of a module. Raises :class:`BadCollections`."""
         # A module can have several names for one value.
         known = list({id(value): value for value in values}.values())
         return cls(
@@ -46,7 +46,7 @@ class Declared(msgspec.Struct, frozen=True, kw_only=True):
     def read_into(self, reader: ConfigReader) -> None:
         where = "declared in Python"
         grouped = {id(one) for namespace in self.namespaces for one in namespace.collections}
-        # A collection of a namespace may have a name in the module, too. It belongs to the namespace only.
+        # A collection of a namespace may also have a name in the module. It belongs to the namespace only.
         reader.read_declared([one for one in self.collections if id(one) not in grouped], where=where)
         for namespace in self.namespaces:
             reader.read_declared(namespace.collections, namespace.name, where)
@@ -54,7 +54,7 @@ class Declared(msgspec.Struct, frozen=True, kw_only=True):
             reader.read_rate_limit(where, msgspec.to_builtins(self.rate_limit))
 
     def config(self) -> CollectionsConfig:
-        """The declared collections by themselves. Raises :class:`BadCollections`."""
+        """The configuration of the declared collections alone. Raises :class:`BadCollections`."""
         reader = ConfigReader()
         self.read_into(reader)
         return reader.config()
@@ -63,5 +63,5 @@ class Declared(msgspec.Struct, frozen=True, kw_only=True):
 def _only(kind: type[Any], values: Iterable[object]) -> Any:
     found = [value for value in values if isinstance(value, kind)]
     if len(found) > 1:
-        raise BadCollections([f"declared in Python: there are {len(found)} of {kind.__name__}; there can be one"])
+        raise BadCollections([f"declared in Python: found {len(found)} {kind.__name__} objects; expected at most one"])
     return found[0] if found else None

@@ -24,13 +24,13 @@ from strandline.engine.ownership import COLLECTION
 from strandline.engine.record import is_internal
 from strandline.signing.canonical_json import canonical, parse
 
-#: Documents that are kept in memory. When there are more, all are dropped and looked up again.
+#: The maximum number of documents kept in memory. Beyond that, all are dropped and looked up again.
 MAX_KNOWN = 100_000
 #: A document that remembers this many versions drops those before its head.
 MIN_VERSIONS = 16
-#: Reading the last element is repeated if it left memory in between, up to this often.
+#: How often to read the last element again if it was evicted from memory in between.
 MAX_ATTEMPTS = 10
-#: Names that are read from the engine in one step of a listing.
+#: Names per read of a listing.
 _LIST_CHUNK = 1024
 #: Sorts after every name that starts with the text before it.
 _LAST = "\U0010ffff"
@@ -38,7 +38,7 @@ _LAST = "\U0010ffff"
 
 class Version(NamedTuple):
     """The state of a document at one moment: the seq and the time of its last element, the number of elements, and the
-    hash, which is empty if there are none."""
+    hash, which is empty if there are no elements."""
 
     head: int
     total: int
@@ -52,8 +52,8 @@ EMPTY = Version(0, 0, 0, "")
 class PreparedAppend(NamedTuple):
     """An append that has passed all checks that do not depend on the state of the document.
 
-    ``request_id`` names the signed request that the append comes from. It is stored with the element, so a request that
-    is sent again is refused, also after a restart.
+    ``request_id`` identifies the signed request of the append. It is stored with the element, so a repeated request is
+    refused, even after a restart.
     """
 
     path: DocumentPath
@@ -66,10 +66,10 @@ class PreparedAppend(NamedTuple):
 def prepare(
     path: DocumentPath, data: Any, raw: bytes, author: tuple[Any, Any], ts: Any, caller: Caller | None, now: int
 ) -> PreparedAppend:
-    """Check an append, in the order of the protocol. Raises :class:`CollectionError`.
+    """Validate an append, in the order of the protocol. Raises :class:`CollectionError`.
 
     ``raw`` is the text that ``data`` was parsed from. ``author`` is the author's public key and signature, as they were
-    sent. ``caller`` may write to the collection; None stands for the program itself, which may send every field.
+    sent. The caller has write access to the collection; None is the program itself, which may send every field.
     """
     if not isinstance(data, dict):
         raise CollectionError("invalid_data", "the data of an element must be a JSON object")
@@ -90,8 +90,8 @@ def prepare(
 
 
 class AppendResult(NamedTuple):
-    """The hash of the document and the time of the element that was appended. The append is durable, as the durability
-    of the collection says, once ``commit`` is done."""
+    """The hash of the document and the time of the appended element. When ``commit`` is done, the append has the
+    durability of the collection."""
 
     hash: str
     ts: int
@@ -134,24 +134,26 @@ class Document:
         if len(versions) >= self._many:
             head = self.log.head
             self._versions = versions = {seq: known for seq, known in list(versions.items()) if seq >= head}
-            # Many versions may wait for the disk: doubling the limit keeps appends from scanning all of them.
+            # Many versions may wait for the disk. Doubling the limit keeps appends from scanning all of them.
             self._many = max(MIN_VERSIONS, 2 * len(versions))
         versions[version.head] = version
 
     def version(self) -> Version | None:
-        """The version that readers see now; None if it has to be read from the disk."""
+        """The current version for readers, or None if it must be read from the disk."""
         self._check_revision()
         known = self._versions.get(self.log.head)
         return known or self._read_version()
 
     def version_from_disk(self) -> Version:
-        """The version that readers see now. Waits for the disk."""
+        """The current version for readers. Waits for the disk."""
         for _ in range(MAX_ATTEMPTS):
             self.log.read_back(limit=1)
             found = self.version()
             if found is not None:
                 return found
-        raise EngineError(f"the last element of {self.log.name!r} left memory {MAX_ATTEMPTS} times while it was read")
+        raise EngineError(
+            f"the last element of {self.log.name!r} was evicted from memory {MAX_ATTEMPTS} times while it was read"
+        )
 
     def _read_version(self) -> Version | None:
         log = self.log
@@ -176,15 +178,15 @@ class Document:
 
 class Documents:
     """Finds documents, and creates them with their first element. Not safe for concurrent appends: a server appends on
-    the thread of its event loop, :class:`~strandline.collections.Collections` holds a lock."""
+    the event loop's thread, and :class:`~strandline.collections.Collections` holds a lock."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._known: dict[str, Document] = {}
 
     def find(self, key: str) -> Document | None:
-        """The document, if it exists. Raises CollectionError (``not_a_document``) if another protocol created a log of
-        this name."""
+        """Find a document. Raises CollectionError (``not_a_document``) if another protocol created a log of this
+        name."""
         document = self._known.get(key)
         if document is not None and not document.log.dropped:
             return document
@@ -201,7 +203,7 @@ class Documents:
         return document
 
     def list_below(self, prefix: str, after: str, most: int) -> list[str]:
-        """The last segments of the keys that start with ``prefix``, in order, from after ``after`` on."""
+        """The last segments of the keys that start with ``prefix``, in order, beginning after ``after``."""
         engine = self._engine
         items: list[str] = []
         last = prefix + after
@@ -225,8 +227,8 @@ class Documents:
 
     def append(self, append: PreparedAppend, now: int) -> AppendResult:
         """Append one element, and create the document if it does not exist. The element and its event are written in
-        one step. An element without a time gets the time ``now``, or the next millisecond after the last element.
-        Raises :class:`CollectionError`."""
+        one transaction. An element without a time gets the time ``now``, or the next millisecond after the last
+        element. Raises :class:`CollectionError`."""
         path = append.path
         if not path.rules.persist:
             return _announce(append, now)
@@ -252,7 +254,7 @@ class Documents:
             discard(document.log)
             raise
         if appended.commit.done and not created.done:
-            # The creation of a log is durable only when its own commit is done, whatever the durability of the log.
+            # The creation of a log is durable only when its own commit is done, regardless of the log's durability.
             return appended._replace(commit=created)
         return appended
 
@@ -265,7 +267,7 @@ class Documents:
             count = log.coming_count
             limit = append.path.rules.max_items
             if limit is not None and count >= limit:
-                raise CollectionError("document_full", f"the document has {limit} elements, its maximum", limit=limit)
+                raise CollectionError("document_full", f"the document has the maximum of {limit} elements", limit=limit)
             latest = document.latest
             if ts is None:
                 ts = max(now, latest + 1)
@@ -296,7 +298,7 @@ class Documents:
 
 def _settle(document: Document, collection: Collection) -> None:
     """Apply the durability of the collection, which may have changed since the document was created. Waits for the disk
-    if it did."""
+    if so."""
     config = document.log.config
     wanted = msgspec.structs.replace(
         config,
@@ -309,8 +311,9 @@ def _settle(document: Document, collection: Collection) -> None:
 
 
 def _announce(append: PreparedAppend, now: int) -> AppendResult:
-    """Append only the event of an element that is not stored. The event is as durable as the element would be, whatever
-    the durability of its topic. A replayed request is refused for as long as the topic keeps idempotency keys."""
+    """Append only the event of an element that is not stored. The event gets the durability of the collection,
+    regardless of the durability of its topic. A replayed request is refused while the topic keeps its idempotency
+    key."""
     event, request_id = append.event, append.request_id
     ts = now if append.ts is None else append.ts
     hash = sha256(append.element.canonical).hexdigest()

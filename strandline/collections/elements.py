@@ -1,4 +1,4 @@
-"""Elements before they are appended: what is dropped from their data, the schema, the author's proof and the time."""
+"""Validates elements before they are appended: dropped members, the schema, the author's proof and the time."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from strandline.signing.author_proofs import DOMAIN, Proof, meta_of
 from strandline.signing.canonical_json import canonical, parse
 from strandline.signing.keys import verify
 
-#: How deep objects and arrays may be nested, counting the object ``{"data": …}`` around an element. The limit keeps
-#: recursive readers, ours and those of clients, within their stacks.
+#: The maximum depth of nested objects and arrays, counting the object ``{"data": …}`` around an element. The limit
+#: protects the stacks of recursive parsers, in the server and in clients.
 MAX_DEPTH = 64
-#: How far ahead of the server's clock the time of an element may be: as far as the clocks of clients may differ.
+#: How far the time of an element may be ahead of the server's clock. This is the allowed difference of client clocks.
 MAX_AHEAD_MS = 300_000
 
-#: Members with these names are dropped from objects, and from objects in objects: careless programs take them for
-#: parts of their language. Arrays keep theirs, because the published servers keep them and authors sign them.
+#: Members with these names are dropped from nested objects, because some programs interpret them as parts of their
+#: language. Objects in arrays keep them, because the published servers keep them and authors sign them.
 DROPPED = frozenset({"__proto__", "constructor", "prototype", "__class__", "__dict__"})
 
-#: A document whose text has none of these is kept as it is. A name may be written with escapes; a number that is too
-#: large for a double has three digits of exponent, or more than three hundred digits.
+#: A document whose text matches none of these is stored unchanged. A name may be written with escapes. A number that is
+#: too large for a double has three digits of exponent, or more than three hundred digits.
 _SUSPECT = re.compile(rb"__proto__|constructor|prototype|__class__|__dict__|\\u|[eE]\+?[0-9]{3}|[0-9]{309}")
 #: Halves of surrogate pairs, as the canonical form writes them.
 _LONE = re.compile(rb"\\ud[89a-f][0-9a-f]{2}")
@@ -44,7 +44,8 @@ class NewElement(NamedTuple):
 
 
 def sanitise(document: dict[str, Any], raw: bytes) -> tuple[dict[str, Any], bool]:
-    """The document as it is kept, and whether it differs from the one given. ``raw`` is the text it was parsed from."""
+    """Return the document to store, and whether it differs from the given one. ``raw`` is the text it was parsed
+    from."""
     if _SUSPECT.search(raw) is None:
         return document, False
     kept = _without_dropped(document)
@@ -61,7 +62,7 @@ def _without_dropped(document: dict[str, Any]) -> dict[str, Any]:
 
 
 def _finite(value: Any) -> Any:
-    """The value with null for numbers that a double cannot hold; the same object if there are none."""
+    """Replace numbers that a double cannot hold by null. Returns the same object if there are none."""
     if isinstance(value, dict):
         members = {name: _finite(member) for name, member in value.items()}
         return value if all(members[name] is value[name] for name in members) else members
@@ -114,7 +115,7 @@ class ObjectSchema:
         try:
             error = next(iter(self._validator.iter_errors(document)), None)
         except ValueError:
-            # The validator takes no half of a surrogate pair, so it gets the document with replacement characters.
+            # The validator rejects lone surrogates, so it gets the document with replacement characters.
             error = next(iter(self._validator.iter_errors(parse(_LONE.sub(rb"\\ufffd", canonical(document))))), None)
         if error is not None:
             raise CollectionError(
@@ -137,11 +138,11 @@ def make_element(
     proof_required: bool,
     presenter: str | None,
 ) -> tuple[NewElement, bytes]:
-    """The element to store, and the text that a queue event shows of the data as it was sent.
+    """Return the element to store, and the text of the data as it was sent, for a queue event.
 
-    ``raw`` is the text that ``data`` was parsed from. ``author`` is the public key and the signature as they were
-    sent; they are stored if both are text. ``presenter`` is the key that signed the request, if one did: where a proof
-    is required, it must be the author's. Raises :class:`CollectionError`.
+    ``raw`` is the text that ``data`` was parsed from. ``author`` is the public key and the signature as they were sent;
+    they are stored if both are text. ``presenter`` is the key that signed the request, if any. If a proof is required,
+    the presenter must be the author. Raises :class:`CollectionError`.
     """
     kept, changed = sanitise(data, raw)
     form = canonical(kept)
@@ -149,9 +150,9 @@ def make_element(
     signed = isinstance(pubkey, str) and isinstance(signature, str)
     if proof_required:
         if not signed:
-            raise CollectionError("missing_proof", "the collection takes only elements that are signed by their author")
+            raise CollectionError("missing_proof", "the collection requires elements signed by their author")
         if presenter is not None and pubkey != presenter:
-            raise CollectionError("foreign_author", "the author of the element is not the signer of the request")
+            raise CollectionError("foreign_author", "the author of the element must be the signer of the request")
         if not verify(pubkey, signature, b'%b{"d":%b,"k":%b}' % (DOMAIN, form, canonical(document_key))):
             raise CollectionError(
                 "invalid_proof", "the author's signature does not match the data and the path of the document"
@@ -163,8 +164,8 @@ def make_element(
 
 
 def check_time(value: Any, now: int) -> int | None:
-    """The time that a client gives to an element; None if it leaves the time to the server. A number is whole if its
-    value is: JSON has one kind of numbers. Raises :class:`CollectionError`."""
+    """Return the time that a client gives to an element, or None if the server assigns it. A float with an integral
+    value is accepted, because JSON does not distinguish the two. Raises :class:`CollectionError`."""
     if value is None:
         return None
     if isinstance(value, float) and value.is_integer():

@@ -1,5 +1,5 @@
-"""Errors of collections. Declarations that cannot be served raise :class:`BadCollections`. Every other refusal is a
-:class:`CollectionError` with a code, and then nothing has been changed."""
+"""Errors of collections. Declarations that cannot be served raise :class:`BadCollections`. Every other error is a
+:class:`CollectionError` with a code; then nothing was changed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from strandline.engine.errors import SOON_MS
 #: - ``forbidden``: the caller has no role that allows this, or the certificate does not cover it.
 #: - ``field_not_writable``: the element has a field that only other roles may send.
 #: - ``rate_limited``: the caller has used up a rate limit.
-#: - ``nonces_full``: the server remembers as many signed requests as it may, and accepts no further ones for now.
+#: - ``nonces_full``: the server has reached its maximum of recent signed requests, and refuses further ones for now.
 #: - ``role_resolver_timeout``: the application's role resolver took too long.
 #: - ``role_enricher_timeout``: the application's role enricher took too long.
 #: - ``role_enricher_failed``: the application's role enricher raised an exception.
@@ -35,12 +35,12 @@ from strandline.engine.errors import SOON_MS
 #:   the request, or does not match.
 #: - ``invalid_time``, ``time_in_future``, ``time_not_increasing``: the element's time is not a whole number, is too far
 #:   ahead of the clock, or is not later than the last element.
-#: - ``document_full``: the document has as many elements as it may have.
+#: - ``document_full``: the document has the maximum number of elements.
 #: - ``queue_unavailable``: the queue event of the append cannot be written.
 #:
 #: The elements cannot be pulled:
 #:
-#: - ``bound_required``: the pull does not say how many elements it wants.
+#: - ``bound_required``: the pull has no bound.
 #: - ``full_with_bounds``: a full pull cannot have other bounds.
 #: - ``full_not_allowed``: the collection does not allow full pulls.
 #: - ``checkpoint_too_old``: the checkpoint is older than the collection accepts.
@@ -77,7 +77,7 @@ Code = Literal[
 
 
 class BadCollections(ValueError):
-    """Collections that cannot be served. ``errors`` lists everything that is wrong with them."""
+    """Collections that cannot be served. ``errors`` lists all errors."""
 
     def __init__(self, errors: Sequence[str]) -> None:
         super().__init__("the collections cannot be served:" + "".join(f"\n  - {error}" for error in errors))
@@ -87,8 +87,8 @@ class BadCollections(ValueError):
 class CollectionError(Exception):
     """A request to a collection was refused, and nothing was changed.
 
-    ``retry_after_ms`` says when to try again, if that can help. ``details`` are the members that the error has beside
-    its message: ``limit`` of ``document_full``; ``path`` and ``validator`` of ``schema_violation``.
+    ``retry_after_ms`` says when to retry, if that can help. ``details`` are the members that the error has beside its
+    message: ``limit`` of ``document_full``; ``path`` and ``validator`` of ``schema_violation``.
     """
 
     def __init__(self, code: Code, message: str, *, retry_after_ms: int | None = None, **details: Any) -> None:
@@ -102,19 +102,19 @@ class CollectionError(Exception):
 
 
 def unauthorized() -> CollectionError:
-    """Says nothing about the reason: an attacker must not learn which check failed."""
+    """The message does not name the reason: an attacker must not learn which check failed."""
     return CollectionError("unauthorized", "the request is not authenticated")
 
 
 def forbidden() -> CollectionError:
-    return CollectionError("forbidden", "the caller may not do this")
+    return CollectionError("forbidden", "the caller has no permission for this operation")
 
 
 def invalid_path() -> CollectionError:
-    return CollectionError("invalid_path", "the path has characters that the path of a document cannot have")
+    return CollectionError("invalid_path", "the path has characters that are not allowed in the path of a document")
 
 
 def queue_unavailable(why: str) -> CollectionError:
-    """Retrying helps once the topic takes records again, which can be soon."""
-    message = f"the event of this append cannot be written: {why}. Nothing was stored"
+    """Retrying helps once the topic accepts records again, which can be soon."""
+    message = f"the queue event of this append cannot be written: {why}. Nothing was stored"
     return CollectionError("queue_unavailable", message, retry_after_ms=SOON_MS)

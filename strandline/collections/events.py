@@ -1,7 +1,7 @@
 """Queue events: every append to a collection can be announced as a record in a topic.
 
-The record is written in the same step as the element, so every acknowledged append has an event, and an append that
-failed has none.
+The record and the element are written in one transaction, so every acknowledged append has an event, and a failed
+append has none.
 """
 
 from __future__ import annotations
@@ -32,18 +32,19 @@ class OpenedTopic(NamedTuple):
 
 
 class EventTopics(Protocol):
-    """Where events go. A server passes its own, because a topic counts against its limits and may be a queue."""
+    """Opens the topics of events. A server passes its own implementation, because its limits apply to topics and a
+    topic may be a queue."""
 
     def open(self, name: str) -> OpenedTopic:
-        """The topic, created if it does not exist. Raises CollectionError (``queue_unavailable``) if the topic takes
-        no records."""
+        """Return the topic, created if it does not exist. Raises CollectionError (``queue_unavailable``) if the topic
+        does not accept records."""
 
     def discard(self, log: Log) -> None:
-        """Remove a topic that was created for an event which could not be written. Does not raise."""
+        """Remove a topic that was created for an event that could not be written. Does not raise."""
 
 
 class EngineTopics:
-    """Events of a program that uses collections in process: their topics are plain logs of the engine."""
+    """The topics of a program that uses collections in process: plain logs of the engine."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -55,7 +56,7 @@ class EngineTopics:
             return OpenedTopic(self._engine.log(name), created)
         why = closed_to_others(name, found.notes)
         if why is not None:
-            raise queue_unavailable(f"the log {name!r} takes no events: {why}")
+            raise queue_unavailable(f"the log {name!r} does not accept events: {why}")
         return OpenedTopic(found, None)
 
     def discard(self, log: Log) -> None:
@@ -63,15 +64,15 @@ class EngineTopics:
 
 
 def discard(created: Log) -> None:
-    """Remove a log that was created for a write which then failed."""
+    """Remove a log that was created for a write that then failed."""
     try:
         created.drop()
     except EngineError as error:
-        log.error("log %r was created for an append that failed, and cannot be removed: %s", created.name, error)
+        log.error("log %r was created for a failed append and cannot be removed: %s", created.name, error)
 
 
 class Announcer:
-    """Makes the events of the appends to one collection."""
+    """Creates the events of the appends to one collection."""
 
     def __init__(self, topics: EventTopics, collection: str, settings: QueueEvents) -> None:
         self._topics = topics
@@ -81,7 +82,8 @@ class Announcer:
         self._pattern = re.compile(settings.subject_id_pattern)
 
     def event(self, params: Mapping[str, str], body: bytes, identity: str) -> AppendEvent:
-        """The event of one append. ``body`` is the data as it was sent; ``identity`` is empty for unknown callers."""
+        """Create the event of an append. ``body`` is the data as it was sent; ``identity`` is empty for unknown
+        callers."""
         settings = self._settings
         end = b""
         if settings.include_params and params:
@@ -118,7 +120,7 @@ class AppendEvent:
 
     def after(self, commit: Commit[Any]) -> Commit[Any]:
         """The commit to wait for after a write to the log. The creation of a log is durable only when its own commit is
-        done, whatever the durability of the log."""
+        done, regardless of the log's durability."""
         return self._created if commit.done and self._created is not None else commit
 
     @contextmanager

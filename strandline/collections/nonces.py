@@ -1,11 +1,11 @@
-"""Nonces of signed requests, so that a request that is sent again is refused.
+"""Nonces of signed requests, so that a repeated request is refused.
 
-A request carries the time of its signature, and is too old once that time is further away than clocks may differ. Until
-then its nonce is remembered, in a set for the minute in which it can be forgotten: forgetting means dropping a set. The
-number of nonces is bounded over all signers, not per signer.
+A request carries the time of its signature and is accepted only while that time is within the allowed difference of
+clocks. Until then its nonce is kept, in a set for the minute in which it expires, so that expired nonces are dropped a
+set at a time. The number of nonces is limited over all signers, not per signer.
 
-Nonces are lost when the process ends. Appends are recognised after a restart by the id of their request, which is
-stored with the element (see :meth:`~strandline.collections.documents.Documents.append`).
+Nonces are lost when the process ends. Repeated appends are still recognised after a restart by the id of their request,
+which is stored with the element (see :meth:`~strandline.collections.documents.Documents.append`).
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from hashlib import blake2b
 from strandline.collections.errors import CollectionError
 from strandline.collections.settings import SKEW_MS
 
-#: The time that one set covers: short enough to forget soon, long enough to have only a dozen sets.
+#: The period of one set: short, so that nonces are dropped soon, but long enough to have only a dozen sets.
 SLICE_MS = 60_000
-#: A digest of 60 bits takes half of the memory that one of 128 bits would. It is keyed with a secret of this process,
-#: so an attacker cannot search for collisions, and by chance they do not happen.
+#: A digest of 60 bits takes half the memory of one of 128 bits. It is keyed with a secret of this process, so an
+#: attacker cannot search for collisions, and accidental ones are negligible.
 _BITS_DROPPED = 4
 
 
@@ -31,14 +31,14 @@ class Nonces:
         self._secret = os.urandom(32)
         self._slices: dict[int, set[int]] = {}
         self._count = 0
-        #: Slices before this one were forgotten. Requests that belong there are too old, even if the clock is set back.
+        #: Sets before this one were dropped. Requests that belong there are too old, even if the clock is set back.
         self._first = 0
 
     def __len__(self) -> int:
         return self._count
 
     def take(self, signer: str, nonce: str, ts: int, now: int) -> bool:
-        """Remember a request that was signed at ``ts``; False if it was seen before, or may have been. Raises
+        """Remember a request that was signed at ``ts``. Returns False if it was, or may have been, seen before. Raises
         CollectionError (``nonces_full``)."""
         self._forget(now)
         minute = (ts + SKEW_MS) // SLICE_MS
@@ -51,7 +51,7 @@ class Nonces:
         if self._count >= self._maximum:
             raise CollectionError(
                 "nonces_full",
-                f"the server remembers {self._maximum} signed requests, its maximum",
+                f"the server has reached its maximum of {self._maximum} recent signed requests; retry later",
                 retry_after_ms=max(1, (min(self._slices) + 1) * SLICE_MS - now),
             )
         self._slices.setdefault(minute, set()).add(digest)
@@ -61,7 +61,7 @@ class Nonces:
     def _forget(self, now: int) -> None:
         for minute in [minute for minute in self._slices if minute < now // SLICE_MS]:
             self._count -= len(self._slices.pop(minute))
-            # Taken from the sets, not from the clock: a clock that was wrong once must not cause refusals later.
+            # Based on the sets, not on the clock: a clock that was wrong once must not cause refusals later.
             self._first = max(self._first, minute + 1)
 
     def _digest(self, signer: str, nonce: str) -> int:

@@ -1,4 +1,4 @@
-"""Paths: where the documents of a collection are, and which document a path leads to.
+"""Paths: where the documents of a collection are, and which document belongs to a path.
 
 A placeholder in braces stands for one whole segment of a storage path. The path with its placeholders filled in is the
 key of a document: the name of its log, and a part of what authors sign.
@@ -19,7 +19,7 @@ from strandline.collections.events import Announcer
 #: The placeholder that stands for the identity of the caller.
 IDENTITY = "identity"
 
-#: How many paths an index remembers per operation. An entry takes about half a kilobyte.
+#: The maximum number of cached paths per operation. An entry takes about half a kilobyte.
 MAX_RESOLVED = 16_384
 
 _PLACEHOLDER = re.compile(r"\{(\w+)\}")
@@ -28,7 +28,7 @@ _UNSAFE = re.compile(r"\.\.|//|[\x00-\x1f]")
 
 
 class BadStoragePath(ValueError):
-    """A storage path that cannot be used. The message says why."""
+    """An invalid storage path. The message gives the reason."""
 
 
 class StoragePath:
@@ -62,8 +62,8 @@ class StoragePath:
         return IDENTITY in self.names
 
     def match(self, segments: Sequence[str]) -> dict[str, str] | None:
-        """The values of the placeholders in a path of these (decoded) segments; None if the path does not match. Values
-        are not empty, but they may have any characters: see :func:`values_fit`."""
+        """The values of the placeholders in a path of these (decoded) segments, or None if the path does not match.
+        Values are not empty, but may have any characters: see :func:`values_fit`."""
         if len(segments) != len(self._parts):
             return None
         params: dict[str, str] = {}
@@ -93,7 +93,7 @@ class StoragePath:
 
 
 def segments_of(raw_path: str) -> list[str]:
-    """The segments of a raw path. Each is decoded by itself, so an encoded slash does not split a segment."""
+    """Split a raw path into segments. Each segment is decoded separately, so an encoded slash does not split it."""
     return [unquote(segment) if "%" in segment else segment for segment in raw_path.split("/")]
 
 
@@ -103,7 +103,7 @@ def values_fit(params: Mapping[str, str]) -> bool:
 
 
 def key_is_safe(key: str) -> bool:
-    """Whether a key is free of ``..``, of empty segments and of control characters."""
+    """Whether a key has no ``..``, no empty segments and no control characters."""
     return _UNSAFE.search(key) is None
 
 
@@ -116,23 +116,23 @@ def _check(text: str) -> None:
     if text.startswith("/"):
         raise BadStoragePath("it must not start with /")
     if not text:
-        raise BadStoragePath("it is empty")
+        raise BadStoragePath("it must not be empty")
     if not all(text.split("/")):
-        raise BadStoragePath("it has an empty segment")
+        raise BadStoragePath("it must not have an empty segment")
     if not key_is_safe(text):
         raise BadStoragePath("it must not contain .. or a control character")
     names = _PLACEHOLDER.findall(text)
     if len(names) != len(set(names)):
-        raise BadStoragePath("a placeholder occurs twice in it")
+        raise BadStoragePath("it must not have the same placeholder twice")
     for segment in text.split("/"):
         if ("{" in segment or "}" in segment) and not _PLACEHOLDER.fullmatch(segment):
             raise BadStoragePath(
-                f"{segment!r} is not a placeholder: a placeholder is a whole segment in braces, of letters, digits and "
-                "underscores"
+                f"{segment!r} is not a placeholder: a placeholder is a whole segment of letters, digits and "
+                "underscores in braces"
             )
 
 
-# --- Which document a path leads to -----------------------------------------------------------------------------------
+# --- Documents by path ------------------------------------------------------------------------------------------------
 
 
 class BoundCollection:
@@ -176,7 +176,7 @@ class PathIndex:
     def __init__(self, collections: Sequence[Collection], namespace: str = "") -> None:
         self._by_name: dict[str, BoundCollection] = {one.name: BoundCollection(one, namespace) for one in collections}
         self._by_length: dict[int, list[tuple[StoragePath, BoundCollection]]] = {}
-        #: Most paths come again and again.
+        #: A cache, because most paths are requested repeatedly.
         self._resolved: dict[str, dict[str, DocumentPath]] = {READ: {}, WRITE: {}}
         for bound in self:
             for path in _paths(bound):
@@ -189,7 +189,7 @@ class PathIndex:
         return self._by_name.get(name)
 
     def resolve(self, path: str, op: str) -> DocumentPath:
-        """The document at a raw path, to read or to write it. Raises :class:`CollectionError`."""
+        """Return the document at a raw path, for reading or writing. Raises :class:`CollectionError`."""
         known = self._resolved[op]
         found = known.get(path)
         if found is None:
@@ -207,11 +207,11 @@ class PathIndex:
         return DocumentPath(bound, rules, params, key, key_is_safe(key))
 
     def resolve_list(self, path: str) -> PathMatch:
-        """The listable collection whose documents are below a raw path. Raises :class:`CollectionError`."""
+        """Return the listable collection whose documents are below a raw path. Raises :class:`CollectionError`."""
         return _checked(self.find_list(segments_of(path) if path else []))
 
     def find(self, segments: Sequence[str], op: str) -> PathMatch | None:
-        """The collection with a document at these (decoded) segments that can be read or written, as ``op`` says."""
+        """The collection with a document at these (decoded) segments that allows ``op`` (read or write)."""
         for path, bound in self._by_length.get(len(segments), ()):
             if bound.collection.pull_only if op == WRITE else bound.collection.push_only:
                 continue
@@ -221,8 +221,8 @@ class PathIndex:
         return None
 
     def owner_of(self, key: str) -> Collection | None:
-        """The collection that the document of this key belongs to. A path that starts with a placeholder owns no names:
-        it would own those of every other protocol."""
+        """The collection of the document with this key. A storage path that starts with a placeholder owns no names,
+        because it would match the logs of all other protocols."""
         found = self.find(key.split("/"), WRITE)
         if found is None or found.bound.path.starts_with_placeholder or not values_fit(found.params):
             return None
@@ -243,7 +243,7 @@ def _paths(bound: BoundCollection) -> list[StoragePath]:
     bundle = bound.collection.bundle
     if bundle is None:
         return [bound.path]
-    # A member of a bundle is pulled with all the others, and pushed by its own name.
+    # A member of a bundle is pulled with all other members, and pushed by its own name.
     return [bound.path, StoragePath(f"{bound.path.text}/{bound.collection.name}")]
 
 
@@ -261,5 +261,5 @@ def _checked(match: PathMatch | None) -> PathMatch:
 def not_append_only(name: str) -> CollectionError:
     return CollectionError(
         "not_append_only",
-        f"collection {name!r} is not append-only, and this server keeps append-only collections alone",
+        f"collection {name!r} is not append-only; this server stores only append-only collections",
     )

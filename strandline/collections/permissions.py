@@ -1,4 +1,4 @@
-"""Permissions: who a caller is, and what the caller may do with a collection."""
+"""Permissions: the caller of a request, and what the caller may do with a collection."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from strandline.signing.globs import covers
 
 
 class Scope(msgspec.Struct, frozen=True, kw_only=True):
-    """What a certificate allows: operations, collections and paths. Without ``paths`` it covers every path."""
+    """The scope of a certificate: operations, collections and paths. Without ``paths`` it covers every path."""
 
     ops: frozenset[str]
     collections: frozenset[str]
@@ -27,8 +27,8 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Caller(msgspec.Struct, frozen=True, kw_only=True):
-    """Who sends a request. ``presenter`` is the key that signed the request, if one did; ``request_id`` then names the
-    request, so that a replayed append is recognised."""
+    """The sender of a request. ``presenter`` is the key that signed the request, if any. ``request_id`` then identifies
+    the request, so that a replayed append is recognised."""
 
     identity: str = ""
     roles: frozenset[str] = frozenset()
@@ -47,14 +47,14 @@ ANONYMOUS = Caller(roles=frozenset((PUBLIC,)))
 
 
 def with_self(caller: Caller, path: StoragePath, params: Mapping[str, str]) -> Caller:
-    """The caller, with the role ``self`` if the document is the caller's own."""
+    """Add the role ``self`` to the caller if the document is the caller's own."""
     if caller.identity and path.has_identity and params.get(IDENTITY) == caller.identity:
         return caller.with_roles((SELF,))
     return caller
 
 
 def check_access(collection: Collection, op: str, caller: Caller) -> None:
-    """Raise CollectionError (``forbidden``) unless the caller, with all roles, may do ``op`` (read, write or list)."""
+    """Raise CollectionError (``forbidden``) unless a role of the caller allows ``op`` (read, write or list)."""
     if not may(collection, op, caller):
         raise forbidden()
 
@@ -70,7 +70,7 @@ def may(collection: Collection, op: str, caller: Caller) -> bool:
         return False
     if caller.scope is None or not collection.strict:
         return True
-    # A role ``cap:…`` says itself what the certificate allows. Every other role is narrowed by the scope of the
+    # A role ``cap:…`` already expresses what the certificate allows. Every other role is narrowed by the scope of the
     # certificate: a device that may only read cannot write, even to a document of its own user.
     return any(role.startswith("cap:") for role in held) or caller.scope.allows(op, collection.name)
 

@@ -1,7 +1,7 @@
 """Pulls: which elements a pull selects, and how they are read from the log, as JSON and as of one moment.
 
-Elements that are in memory are joined on the event loop if they are few; all others are read page by page on another
-thread. Many clients pull the same elements, so results are cached for a while.
+Elements in memory are joined on the event loop if they are few. All others are read page by page on another thread.
+Many clients pull the same elements, so results are cached for a while.
 """
 
 from __future__ import annotations
@@ -16,24 +16,25 @@ from strandline.engine import Page
 from strandline.engine.record import MAX_TIME
 from strandline.signing.canonical_json import canonical, parse
 
-#: Elements of a pull that must be bounded and does not say how.
+#: The number of elements of a bounded pull that names no limit.
 DEFAULT_PAGE = 1000
-#: Elements, and their bytes, that are read at a time.
+#: The number of elements, and of bytes, per read.
 PAGE = 1000
 PAGE_BYTES = 4 << 20
-#: Elements, and their bytes, that are joined on the event loop; that takes about a millisecond.
+#: The maximum number of elements, and of bytes, to join on the event loop, which takes about a millisecond.
 AT_ONCE = 2000
 AT_ONCE_BYTES = 1 << 20
-#: The same where fields are hidden, because then each element is parsed.
+#: The maximum if fields are hidden, because then each element is parsed.
 PARSED_AT_ONCE = 200
-#: The size of the cache in bytes, and of its largest and smallest entries: smaller ones are read as fast as found.
+#: The size of the cache in bytes, and of its largest and smallest entries. Smaller results are read as fast as they are
+#: looked up.
 CACHE_BYTES = 16 << 20
 CACHE_ENTRY_MAX = 1 << 20
 CACHE_ENTRY_MIN = 1024
 
 
 class PullBounds(NamedTuple):
-    """The bounds that a client gives; None where it gives none."""
+    """The bounds given by a client; None where not given."""
 
     checkpoint: int | None = None
     last: int | None = None
@@ -58,16 +59,16 @@ class Selection(NamedTuple):
 def select(
     collection: Collection, rules: AppendOnly, bounds: PullBounds, now: int, *, batch: bool = False
 ) -> Selection:
-    """The elements to give for these bounds. Raises :class:`CollectionError` for bounds that are not allowed.
+    """The elements to return for these bounds. Raises :class:`CollectionError` for bounds that are not allowed.
 
-    In a ``batch``, a strict collection gives at most :func:`page_of` elements of a document, because the budget of the
-    batch was computed with that number.
+    In a ``batch``, a strict collection returns at most :func:`page_of` elements of a document, because the budget of
+    the batch is computed with that number.
     """
     checkpoint, last, full = bounds.checkpoint, bounds.newest, bounds.full
     if checkpoint is None and last is None and not full:
         raise bound_required()
     if full and (checkpoint is not None or last is not None):
-        raise CollectionError("full_with_bounds", "a full pull cannot have a checkpoint, a limit or a last")
+        raise CollectionError("full_with_bounds", "full cannot be combined with checkpoint, limit or last")
     if full and not rules.allow_full:
         raise CollectionError(
             "full_not_allowed", f"collection {collection.name!r} does not allow full pulls; pull with a checkpoint"
@@ -75,7 +76,7 @@ def select(
     age = rules.max_checkpoint_age_ms
     if checkpoint is not None and age is not None and checkpoint < now - age:
         raise CollectionError("checkpoint_too_old", f"the checkpoint is older than {age} ms")
-    # An element of the time 0 is not later than any checkpoint. The checkpoint 0 includes it all the same.
+    # The checkpoint 0 includes elements with the time 0, although they are not later than the checkpoint.
     since = checkpoint or None
     if last is not None:
         most = page_of(rules) if batch and collection.strict else rules.max_pull_limit
@@ -86,11 +87,11 @@ def select(
 
 
 def bound_required() -> CollectionError:
-    return CollectionError("bound_required", "a pull needs a checkpoint, a limit, a last or full")
+    return CollectionError("bound_required", "a pull requires checkpoint, limit, last or full")
 
 
 def is_paged(rules: AppendOnly) -> bool:
-    """Whether the collection never gives all elements at once: then a checkpoint gives a page, too."""
+    """Whether the collection never returns all elements at once. Then a pull with a checkpoint returns a page, too."""
     return not rules.allow_full or rules.max_pull_limit is not None
 
 
@@ -100,7 +101,8 @@ def page_of(rules: AppendOnly) -> int:
 
 
 def batch_cost(collection: Collection | None, bounds: PullBounds) -> int:
-    """The number of elements that one document of a batch counts for: at most as many as a strict collection gives."""
+    """The number of elements that one document of a batch counts for: at most as many as a strict collection
+    returns."""
     rules = None if collection is None else collection.append_only
     most = page_of(rules or AppendOnly())
     if collection is None or collection.strict:
@@ -111,7 +113,8 @@ def batch_cost(collection: Collection | None, bounds: PullBounds) -> int:
 
 
 def is_expired(collection: Collection, version: Version, now: int) -> bool:
-    """Whether the last element is older than the collection shows documents. The time 0 means that no time is known."""
+    """Whether the document has expired: its last element is older than the TTL. The time 0 means that the time is
+    unknown."""
     return collection.ttl_ms is not None and version.ts > 0 and now - version.ts > collection.ttl_ms
 
 
@@ -129,7 +132,7 @@ NONE = Elements(b"")
 
 
 class ElementReader:
-    """Belongs to the event loop; ``read_from_disk`` may be called on any thread."""
+    """Reads elements. Used on the event loop; ``read_from_disk`` may be called on any thread."""
 
     def __init__(self) -> None:
         self._cache: dict[tuple[Any, ...], Elements] = {}
@@ -139,7 +142,7 @@ class ElementReader:
         self, document: Document, version: Version, selection: Selection, hidden: frozenset[str] = frozenset()
     ) -> Elements | None:
         """The selected elements of the document at that version, without the hidden fields; None if reading them would
-        hold up the event loop."""
+        block the event loop."""
         if selection.newest == 0 or not version.total:
             return NONE
         log = document.log
@@ -158,7 +161,7 @@ class ElementReader:
 
     @staticmethod
     def read_from_disk(document: Document, version: Version, selection: Selection, hidden: frozenset[str]) -> Elements:
-        """The same. Waits for the disk."""
+        """Like :meth:`read`, but waits for the disk."""
         if selection.newest == 0 or not version.total:
             return NONE
         return _read(document, version, selection, hidden, wait=True)
@@ -178,7 +181,7 @@ class _NotResident(Exception):
 
 
 class _Pages:
-    """Collects pages. Raises _NotResident instead of waiting or taking long, unless it may ``wait``."""
+    """Collects pages. Unless ``wait`` is set, raises _NotResident instead of waiting for the disk or taking long."""
 
     def __init__(self, document: Document, version: Version, wait: bool, at_once: int) -> None:
         self._log = document.log
@@ -213,7 +216,7 @@ class _Pages:
         read = log.read if self._wait else log.read_resident
         time = None if since is None else min(since, MAX_TIME) + 1
         while True:
-            # One more than asked for shows whether there are more.
+            # One more element than requested shows whether there are more.
             limit = PAGE if most is None else min(most + 1, PAGE)
             page = self._take(read(after, limit, max_bytes=PAGE_BYTES, since=time))
             _drop(page, slice(bisect_right(page.seqs, self._head), None))
@@ -254,8 +257,8 @@ def _read(
 
 
 def render(page: Page, hidden: frozenset[str] = frozenset()) -> bytes:
-    """The elements of a page, separated by commas. The meta data of a record is the author's proof, with just the
-    members that an element shows."""
+    """Render the elements of a page as JSON, separated by commas. The meta of a record is the author's proof, with
+    exactly the members that an element shows."""
     data = [_without(each, hidden) for each in page.data] if hidden else page.data
     return b",".join(
         [

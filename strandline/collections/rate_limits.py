@@ -17,15 +17,15 @@ from strandline.collections.errors import CollectionError
 PUSH, PULL, LIST = "push", "pull", "list"
 ACTIONS = (PUSH, PULL, LIST)
 
-#: Windows of one counter that are remembered. Beyond that the oldest is forgotten, and its caller starts a new one.
+#: The maximum number of windows of one counter. Beyond that, the oldest is dropped, and its caller starts a new one.
 MAX_WINDOWS = 100_000
 
-#: The common bucket of callers of whom neither identity nor address is known.
+#: The shared bucket of callers without a known identity or address.
 ANONYMOUS = "anonymous"
 
 
 class UnresolvedLimit(ValueError):
-    """A limit whose window or number is declared nowhere. The message names what is missing."""
+    """A limit without a declared window or number. The message names what is missing."""
 
 
 class RateCounter:
@@ -40,7 +40,8 @@ class RateCounter:
         self._windows: dict[str, tuple[int, int]] = {}
 
     def count(self, identity: str, address: str, now: int) -> int:
-        """Count a request. Returns 0 if it is within the limit, else the milliseconds until the next one is."""
+        """Count a request. Returns 0 if it is within the limit, otherwise the milliseconds until the next request
+        is."""
         who = self._who(identity, address)
         begin, count = self._windows.get(who, (now, 0))
         if not begin <= now < begin + self._limit.window_ms:
@@ -58,7 +59,7 @@ class RateCounter:
             return address
         if self._bucket == "identity+ip":
             return f"{identity or ANONYMOUS}|{address}"
-        # An address must not count as an identity of the same text.
+        # The prefix keeps an identity apart from an address with the same text.
         return f"={identity}" if identity else address
 
 
@@ -81,10 +82,10 @@ class RateLimiter:
         counters = self._counters.get((namespace, collection, action))
         if counters is None:
             return
-        # Every counter counts the request, also if another one refuses it.
+        # Every counter counts the request, even if another one refuses it.
         wait = max([counter.count(identity, address, now) for counter in counters])
         if wait:
-            raise CollectionError("rate_limited", "the caller has used up the rate limit", retry_after_ms=wait)
+            raise CollectionError("rate_limited", "the caller has exceeded the rate limit", retry_after_ms=wait)
 
 
 def counters_of(collection: Collection, everywhere: RateLimit | None) -> Iterator[tuple[str, list[RateCounter]]]:
@@ -96,8 +97,8 @@ def counters_of(collection: Collection, everywhere: RateLimit | None) -> Iterato
     for action, rule in rules.items():
         if rule is not None:
             yield action, list(_counters(f"rate_limit.{action}", rule, limits, everywhere))
-    # Numbers without a rule limit pushes. Without a limit for all collections, and with rules, they only complete the
-    # rules.
+    # Without rules, the numbers limit pushes. With rules, and without a limit for all collections, they only complete
+    # the rules.
     if rules[PUSH] is None and (everywhere is not None or not any(rules.values())):
         yield PUSH, list(_counters("rate_limit", RateRule(bucket=limits.bucket), limits, everywhere))
 
@@ -116,7 +117,7 @@ def _counters(
 def _resolved(
     name: str, dimension: RateDimension, rule: RateRule, limits: CollectionRateLimit, everywhere: RateLimit | None
 ) -> RateLimit:
-    """The first source that has a value wins."""
+    """Resolve a limit. The first source with a value wins."""
     sources = [source for source in (dimension, rule, limits, everywhere) if source is not None]
     window = next((source.window_ms for source in sources if source.window_ms is not None), None)
     requests = next((source.max_requests for source in sources if source.max_requests is not None), None)
@@ -125,6 +126,6 @@ def _resolved(
             word for word, value in (("window_ms", window), ("max_requests", requests)) if value is None
         )
         raise UnresolvedLimit(
-            f"{name} has no {missing}: say it there, in the rate_limit of the collection, or in that for all of them"
+            f"{name} has no {missing}: set it there, in the rate_limit of the collection, or in collections.rate_limit"
         )
     return RateLimit(window_ms=window, max_requests=requests)

@@ -14,8 +14,8 @@ from strandline.signing.revocations import BadRevocations, Revocations, StaleRev
 
 log = logging.getLogger(__name__)
 
-#: The server checks the files this often, so that a list takes effect within the five seconds that are documented,
-#: reading and verifying it included.
+#: How often the files are checked. With the time to read and verify a list, it takes effect within the documented five
+#: seconds.
 CHECK_SECONDS = 2.0
 
 #: Calls a function on another thread.
@@ -27,7 +27,7 @@ InThread = Callable[[Callable[[], None]], Awaitable[None]]
 
 
 class BadRevocationFile(ValueError):
-    """A file that cannot be read, or whose list cannot be trusted. The message names it."""
+    """A file that cannot be read, or whose list cannot be trusted. The message names the file."""
 
 
 class RevocationFiles:
@@ -59,7 +59,7 @@ class RevocationFiles:
             try:
                 self._read(path)
             except BadRevocationFile as error:
-                log.error("%s; the list that was read from it before stays in force", error)
+                log.error("%s; the previous list stays in force", error)
             except Exception:
                 log.exception("cannot read the revocation list %s; the previous list stays in force", path)
 

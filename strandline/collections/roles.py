@@ -1,7 +1,7 @@
-"""Roles that an application gives: its own functions say who sends a request, and which roles a caller has.
+"""Roles from an application: its functions identify the sender of a request and assign roles to callers.
 
-Both are plain functions or coroutine functions. A plain function is called on a thread, so it may wait for a database;
-a coroutine function is awaited on the event loop, which it must not block.
+Both are plain functions or coroutine functions. A plain function is called on a thread, so it may block, for example on
+a database. A coroutine function is awaited on the event loop, which it must not block.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ T = TypeVar("T")
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
-    """The request that a resolver gets. ``path`` and ``query`` are not decoded; names of headers are in lower case."""
+    """The request that is passed to a resolver. ``path`` and ``query`` are not decoded; header names are in lower
+    case."""
 
     method: str
     path: str
@@ -33,10 +34,10 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     body: bytes
 
 
-#: Returns who sends a request; None leaves it to the certificate. An exception whose ``status`` is 403 or 413 is
-#: answered with that status, any other with 401.
+#: Returns the sender of a request, or None to use the certificate. An exception whose ``status`` is 403 or 413 is
+#: answered with that status, any other exception with 401.
 Resolver = Callable[[Request], "Caller | Awaitable[Caller | None] | None"]
-#: Returns further roles of a caller, for the document with these parameters. It may be called several times for one
+#: Returns additional roles of a caller for the document with these parameters. It may be called several times for one
 #: request, so it must not have side effects.
 Enricher = Callable[[Caller, Mapping[str, str]], "Iterable[str] | Awaitable[Iterable[str]]"]
 #: Calls a function with its arguments on a thread.
@@ -51,7 +52,7 @@ class Roles(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CombinedEnricher:
-    """Gives all roles that any of its enrichers gives."""
+    """Returns the roles of all its enrichers."""
 
     def __init__(self, enrichers: tuple[Enricher, ...]) -> None:
         self.enrichers = enrichers
@@ -68,13 +69,13 @@ class CombinedEnricher:
 
 
 def combine(*enrichers: Enricher) -> Enricher:
-    """An enricher that gives all roles that any of these gives."""
+    """Combine enrichers into one that returns the roles of all of them."""
     return CombinedEnricher(enrichers)
 
 
 class RoleFunctions:
-    """Calls the functions of an application. ``run`` calls a plain function on a thread; what ``run`` itself raises
-    passes through. Each function may take ``timeout_ms``."""
+    """Calls the functions of an application. ``run`` calls a plain function on a thread; its own exceptions are passed
+    on. Each call may take at most ``timeout_ms``."""
 
     def __init__(self, roles: Roles, run: Run, timeout_ms: int = 5000) -> None:
         self._roles = roles
@@ -84,7 +85,7 @@ class RoleFunctions:
         self.enriches = roles.enricher is not None
 
     async def resolve(self, request: Request) -> Caller | None:
-        """Who sends the request, as the resolver says; None leaves it to the certificate. Raises
+        """Return the sender of the request according to the resolver, or None to use the certificate. Raises
         :class:`CollectionError`."""
         resolver = self._roles.resolver
         if resolver is None:
@@ -102,7 +103,7 @@ class RoleFunctions:
         return caller
 
     async def enrich(self, caller: Caller, params: Mapping[str, str]) -> Caller:
-        """The caller with the roles that the enricher adds. Raises :class:`CollectionError`."""
+        """Add the roles of the enricher to the caller. Raises :class:`CollectionError`."""
         enricher = self._roles.enricher
         if enricher is None:
             return caller
@@ -118,7 +119,8 @@ class RoleFunctions:
 
 
 class _Failed(Exception):
-    """A function of the application raised ``error``. Errors of ``run`` itself, such as a full pool, pass unchanged."""
+    """A function of the application raised ``error``. Errors of ``run`` itself, such as a full pool, are passed on
+    unchanged."""
 
     def __init__(self, error: Exception) -> None:
         super().__init__(str(error))
@@ -126,7 +128,7 @@ class _Failed(Exception):
 
 
 async def _call(run: Run, function: Callable[..., Any], *arguments: Any) -> Any:
-    """The result of a function of either kind. Raises :class:`_Failed` with the exception of the function."""
+    """Call a function of either kind. Raises :class:`_Failed` with the function's exception."""
     if isinstance(function, CombinedEnricher):
         return await function.roles(*arguments, run=run)
     if inspect.iscoroutinefunction(function):

@@ -8,10 +8,10 @@ from msgspec import Meta
 
 from strandline.setting import Flag, Milliseconds, Origins, Positive, Section, Text, Texts
 
-#: How far the clock of a client may be off, when it signs a request and when a certificate begins or ends.
+#: How far the clock of a client may be off when it signs a request, and at the start and end of a certificate.
 SKEW_MS = 300_000
-#: A signed request is valid for this long at most: from a clock that is SKEW_MS slow to one that is SKEW_MS fast.
-#: Documents remember the requests that appended to them for this long, also across a restart.
+#: The maximum time for which a signed request is valid: from a clock that is SKEW_MS slow to one that is SKEW_MS fast.
+#: Documents remember the requests that appended to them for this long, even across a restart.
 REPLAY_WINDOW_MS = 2 * SKEW_MS
 
 ConfigEndpoint = Annotated[Literal["off", "public", "role-filtered"], Meta(description="off, public or role-filtered")]
@@ -19,7 +19,7 @@ Hops = Annotated[int, Meta(ge=0, le=100, description="a whole number from 0 to 1
 
 
 class CollectionsSettings(Section, frozen=True, kw_only=True):
-    """What holds for all collections."""
+    """The settings for all collections."""
 
     config_file: Annotated[
         Text, "Configuration file of a Starfish server, in JSON. Its collections are served next to those of this file."
@@ -27,13 +27,14 @@ class CollectionsSettings(Section, frozen=True, kw_only=True):
     max_collections_per_batch: Annotated[
         Positive, "Maximum number of collections, and of documents, in one batch pull."
     ] = 100
-    max_batch_append_elements: Annotated[Positive, "Maximum number of elements that one batch pull can ask for."] = 5000
-    batch_key_deny_suffixes: Annotated[
-        Texts, "Batch pulls leave out documents whose last path segment is one of these."
-    ] = ("_keyring", "_members")
+    max_batch_append_elements: Annotated[Positive, "Maximum number of elements that one batch pull can request."] = 5000
+    batch_key_deny_suffixes: Annotated[Texts, "Batch pulls skip documents whose last path segment is one of these."] = (
+        "_keyring",
+        "_members",
+    )
     trusted_proxy_hops: Annotated[
         Hops,
-        "Number of proxies in front of the server that add to X-Forwarded-For; 0: the header is ignored. The nearest "
+        "Number of proxies in front of the server that add to X-Forwarded-For; 0 ignores the header. The nearest "
         "proxy must be in `server.trusted_proxies`.",
     ] = 0
     cors: Annotated[
@@ -46,11 +47,11 @@ class CollectionsSettings(Section, frozen=True, kw_only=True):
         "What GET /config shows: off (nothing), public (all collections) or role-filtered (the collections that the "
         "caller has a role for).",
     ] = "off"
-    anonymous: Annotated[Flag, "Let callers without a certificate use what is public."] = True
+    anonymous: Annotated[Flag, "Allow callers without a certificate; they have the role `public`."] = True
     max_nonces: Annotated[
         Positive,
-        "Maximum number of signed requests that are remembered, so that none is accepted twice: each for ten minutes "
-        "at most, in about 80 bytes. At the maximum, signed requests get 503.",
+        "Maximum number of signed requests that are remembered to detect replays: each for at most ten minutes, "
+        "in about 80 bytes. At the maximum, signed requests get 503.",
     ] = 1_000_000
     role_resolver_timeout_ms: Annotated[Milliseconds, "Maximum time of a role resolver written in Python."] = 5000
     revocations: Annotated[

@@ -1,4 +1,4 @@
-"""Wake-ups: from the engine, on any thread, to the tasks that wait on the event loop; and periodic tasks."""
+"""The hub: wakes tasks on the event loop when the engine changes a log on any thread, and runs periodic tasks."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from strandline.engine.commit import Commit
 
 
 class Recurrence:
-    """Repeats a task on the event loop. An error is logged and only puts the next attempt off."""
+    """Repeats a task on the event loop. An error is logged and delays the next attempt."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, seconds: float, task: Task) -> None:
         self._loop = loop
@@ -31,7 +31,7 @@ class Recurrence:
         self._stopped = False
 
     def start(self) -> None:
-        """Do it for the first time after the interval."""
+        """Start the timer. The task first runs after one interval."""
         self._wind(self._seconds)
 
     def stop(self) -> None:
@@ -49,7 +49,7 @@ class Recurrence:
 
 log = logging.getLogger(__name__)
 
-#: Deliveries go on for this long before the loop gets a chance to do something else.
+#: How long deliveries run before the event loop gets its turn.
 SLICE_SECONDS = 0.002
 
 T = TypeVar("T")
@@ -57,9 +57,12 @@ A = TypeVar("A")
 
 
 class Hub:
-    """One per server, made on the loop's thread. ``now`` gives milliseconds and follows elapsed time. ``wall`` is the
-    system clock, for what must agree with the clocks of others. Tasks that the loop repeats report failures to
-    ``health``. What has to be read from the disk is read on ``threads``; None: on those of the loop."""
+    """Connects one server's engine to its event loop. Create it on the loop's thread.
+
+    ``now`` returns milliseconds and follows elapsed time. ``wall`` returns the system clock, for times that must agree
+    with other machines. Periodic tasks report their failures to ``health``. Blocking reads run on ``threads``, or on
+    the loop's default executor if that is None.
+    """
 
     def __init__(
         self,
@@ -84,7 +87,7 @@ class Hub:
     # --- commits -------------------------------------------------------------------------------------------
 
     def when_done(self, commit: Commit[T], make: Callable[[T], A]) -> asyncio.Future[A]:
-        """A future of what ``make`` gives for the commit's value, made on the loop once the commit is done."""
+        """Return a future that resolves on the loop to ``make(value)`` once the commit is done."""
         future: asyncio.Future[A] = self.loop.create_future()
 
         def settle() -> None:
@@ -98,11 +101,11 @@ class Hub:
         return future
 
     def on_done(self, commit: Commit[Any], action: Callable[[], None]) -> None:
-        """Have something done on the loop once the commit is done."""
+        """Run ``action`` on the loop once the commit is done."""
         commit.add_done_callback(lambda _: self.post(action))
 
     def post(self, action: Callable[[], None]) -> None:
-        """Have something done on the loop soon. Any thread may call this."""
+        """Run ``action`` on the loop soon. Can be called from any thread."""
         self._mail.append(action)
         if not self._mail_posted:
             self._mail_posted = True
@@ -115,22 +118,22 @@ class Hub:
             while mail:
                 mail.popleft()()
         finally:
-            # One that fails must not take the others' answers with it.
+            # If one action raises, the remaining actions still run.
             if mail and not self._mail_posted:
                 self._mail_posted = True
                 self.loop.call_soon(self._open_mail)
 
     def in_thread(self, work: Callable[..., T], *arguments: Any, **named: Any) -> asyncio.Future[T]:
-        """What the function returns, which takes too long for the loop."""
+        """Run a function that would block the loop on another thread."""
         return self.loop.run_in_executor(self._threads, partial(work, *arguments, **named))
 
     def every(self, seconds: float, name: str, act: Callable[[], object]) -> Recurrence:
-        """Have something done on the loop every so many seconds, for the first time after the interval."""
+        """Run ``act`` on the loop every ``seconds`` seconds, first after one interval."""
         recurrence = Recurrence(self.loop, seconds, BackgroundTask(name, act, self.health))
         recurrence.start()
         return recurrence
 
-    # --- changes of logs -----------------------------------------------------------------------------------
+    # --- log changes ---------------------------------------------------------------------------------------
 
     def watch(self, log: Log, waiter: Waiter) -> None:
         """Wake the waiter whenever readers of the log may find something new, until ``unwatch``."""
@@ -146,26 +149,26 @@ class Hub:
             del self._channels[log.epoch]
 
     def watched(self) -> list[tuple[Log, int]]:
-        """The logs that somebody waits for, and how many do."""
+        """The watched logs, each with its number of waiters."""
         return [(channel.log, len(channel.waiters)) for channel in self._channels.values()]
 
     def nudge(self, log: Log) -> None:
-        """Wake those who wait for a log, though nothing has changed in it: something about it has."""
+        """Wake the waiters of a log whose records have not changed, because something else about the log has."""
         channel = self._channels.get(log.epoch)
         if channel is not None:
             self.submit(channel)
 
     def changed(self, channel: Channel) -> None:
-        """Called by the engine, with its lock held."""
+        """Called by the engine while it holds its lock."""
         if threading.get_ident() == self._thread:
             self.submit(channel)
         else:
             self.post(lambda: self.submit(channel))
 
-    # --- the scheduler's turn ------------------------------------------------------------------------------
+    # --- scheduling ----------------------------------------------------------------------------------------
 
     def submit(self, task: DeliveryTask) -> None:
-        """Have a task done in its turn. On the loop's thread only."""
+        """Queue a task with the scheduler. Must be called on the loop's thread."""
         self.scheduler.submit(task, self.now())
         if not self._draining:
             self._draining = True
@@ -185,21 +188,21 @@ class Hub:
 
 
 class Waiter(ABC):
-    """Somebody who waits for a log to change. ``wake`` is called on the loop and must not take long."""
+    """An object that waits for a log to change. ``wake`` is called on the loop and must return quickly."""
 
     __slots__ = ()
 
     @abstractmethod
     def wake(self, log: Log) -> None:
-        """Something may be new in the log."""
+        """Called when the log may have new records."""
 
     def priority(self, now: int) -> int:
-        """How urgent it is to wake this one; the most urgent waiter decides for the log."""
+        """The waiter's priority. The highest priority among the waiters of a log is used for the log."""
         return 0
 
 
 class Channel:
-    """A log that somebody waits for, and those who do. A task of the scheduler while there is something new."""
+    """A watched log and its waiters. The scheduler runs it when the log has changed."""
 
     __slots__ = ("_hub", "_todo", "log", "stop", "waiters")
 
@@ -214,7 +217,7 @@ class Channel:
         return max((waiter.priority(now) for waiter in self.waiters), default=0)
 
     def run(self) -> None:
-        """Wake everybody, or as many as a slice of time allows; the rest in the next turn."""
+        """Wake the waiters until the time slice ends. The next turn wakes the rest."""
         todo = self._todo or list(self.waiters)
         self._todo = []
         until = perf_counter() + SLICE_SECONDS
@@ -223,7 +226,7 @@ class Channel:
                 try:
                     waiter.wake(self.log)
                 except Exception:
-                    log.exception("a waiter of the log %r failed", self.log.name)  # the others are woken all the same
+                    log.exception("log %r: a waiter failed", self.log.name)  # the # the other waiters are still woken
             if at < len(todo) and perf_counter() > until:
                 self._todo = todo[at:]
                 self._hub.submit(self)

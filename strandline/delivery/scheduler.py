@@ -1,7 +1,7 @@
-"""The order in which ready logs are delivered, by the priority of a log.
+"""The priority of a log, and the order in which logs with new records are delivered.
 
-A manual priority is used as it is. Without one, a log that was consumed a moment ago counts like a manual 500, and half
-of that after every half-life. Priority grows with every second of waiting. It decides only who is served first.
+A manual priority is used unchanged. Without one, a log that was consumed just now has the priority 500, which halves
+with every half-life. Priority grows while a delivery waits. It only decides which log is served first.
 """
 
 from __future__ import annotations
@@ -9,24 +9,24 @@ from __future__ import annotations
 from collections import deque
 from typing import Protocol
 
-#: A manual priority beyond this counts as this.
+#: Manual priorities are clamped to this range.
 MANUAL_LIMIT = 1000
-#: What a log that was consumed just now is worth.
+#: The priority of a log that was consumed just now.
 RECENT_MAX = 500
 HALF_LIFE_MS = 30_000
-#: A log that nobody has looked at for so long is worth nothing.
+#: The automatic priority is 0 after this much time without a consumer.
 FORGOTTEN_AFTER_MS = 300_000
-#: What waiting adds per second, and for how long it goes on adding.
+#: The priority that each second of waiting adds, and the time after which it stops growing.
 AGE_PER_SECOND = 100
 AGE_LIMIT_MS = 10_000
 
-#: 500 · 2^(-x) in steps of a 64th of the half-life's life, so that nothing is raised to a power on the way.
+#: 500 · 2^(-x), tabulated in steps so that no power is computed per delivery.
 _STEP_MS = FORGOTTEN_AFTER_MS // 256
 _DECAY = [RECENT_MAX * 2 ** (-(step * _STEP_MS) / HALF_LIFE_MS) for step in range(258)]
 
 
 def recency(idle_ms: int) -> int:
-    """What a log is worth that was last consumed so long ago."""
+    """The automatic priority of a log that was last consumed ``idle_ms`` ago."""
     if idle_ms <= 0:
         return RECENT_MAX
     if idle_ms >= FORGOTTEN_AFTER_MS:
@@ -37,7 +37,7 @@ def recency(idle_ms: int) -> int:
 
 
 def base_priority(manual: int | None, automatic: bool, consumed_at: int | None, now: int) -> int:
-    """The priority of a log by itself; ``manual`` replaces what its use would give it."""
+    """The priority of a log before aging. ``manual`` overrides the automatic priority."""
     if manual is not None:
         return max(-MANUAL_LIMIT, min(MANUAL_LIMIT, manual))
     if not automatic or consumed_at is None:
@@ -46,18 +46,18 @@ def base_priority(manual: int | None, automatic: bool, consumed_at: int | None, 
 
 
 def age_boost(waited_ms: int) -> int:
-    """What having waited adds."""
+    """The priority that ``waited_ms`` of waiting adds."""
     return AGE_PER_SECOND * max(0, min(waited_ms, AGE_LIMIT_MS)) // 1000
 
 
-#: The least priority of each band, and how many tasks it may have done per turn.
+#: The lowest priority of each band, and how many of its tasks run per turn.
 BANDS = ((750, 8), (500, 4), (250, 2), (0, 1), (-(1 << 62), 1))
-#: How often those who wait are looked at for having climbed.
+#: How often waiting tasks are moved to a higher band.
 AGING_TICK_MS = 50
 
 
 class DeliveryTask(Protocol):
-    """Something to do once. ``priority`` is asked when it is submitted and while it waits."""
+    """A task to run once. ``priority`` is called when the task is submitted and again while it waits."""
 
     def priority(self, now: int) -> int: ...
 
@@ -65,7 +65,7 @@ class DeliveryTask(Protocol):
 
 
 class Scheduler:
-    """Not thread-safe: it lives on the event loop. ``now`` is always given, in milliseconds."""
+    """Runs on the event loop only and is not thread-safe. The caller passes ``now`` in milliseconds."""
 
     def __init__(self) -> None:
         self._bands: list[deque[tuple[DeliveryTask, int]]] = [deque() for _ in BANDS]
@@ -78,17 +78,17 @@ class Scheduler:
         return len(self._waiting)
 
     def submit(self, task: DeliveryTask, now: int) -> None:
-        """Have the task done; one that waits already is not done twice."""
+        """Queue the task. Does nothing if the task is already waiting."""
         if task not in self._waiting:
             self._waiting.add(task)
             self._bands[_band(task.priority(now))].append((task, now))
 
     def withdraw(self, task: DeliveryTask) -> None:
-        """Forget the task if it waits."""
+        """Remove the task if it is waiting."""
         self._waiting.discard(task)
 
     def take(self, now: int) -> DeliveryTask | None:
-        """The task whose turn it is, taken out; None when nothing waits."""
+        """Remove and return the next task, or None if none is waiting."""
         if not self._waiting:
             return None
         if now - self._aged_at >= AGING_TICK_MS:
@@ -130,4 +130,4 @@ def _band(priority: int) -> int:
     for index, (least, _) in enumerate(BANDS):
         if priority >= least:
             return index
-    raise AssertionError("the last band takes everything")
+    raise AssertionError("the last band accepts every priority")

@@ -14,7 +14,7 @@ __all__ = ["serve"]
 
 
 def __getattr__(name: str) -> Any:
-    # Most of what is in here needs only a part of it: the whole HTTP stack is imported for nobody else.
+    # The HTTP stack is imported only when it is needed: most users of this package need only a part of it.
     if name == "serve":
         from strandline.server.embedded import serve
 

@@ -1,4 +1,4 @@
-"""What the answers of the server's own routes look like, for the OpenAPI document."""
+"""The answers of the server's own routes."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Alive(msgspec.Struct, omit_defaults=True):
 
 class SeriesCount(msgspec.Struct):
     uptime_ms: Number
-    #: How many series the server's metrics of itself have.
+    #: The number of series in the server's own metrics stream.
     series: Number
 
 
@@ -52,7 +52,7 @@ class Ready(msgspec.Struct, omit_defaults=True):
     status: str
     wal_replay_complete: bool
     topics: Number
-    #: Background tasks that fail. The server answers requests all the same.
+    #: Background tasks that fail. The server still answers requests.
     failing: list[FailingTask] = []
 
 
@@ -75,9 +75,9 @@ class SealingFigures(msgspec.Struct):
     unsealed_bytes: Number
     budget_bytes: Number
     rounds_total: Number
-    #: The bytes that the last round sealed.
+    #: The number of bytes that the last round sealed.
     round_bytes: Number
-    #: Writes that waited, and writes that were refused, because too much was not sealed yet.
+    #: Writes that waited, and writes that were refused, because of too many unsealed bytes.
     writes_slowed_total: Number
     writes_refused_total: Number
 

@@ -57,17 +57,17 @@ from strandline.tables import Tables
 
 log = logging.getLogger(__name__)
 
-#: In the data directory: copies of companions, where the lake is not on this machine.
+#: The directory below the data directory with copies of index files, if the lake is not on this machine.
 COMPANIONS = "companions"
 
 
 class StartGivenUp(Exception):
-    """The server was told to stop while it replayed the journal. That changes nothing in the data directory."""
+    """The server was stopped while it replayed the journal. The data directory is unchanged."""
 
 
 class Application:
-    """One server. ``app`` is the ASGI app; it opens the data directory when its lifespan begins. ``program`` is how the
-    pipeline is run; without it there is none. ``clock`` is the server's time and ``wall`` the system clock."""
+    """One server. ``app`` is the ASGI app; it opens the data directory when its lifespan begins. ``program`` starts the
+    pipeline; without it, there is no pipeline. ``clock`` is the server's time and ``wall`` the system clock."""
 
     def __init__(
         self,
@@ -86,7 +86,7 @@ class Application:
         self.workers = Workers()
         self._collections = settings.collections_config(declared.collections)
         for warning in self._collections.warnings:
-            # Those of the settings are told by whoever has read the settings.
+            # The caller that read the settings prints their warnings.
             if warning not in settings.warnings:
                 log.warning(warning)
         try:
@@ -128,13 +128,13 @@ class Application:
         self.tables: TablesProtocol | None = None
         self.console: ConsoleProtocol | None = None
         self.connection_cap = ConnectionCap(connection_limit(limits.max_connections))
-        #: How many connections are open. Whoever has them sets it; it is not less than the open streams.
+        #: The number of open connections, set by the server that accepts them; never less than the open streams.
         self.count_connections: Callable[[], int] = lambda: self.limits.streams.used
         self.engine: Engine | None = None
         self.live: LiveResponses | None = None
         self.keeper: Keeper | None = None
         self._sampling: Recurrence | None = None
-        #: Set when the directory could not be opened: the server stops with it.
+        #: Why the data directory could not be opened; the server stops then.
         self.failure: BaseException | None = None
         door = SocketDoor(self.gate, self._serve_socket)
         self.app = make_app(self.gate, [WebSocketRoute("/v0/ws", door)], self._lifespan)
@@ -149,7 +149,7 @@ class Application:
             await self._close()
 
     async def _open(self) -> None:
-        """Replay the journal and set up the protocols. If that fails, the server stops: it would never be ready."""
+        """Replay the journal and set up the protocols. If that fails, the server stops."""
         try:
             await self._make()
         except BaseException as error:
@@ -157,7 +157,7 @@ class Application:
             log.critical("the server cannot start", exc_info=error)
 
     async def _make(self) -> None:
-        """Replay the journal on another thread; meanwhile the server says how far it has got."""
+        """Replay the journal on another thread; meanwhile the server reports the progress."""
         settings = self.settings
         try:
             engine = await asyncio.to_thread(
@@ -168,14 +168,14 @@ class Application:
                 progress=self._progress,
             )
         except StartGivenUp:
-            log.info("stopped before the journal was replayed; the next start replays it from its beginning")
+            log.info("stopped during the replay of the journal; the next start replays it from the beginning")
             return
         except BaseException as error:
             self.failure = error
             log.critical("the data directory %s cannot be opened: %s", settings.storage.data_dir, error)
             return
         self.engine = engine
-        # One clock for both: what the engine wrote and what a queue waits for are compared with each other.
+        # The engine and the hub share one clock, because times of records are compared with the deadlines of queues.
         hub = Hub(self._clock.now, health=engine.health, wall=self._wall, threads=self.workers.normal)
         kernel = self.kernel = Kernel(
             engine, hub, self.limits.streams, self.workers, target_latency_ms=settings.delivery.target_latency_ms
@@ -197,7 +197,7 @@ class Application:
         self.gate.add([*routes, openapi_route([*self.probes.routes(), *routes], further)])
         self.status.progress = 1.0
         self.status.ready = True
-        self._sampling = hub.every(SAMPLE_MS / 1000, "sampling of the pressure", kernel.pressure.sample)
+        self._sampling = hub.every(SAMPLE_MS / 1000, "measurement of the pressure", kernel.pressure.sample)
         self.collections.begin()
         self.console.begin()
         if not self.status.draining:
@@ -222,7 +222,7 @@ class Application:
     async def _serve_socket(
         self, accept: Callable[[], Awaitable[None]], receive: Receive, send: Send, access: Access
     ) -> None:
-        assert self.topics is not None, "the gate admits nobody before"
+        assert self.topics is not None, "the gate admits no socket before"
         await self.topics.websockets.serve(accept, receive, send, access, self.limits.unread)
 
     def _progress(self, progress: float) -> None:
@@ -241,7 +241,7 @@ class Application:
         return await measure(self, access, as_json)
 
     def drain(self) -> None:
-        """Take no more requests, and let those under way come to their end."""
+        """Accept no more requests, and let running requests finish."""
         self.status.draining = True
         if self._sampling is not None:
             self._sampling.stop()

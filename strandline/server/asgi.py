@@ -1,6 +1,6 @@
 """The ASGI lane: every route, under any ASGI server.
 
-Starlette has the WebSockets and the lifespan; all HTTP goes through the gate, as it does in the fast lane.
+Starlette provides WebSockets and the lifespan; all HTTP requests pass the gate, as in the fast lane.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from strandline.service.access import Access
 from strandline.service.http import BODILESS, NOSNIFF, Answer, Call, Head, Later, Reply, Sink, Stream, refuse
 from strandline.service.problems import Headers, Refusal
 
-#: A stream that has this much unsent is told to wait.
+#: A stream must wait while this many bytes are unsent.
 HIGH_WATER_BYTES = 64 << 10
 #: How long the server reads and drops the body of a refused request before it closes the connection. A client that
-#: sends everything before it reads gets its answer if it can send everything in this time.
+#: sends its whole body before it reads gets the answer if the body arrives in this time.
 LINGER_SECONDS = 10.0
 
-#: The extension of a scope that holds the connection, if the server below has one that counts what is not read.
+#: The extension of a scope that holds the connection, if the ASGI server has one that counts unread bytes.
 CONNECTION = "strandline.connection"
 
 Lifespan = Callable[[Starlette], AbstractAsyncContextManager[None]]
@@ -71,7 +71,7 @@ class _AllHttp(BaseRoute):
             await _send_last_reply(receive, send, answer, gate.max_body_bytes)
 
     async def _body_of(self, call: Call, receive: Receive) -> bytes | None:
-        """The body; None if the client has gone. The body of a request that is never answered is not in flight."""
+        """The body; None if the client has disconnected. The request counts as in progress until then."""
         body = None
         try:
             body = await _read_body(receive, self._gate.max_body_bytes)
@@ -94,8 +94,8 @@ def _peer(scope: Scope) -> str:
 
 
 async def _read_body(receive: Receive, limit: int) -> bytes | None:
-    """The whole body; None when the client has gone. Of a body that is too large only the beginning: the gate refuses
-    it."""
+    """The whole body; None if the client has disconnected. If the body is too large, only its beginning: the gate
+    refuses it."""
     chunks: list[bytes] = []
     size = 0
     while True:
@@ -118,9 +118,9 @@ async def _send_reply(send: Send, reply: Reply, *, more: bool = False) -> None:
 
 
 async def _send_last_reply(receive: Receive, send: Send, reply: Reply, most: int) -> None:
-    """Answer a request whose body is not wanted, and close the connection.
+    """Answer a request whose body is not needed, and close the connection.
 
-    Closing a connection that the client still writes to resets it, and the client may never see the answer. So up to
+    Closing a connection while the client still writes resets it, and the client may never see the answer. So up to
     ``most`` bytes of the body are read and dropped first.
     """
     if CLOSE not in reply.headers:
@@ -139,12 +139,12 @@ async def _send_last_reply(receive: Receive, send: Send, reply: Reply, most: int
     await send({"type": "http.response.body", "body": b""})
 
 
-#: Accepts a connection, or raises Refusal, and talks to the client.
+#: Accepts a connection, or raises Refusal, and then serves it.
 ServeSocket = Callable[[Callable[[], Awaitable[None]], Receive, Send, Access], Awaitable[None]]
 
 
 class SocketDoor:
-    """The ASGI app behind a WebSocket's path: lets in whom the gate admits, and hands over the bare connection."""
+    """The ASGI app of a WebSocket's path: asks the gate, then hands the connection over."""
 
     def __init__(self, gate: Gate, serve: ServeSocket) -> None:
         self._gate = gate
@@ -162,21 +162,21 @@ class SocketDoor:
 async def _deny(websocket: WebSocket, reply: Reply) -> None:
     """Answer the handshake with an error."""
     if "websocket.http.response" not in websocket.scope.get("extensions", {}):
-        await websocket.close()  # before it was accepted, which makes it a bare 403
+        await websocket.close()  # closing before accepting sends a plain 403
         return
     headers = {name.decode(): value.decode() for name, value in reply.headers}
     await websocket.send_denial_response(Response(reply.body, reply.status, headers, reply.content_type.decode()))
 
 
 class Connection(Protocol):
-    """What carries a stream of this lane. It counts what its client has not read, and ends the stream if need be."""
+    """The connection of a stream of this lane. It counts the bytes that its client has not read, and can end it."""
 
     transport: asyncio.Transport
     asgi_sink: AsgiSink | None
 
 
 class AsgiSink(Sink):
-    """Collects what a stream writes until it can be sent."""
+    """Collects the data of a stream until it can be sent."""
 
     def __init__(self, stream: Stream, connection: Connection | None) -> None:
         self.stream = stream
@@ -193,7 +193,7 @@ class AsgiSink(Sink):
         self.chunks.append(data)
         self.size += len(data)
         self.something.set()
-        # Once told to wait, the stream waits until it is told to go on, however little it says meanwhile.
+        # A stream that must wait waits until ``resumed``, even if it writes little meanwhile.
         self.paused = self.paused or self.size >= HIGH_WATER_BYTES
         return not self.paused
 
@@ -231,7 +231,7 @@ async def _run_stream(
             while sink.chunks and not gone.done():
                 data = sink.chunks[0] if len(sink.chunks) == 1 else b"".join(sink.chunks)
                 sink.chunks.clear()
-                # From here on the connection counts it.
+                # From now on the connection counts the unread bytes.
                 sink.size = 0
                 await send({"type": "http.response.body", "body": data, "more_body": True})
             if sink.ended:

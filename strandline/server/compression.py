@@ -14,23 +14,22 @@ from strandline.service.problems import INVALID_REQUEST, Refusal, body_too_large
 MIN_COMPRESSED_BYTES = 1024
 #: The fastest level. Higher levels take several times as long and save little on JSON.
 LEVEL = 1
-#: Bodies up to this size are compressed on the event loop, which takes about 0.2 ms: a thread would take as long to
-#: begin.
+#: Bodies up to this size are compressed on the event loop, in about 0.2 ms; starting a thread would take as long.
 INLINE_BYTES = 32 << 10
-#: A body that shrinks to more than this share of its size is sent as it is.
+#: A body that shrinks to no less than this share of its size is sent uncompressed.
 WORTHWHILE_RATIO = 0.9
-#: What is compressed first of a large body to see whether compressing pays.
+#: How much of a large body is compressed first, to see whether compression pays off.
 SAMPLE_BYTES = 16 << 10
-#: Compressed data is decompressed in pieces of this size. What follows the end of a gzip member is copied, so the
-#: size bounds the work per member.
+#: Compressed data is decompressed in pieces of this size. The data after the end of a gzip member is copied, so the
+#: size limits the work per member.
 PIECE_BYTES = 16 << 10
-#: A gzip file may consist of several members. Programs that concatenate files make a few of them; each costs the
-#: server some microseconds and the sender 20 bytes, so their number is bounded.
+#: The maximum number of members of a gzip file. Programs that concatenate files produce a few. Each member takes the
+#: server some microseconds and the sender only 20 bytes, so their number is limited.
 MAX_MEMBERS = 1000
 
 _GZIP = 31
 _EMPTY = b""
-#: Media types whose content is compressed already, as prefixes.
+#: Media types of compressed content, as prefixes.
 _COMPRESSED_TYPES = (
     b"image/",
     b"video/",
@@ -49,16 +48,16 @@ _COMPRESSED_TYPES = (
 
 
 class NotSmall(Exception):
-    """A body takes more than is done on the event loop."""
+    """A body is too large to be handled on the event loop."""
 
 
 def compresses(content_type: bytes) -> bool:
-    """Whether content of this type is worth a try."""
+    """Whether content of this type may be worth compressing."""
     return not content_type.startswith(_COMPRESSED_TYPES) or content_type.startswith(b"image/svg")
 
 
 def compress(body: bytes) -> bytes | None:
-    """The body as gzip; None if that saves next to nothing."""
+    """The body as gzip; None if compression saves almost nothing."""
     if len(body) > SAMPLE_BYTES:
         sample = zlib.compress(memoryview(body)[:SAMPLE_BYTES], LEVEL, _GZIP)
         if len(sample) > SAMPLE_BYTES * WORTHWHILE_RATIO:
@@ -68,7 +67,7 @@ def compress(body: bytes) -> bytes | None:
 
 
 def decompress_small(data: bytes, limit: int) -> bytes:
-    """As ``decompress``; raises :class:`NotSmall` before it has done more than an event loop can spare."""
+    """Like ``decompress``; raises :class:`NotSmall` before it takes too long for the event loop."""
     if len(data) > INLINE_BYTES:
         raise NotSmall
     decompressor = zlib.decompressobj(_GZIP)
@@ -79,19 +78,19 @@ def decompress_small(data: bytes, limit: int) -> bytes:
 
 
 def decompress(data: bytes, limit: int) -> bytes:
-    """What was compressed, in one gzip member or in several. Raises :class:`Refusal` if the data is not gzip, or is
-    more than ``limit`` bytes, without decompressing more than that."""
+    """Decompress one or several gzip members. Raises :class:`Refusal` if the data is not gzip or exceeds ``limit``
+    bytes, without decompressing more than that."""
     view = memoryview(data)
     pieces: list[bytes] = []
     at = size = members = 0
     while not members or at < len(view):
         members += 1
         if members > MAX_MEMBERS:
-            raise _invalid(f"it has more than {MAX_MEMBERS} members; compress the body as a whole")
+            raise _invalid(f"it has more than {MAX_MEMBERS} members; compress the body as one member")
         decompressor = zlib.decompressobj(_GZIP)
         while not decompressor.eof:
             if at == len(view):
-                raise _invalid("it ends before the end of the compressed data")
+                raise _invalid("the compressed data is truncated")
             piece = view[at : at + PIECE_BYTES]
             pieces.append(_inflate(decompressor, piece, limit + 1 - size))
             size += len(pieces[-1])

@@ -1,8 +1,7 @@
-"""A connection over which requests come in, with bounds on everything that a client can send without a key.
+"""A connection that receives requests, with limits on everything that a client can send without an API key.
 
-It is uvicorn's own httptools protocol. What uvicorn leaves open is decided here: how large a head may be and how long
-it may take, how long a body may stall, what becomes of trailers and of protocols that nobody can upgrade to, and how
-many connections there may be.
+It extends uvicorn's httptools protocol with limits that uvicorn does not have: the size and the time of a head, how
+long a body may stall, trailers, unsupported upgrades, and the number of connections.
 """
 
 from __future__ import annotations
@@ -20,36 +19,36 @@ from strandline.server.asgi import CONNECTION, AsgiSink
 
 log = logging.getLogger(__name__)
 
-#: The request line and headers of one request. Clients with cookies, tokens and long queries stay below 16 KiB.
+#: The maximum size of the request line and headers. Clients with cookies, tokens and long queries stay below 16 KiB.
 MAX_REQUEST_HEAD_BYTES = 64 << 10
-#: What a chunked body may have beside its content (sizes and extensions of chunks, trailers): this many bytes, and
-#: ``MAX_FRAMING_RATIO`` bytes for each byte of content, which is enough for chunks of one byte.
+#: The overhead that a chunked body may have (sizes and extensions of chunks, trailers): this many bytes, plus
+#: ``MAX_FRAMING_RATIO`` bytes per byte of content, which is enough for chunks of one byte.
 MAX_FRAMING_BYTES = 64 << 10
 MAX_FRAMING_RATIO = 16
-#: A connection without a request is closed after this time. Longer than the 60 s after which most clients and proxies
-#: give up idle connections, so that the server seldom closes one that a client is about to use.
+#: A connection without a request is closed after this time. Most clients and proxies close idle connections after 60 s,
+#: so the server seldom closes one that a client is about to use.
 IDLE_SECONDS = 75.0
-#: The longest time between two looks at all connections. A deadline is noticed at most one look late.
+#: The longest time between two sweeps. A missed deadline is noticed at most one sweep later.
 SWEEP_SECONDS = 5.0
-#: File descriptors that connections leave to everything else: 64 open segments, of which cold ones take two each, the
-#: journal, sealing, indexes, webhooks, and the loop itself. At most a quarter of all, for systems with low limits.
+#: File descriptors that are reserved for everything but connections: 64 open segments (two each if they are cold), the
+#: journal, sealing, indexes, webhooks, and the event loop. At most a quarter of all, for systems with low limits.
 RESERVED_FILES = 256
-#: Below this share of the limit, the next time that the limit is reached is logged again.
+#: Below this share of the limit, reaching the limit again is logged again.
 RELAXED_SHARE = 0.9
-#: The limit where the system has none.
+#: The limit if the system has none.
 UNLIMITED = 1 << 20
 
-#: Headers that belong to one connection, and to an upgrade of it that does not happen.
+#: Headers that apply to one connection, and to an upgrade that does not take place.
 _UPGRADE_HEADERS = (b"connection", b"upgrade", b"http2-settings")
 
 
 class Deadlines:
-    """When a connection is closed, counted in looks at it (turns)."""
+    """When a connection is closed, counted in sweeps."""
 
     def __init__(self, head_seconds: float, body_seconds: float) -> None:
         self.head_seconds = head_seconds
         self.body_seconds = body_seconds
-        #: The time between two looks.
+        #: The time between two sweeps.
         self.sweep_seconds = min(SWEEP_SECONDS, head_seconds / 4, body_seconds / 4)
         self.head_turns = ceil(head_seconds / self.sweep_seconds)
         self.body_turns = ceil(body_seconds / self.sweep_seconds)
@@ -57,7 +56,7 @@ class Deadlines:
 
 
 class ConnectionCap:
-    """How many connections may be open, and how many were refused because of that."""
+    """The maximum number of open connections, and how many were refused because of it."""
 
     def __init__(self, most: int) -> None:
         self.most = most
@@ -71,8 +70,8 @@ class ConnectionCap:
         if not self._told:
             self._told = True
             log.warning(
-                "%d connections are open, which is the limit: the server refuses further ones with 503 until some are "
-                "closed. The limit is limits.max_connections, or the limit of open files less %d",
+                "the limit of %d open connections is reached: the server refuses new connections with 503 until some "
+                "are closed. The limit is limits.max_connections, or the limit of open files minus %d",
                 self.most,
                 RESERVED_FILES,
             )
@@ -84,8 +83,8 @@ class ConnectionCap:
 
 
 def connection_limit(wanted: int) -> int:
-    """How many connections there may be; ``wanted`` is what the settings say, 0 for as many as possible. There are
-    never so many that no files can be opened any more."""
+    """The maximum number of connections; ``wanted`` is the setting, 0 for as many as possible. It always leaves enough
+    file descriptors for other files."""
     files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if files == resource.RLIM_INFINITY:
         possible = UNLIMITED
@@ -93,7 +92,7 @@ def connection_limit(wanted: int) -> int:
         possible = files - min(RESERVED_FILES, files // 4)
     if wanted > possible:
         log.warning(
-            "limits.max_connections is %d, but this process may open %d files only: the limit is %d connections. Raise "
+            "limits.max_connections is %d, but this process may open only %d files: the limit is %d connections. Raise "
             "the limit of open files (ulimit -n, LimitNOFILE)",
             wanted,
             files,
@@ -108,24 +107,24 @@ class Connection(HttpToolsProtocol):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        #: The parser is inside a request; inside its head, of which this much has come.
+        #: Whether the parser is inside a request, inside its head, and how many bytes of the head have arrived.
         self.in_message = False
         self._in_head = False
         self._head_bytes = 0
         self._head_too_large = False
-        #: The size of the data that is being parsed, and how many requests began with it.
+        #: The size of the data that is being parsed, and how many requests began in it.
         self._read_bytes = 0
         self._begun = 0
-        #: Content of the body, and what came beside it.
+        #: The bytes of the body's content, and of its overhead.
         self._body_bytes = 0
         self._framing_bytes = 0
-        #: The head asks for another protocol, which is not spoken here.
+        #: Whether the head asks for a protocol that the server does not support.
         self._wants_upgrade = False
         #: Requests of the ASGI lane that were not answered when the next one came in. uvicorn knows only the last one.
         self._unanswered: list[RequestResponseCycle] = []
-        #: What the ASGI lane writes a stream to, while it answers with one.
+        #: The sink of a stream of the ASGI lane, while one is open.
         self.asgi_sink: AsgiSink | None = None
-        #: How many looks ago something came in or went out, and the head began.
+        #: How many sweeps ago data was last received or sent, and how many ago the head began.
         self.idle_turns = 0
         self._head_turns = 0
         self._unsent = 0
@@ -137,10 +136,10 @@ class Connection(HttpToolsProtocol):
         self.transport = transport
         self._end(503, "Too many connections are open. Try again later.", b"retry-after: 1\r\n")
 
-    # --- what comes in -------------------------------------------------------------------------------------
+    # --- receiving -------------------------------------------------------------------------------------------------
 
     def pass_on(self, data: bytes) -> None:
-        """Leave the data to the parser, which would take heads and trailers of any size."""
+        """Pass the data to the parser, within limits: the parser itself accepts heads and trailers of any size."""
         was_in_message, was_in_head, body_bytes = self.in_message, self._in_head, self._body_bytes
         if not was_in_message:
             self.in_message = self._in_head = True
@@ -151,7 +150,7 @@ class Connection(HttpToolsProtocol):
         if not self.in_message or self.transport.is_closing():
             return
         if self._in_head:
-            # Where other requests were in the same data it is not known where this one begins: count from the next.
+            # If other requests were in the same data, the start of this one is unknown: count from the next data on.
             if self._begun + was_in_message <= 1:
                 self._head_bytes += len(data)
             if self._head_bytes > MAX_REQUEST_HEAD_BYTES:
@@ -166,7 +165,7 @@ class Connection(HttpToolsProtocol):
         try:
             self.parser.feed_data(data)
         except httptools.HttpParserError as error:
-            # Anyone can send anything, so it is not worth a warning.
+            # Any client can send invalid data, so it is not worth a warning.
             log.debug("invalid HTTP request: %s", error)
             if self._head_too_large:
                 self._refuse_head()
@@ -179,7 +178,7 @@ class Connection(HttpToolsProtocol):
                 self._ignore_upgrade(data[upgrade.args[0] :])
 
     def _should_upgrade(self) -> bool:
-        """Only a GET without a body becomes a WebSocket, and only when nothing else is to be answered."""
+        """Only a GET without a body becomes a WebSocket, and only if no other answer is due."""
         return (
             super()._should_upgrade()
             and self.parser.get_method() == b"GET"
@@ -192,9 +191,9 @@ class Connection(HttpToolsProtocol):
         )
 
     def _ignore_upgrade(self, rest: bytes) -> None:
-        """A client offers to speak another protocol, and a server may go on with HTTP. The parser takes what follows
-        the head for that protocol, so another parser gets the request, without the offer. It is the last one of the
-        connection: a proxy that believes in the upgrade would take what comes next for something else."""
+        """Continue with HTTP although the client offers another protocol. The parser would treat the data after the
+        head as that protocol, so a new parser gets the request without the offer. The connection closes after this
+        request: a proxy that expects the upgrade would misread what follows."""
         method = self.parser.get_method()
         if method == b"CONNECT":
             self.send_400_response("CONNECT is not supported.")
@@ -204,7 +203,7 @@ class Connection(HttpToolsProtocol):
         lines += [b"%b: %b" % header for header in self.headers if header[0] not in _UPGRADE_HEADERS]
         lines += [b"connection: close", b"", rest]
         self.parser = httptools.HttpRequestParser(self)
-        # As uvicorn has it: what follows a last request is no error, and is never executed.
+        # Like uvicorn: data after the last request is not an error, and is never executed.
         self.parser.set_dangerous_leniencies(lenient_data_after_close=True)
         self._parse(b"\r\n".join(lines))
 
@@ -216,14 +215,14 @@ class Connection(HttpToolsProtocol):
         self._head_bytes = self._head_turns = self._body_bytes = self._framing_bytes = 0
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        # What comes after the head is a trailer. It must not change who the request is from, or anything else.
+        # Headers after the head are trailers. They must not change the request's API key or anything else.
         if self._in_head:
             super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
         self._in_head = False
         if self._head_bytes + self._read_bytes > MAX_REQUEST_HEAD_BYTES:
-            # It may be: part of the data may belong to other requests, or to the body.
+            # Only an estimate: part of the data may belong to other requests, or to the body.
             size = len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
             if size > MAX_REQUEST_HEAD_BYTES:
                 self._head_too_large = True
@@ -246,7 +245,7 @@ class Connection(HttpToolsProtocol):
             self.in_message = False
             super().on_message_complete()
 
-    # --- the end -------------------------------------------------------------------------------------------
+    # --- closing ---------------------------------------------------------------------------------------------------
 
     def _refuse_head(self) -> None:
         self._end(431, f"The head of the request is larger than {MAX_REQUEST_HEAD_BYTES} bytes.")
@@ -255,10 +254,10 @@ class Connection(HttpToolsProtocol):
         self._end(400, msg)
 
     def _end(self, status: int, message: str, further: bytes = b"") -> None:
-        """Answer what is no request, or not a whole one, and close."""
+        """Answer an invalid or incomplete request, and close."""
         if self.transport.is_closing():
             return
-        # While another answer is due or under way, the client would take this one for a part of it.
+        # While another answer is due or being sent, the client would read this one as a part of it.
         started = self.cycle is not None and self.cycle.response_started and not self.cycle.response_complete
         if not started and not self.waits_for_answer:
             self.transport.write(
@@ -276,17 +275,17 @@ class Connection(HttpToolsProtocol):
         self._unanswered = []
         super().connection_lost(exc)
 
-    # --- time ----------------------------------------------------------------------------------------------
+    # --- deadlines -------------------------------------------------------------------------------------------------
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
-        # Idle connections are swept; a timer per request would cost more than the request.
+        # Idle connections are closed by sweeps; a timer per request would cost more than the request.
         self._unset_keepalive_if_required()
         self.idle_turns = 0
 
     @property
     def waits_for_answer(self) -> bool:
-        """Whether a request has come in as a whole and is not answered yet."""
+        """Whether a request has arrived completely and is not answered yet."""
         cycle = self.cycle
         return bool(self.pipeline) or (cycle is not None and not cycle.response_complete and not cycle.more_body)
 
@@ -300,7 +299,7 @@ class Connection(HttpToolsProtocol):
             return
         unsent = self.transport.get_write_buffer_size()
         if unsent != self._unsent:
-            # The client takes what it was sent, if slowly.
+            # The client reads its data, if slowly.
             self._unsent = unsent
             self.idle_turns = 0
         self.idle_turns += 1

@@ -88,7 +88,7 @@ def _import(source: str) -> ModuleType:
     try:
         if source.endswith(".py"):
             return _import_file(Path(source))
-        # As with `python -m`, modules of the working directory can be named.
+        # Modules of the working directory can be named, as with `python -m`.
         import_from(os.getcwd())
         return importlib.import_module(source)
     except BadSettings:
@@ -106,13 +106,13 @@ def _import(source: str) -> ModuleType:
 def _import_file(path: Path) -> ModuleType:
     if not path.is_file():
         raise BadSettings(f"file {path} not found; expected a Python file with declarations")
-    # Its own name may be that of a module that is imported already.
+    # The name of the file may be the name of a module that is already imported.
     name = f"strandline_declarations_{path.stem}"
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         raise BadSettings(f"cannot import {path}")
     module = importlib.util.module_from_spec(spec)
-    # It can import its neighbours, as if it were run.
+    # The file can import its neighbours, as if it were run.
     import_from(str(path.resolve().parent))
     # Types are looked up by the name of their module.
     sys.modules[name] = module

@@ -1,4 +1,4 @@
-"""The server started by a program: with the tables and collections that the program itself declares."""
+"""Starts the server from a program that declares tables and collections."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ def serve(
     port_file: str | os.PathLike[str] | None = None,
     config: str | os.PathLike[str] | None = None,
 ) -> int:
-    """Serve until told to stop (Ctrl-C, SIGTERM); returns the exit code: 0, or 1 if it could not run. Call it on the
-    main thread, which gets the signals.
+    """Serve until a signal stops the server (Ctrl-C, SIGTERM). Returns the exit code: 0, or 1 if the server could not
+    run. Call it on the main thread, which receives the signals.
 
-    Settings come from the file ``config``, over it from environment variables, over them from the arguments, as with
-    ``strandline serve``; raises :class:`~strandline.server.settings.BadSettings` where they make no sense. The
-    pipeline is not started: run it with ``strandline pipeline run``.
+    The settings come from the file ``config``, then from environment variables, then from the arguments, as with
+    ``strandline serve``; later ones take precedence. Raises :class:`~strandline.server.settings.BadSettings` if they
+    are not valid. The pipeline is not started: run it with ``strandline pipeline run``.
     """
     declared = gather([*tables, *collections], identify, hooks)
     options = {

@@ -1,8 +1,8 @@
 """The fast lane: hot requests are answered from the transport's callback, without a task, a scope or a message.
 
 Data at the boundary between two requests comes here first. If it is the head of a hot route, this class reads the body,
-calls the gate and writes the answer; anything else goes to uvicorn and on into the ASGI app. Clients send the same head
-again and again, so a head that was parsed and checked once is remembered.
+calls the gate and writes the answer; everything else goes to uvicorn and the ASGI app. Clients send the same head again
+and again, so heads are parsed and checked once and then remembered.
 """
 
 from __future__ import annotations
@@ -19,24 +19,24 @@ from strandline.server.connection import Connection, ConnectionCap, Deadlines
 from strandline.server.gate import CLOSE, Gate
 from strandline.service.http import BODILESS, NOSNIFF, Answer, Call, Head, Reply, Sink, Stream
 
-#: Heads that are remembered. Every topic a client writes to is another one.
+#: The maximum number of remembered heads. Each topic that a client writes to has its own head.
 MAX_HEADS = 16_384
-#: Memory for remembered heads: of clients, and as much again of trusted proxies. Enough for as many usual heads, which
-#: have ten headers at the most.
+#: The memory for remembered heads of clients, and the same again for trusted proxies. It is enough for the maximum
+#: number of usual heads, which have at most ten headers.
 MAX_HEADS_BYTES = 32 << 20
-#: What a remembered head takes beside its bytes, and what each of its headers takes beside theirs, as measured.
+#: The measured overhead of a remembered head, and of each of its headers.
 HEAD_OVERHEAD_BYTES = 700
 HEADER_OVERHEAD_BYTES = 120
-#: Larger heads are not worth remembering.
+#: Larger heads are not remembered.
 MAX_HEAD_BYTES = 4096
-#: A body from this size on is not copied to put its head in front of it.
+#: Bodies from this size on are not copied to be joined with their head.
 LARGE_BODY_BYTES = 64 << 10
-#: What a client may send ahead, while its last request is still being answered.
+#: How many bytes a client may send ahead while its last request is still being answered.
 MAX_HELD_BYTES = 1 << 20
 
 
 class HotHead(Head):
-    """A head of a hot route, as remembered: checked, and admitted or refused. A body of ``length`` follows it."""
+    """A remembered head of a hot route: checked, and admitted or refused. A body of ``length`` bytes follows it."""
 
     __slots__ = ("keep_alive",)
 
@@ -48,27 +48,27 @@ class HotHead(Head):
 
     @property
     def size(self) -> int:
-        """The memory that it takes, about."""
+        """The approximate memory that it takes."""
         headers = self.headers.items()
         return HEAD_OVERHEAD_BYTES + sum(len(name) + len(value) + HEADER_OVERHEAD_BYTES for name, value in headers)
 
     @property
     def comes_again(self) -> bool:
-        """Whether another request may have the very same head: one that is signed is sent once."""
+        """Whether another request may have the same head; a signed request is sent only once."""
         return b"authorization" not in self.headers
 
 
 class Heads:
-    """What is remembered of heads: a hot one as such, any other as None.
+    """The remembered heads: a hot one as such, any other as None.
 
-    With keys configured, heads hold secrets: then only a keyed digest of each is kept. ``trusted`` heads come from a
-    proxy that may say for whom it asks.
+    If API keys are configured, heads contain secrets, and only a keyed digest of each head is kept. ``trusted`` heads
+    come from a proxy that may name the client.
     """
 
     def __init__(self, gate: Gate, *, trusted: bool = False) -> None:
         self._gate = gate
         self._trusted = trusted
-        #: By the head itself, or by its digest where heads hold secrets.
+        #: By the head itself, or by its digest if heads contain secrets.
         self.known: dict[bytes, HotHead | None] = {}
         self._bytes = 0
         self._generation = gate.generation
@@ -106,13 +106,13 @@ class Heads:
             self._gate.origins.drop_forwarded(parsed.headers)
         head = HotHead(parsed.method, parsed.path, parsed.query, parsed.headers, parsed.keep_alive)
         if head.length > self._gate.max_body_bytes:
-            return None  # the other lane knows how to leave a body unread
+            return None  # the ASGI lane can leave a body unread
         self._gate.find(head)
         if head.route is None or not head.route.fast:
             return None
         self._gate.check(head)
         if not head.route.certified:
-            # The caller is known now; the secret itself is not kept.
+            # The access is known now; the secret itself is not kept.
             parsed.headers.pop(b"authorization", None)
         return head
 
@@ -122,20 +122,20 @@ def _size(key: bytes, found: HotHead | None) -> int:
 
 
 class NoHeads(Heads):
-    """Knows of no hot route."""
+    """Treats no route as hot."""
 
     def get(self, raw: bytes) -> HotHead | None:
         return None
 
 
 class _HeadParser:
-    """One head, taken apart by the same parser that uvicorn uses."""
+    """Parses one head with the parser that uvicorn uses."""
 
     def __init__(self, raw: bytes) -> None:
         self.headers: dict[bytes, bytes] = {}
         self.method = self.path = self.query = ""
         self.keep_alive = False
-        #: A request that can be answered here: HTTP/1.1, a body of known length, nothing to negotiate.
+        #: Whether the request can be answered here: HTTP/1.1, a body of known length, nothing to negotiate.
         self.plain = False
         self._url = b""
         self._repeated = False
@@ -144,7 +144,7 @@ class _HeadParser:
             self._parser.feed_data(raw)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade):
             self.plain = False
-        # The parser refers to this object: without the cycle both go at once, and not when the collector comes by.
+        # Break the reference cycle with the parser, so that both are freed at once.
         del self._parser
 
     def on_url(self, url: bytes) -> None:
@@ -173,23 +173,24 @@ class _HeadParser:
 
 
 class FastLane(Connection):
-    """Make a subclass per server with :func:`fast_lane`, which gives it the gate."""
+    """Create a subclass per server with :func:`fast_lane`, which sets the gate."""
 
     gate: Gate
     heads: Heads
-    #: Of connections from trusted proxies.
+    #: The heads of connections from trusted proxies.
     trusted_heads: Heads
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._peer = ""
-        #: A hot request whose body is still coming in, the part of the body that is here, and how much is missing.
+        #: A hot request whose body is incomplete, the part of the body that has arrived, and how many bytes are
+        #: missing.
         self._hot: HotHead | None = None
         self._chunks: list[bytes] = []
         self._missing = 0
-        #: The decision of the gate when the head came in: no request is refused at the end of an upload.
+        #: The decision of the gate when the head arrived: no request is refused at the end of an upload.
         self._entered: Call | Reply | None = None
-        #: A hot request is being answered; what comes in meanwhile is held.
+        #: Whether a hot request is being answered; data that arrives meanwhile is held.
         self._busy = False
         self._held = bytearray()
         self._closing = False
@@ -206,7 +207,7 @@ class FastLane(Connection):
         if self.client is not None and self.gate.origins.trusts(self._peer):
             self.heads = self.trusted_heads
 
-    # --- what comes in -------------------------------------------------------------------------------------
+    # --- receiving -------------------------------------------------------------------------------------------------
 
     def data_received(self, data: bytes) -> None:
         self.idle_turns = 0
@@ -220,11 +221,11 @@ class FastLane(Connection):
             self._take(data)
 
     def _take(self, data: bytes) -> None:
-        """Answer the requests in the data, up to one that takes longer or belongs to the other lane. What comes
-        behind a last request is not one."""
+        """Answer the requests in the data, up to one that takes longer or belongs to the ASGI lane. Data after the last
+        request of a connection is dropped."""
         while data and not self.transport.is_closing():
             if self.flow.write_paused:
-                # The client has not read its last answers: it gets no further ones until it has.
+                # The client has not read its last answers: answer no further requests until it has.
                 self._hold(data)
                 return
             end = data.find(b"\r\n\r\n") + 4
@@ -259,7 +260,7 @@ class FastLane(Connection):
         hot, entered, missing = self._hot, self._entered, self._missing
         assert hot is not None
         assert entered is not None
-        if isinstance(entered, Call):  # the body of a request that is refused is not kept
+        if isinstance(entered, Call):  # the body of a refused request is not kept
             self._chunks.append(data[:missing] if len(data) > missing else data)
         if len(data) < missing:
             self._missing -= len(data)
@@ -283,7 +284,7 @@ class FastLane(Connection):
         if len(self._held) > MAX_HELD_BYTES:
             self.flow.pause_reading()
 
-    # --- what goes out -------------------------------------------------------------------------------------
+    # --- sending ---------------------------------------------------------------------------------------------------
 
     def _send(self, call: Call, answer: Answer) -> None:
         if self.transport.is_closing():
@@ -308,7 +309,7 @@ class FastLane(Connection):
     def _write(self, hot: HotHead, reply: Reply) -> None:
         body = reply.body
         if reply.status == 200 and hot.keep_alive and not reply.headers and not self._closing:
-            # What nearly every reply looks like.
+            # The common case.
             front = self._front(reply.content_type)
             if len(body) < LARGE_BODY_BYTES:
                 self.transport.write(b"%b%d\r\n\r\n%b" % (front, len(body), body))
@@ -332,7 +333,7 @@ class FastLane(Connection):
             self.transport.close()
 
     def _front(self, content_type: bytes) -> bytes:
-        """A reply of status 200 up to the length of its body."""
+        """A reply with status 200 up to the length of its body."""
         defaults = self.server_state.default_headers
         if defaults is not self._default_headers or content_type is not self._front_type:
             self._front_type = content_type
@@ -345,7 +346,7 @@ class FastLane(Connection):
         return self._front_bytes
 
     def _defaults(self) -> bytes:
-        """The headers of everything: those that uvicorn adds, of which it makes a new list every second, and ours."""
+        """The headers of every reply: uvicorn's, which it renews every second, and ours."""
         defaults = self.server_state.default_headers
         if defaults is not self._joined_of:
             self._joined_of = defaults
@@ -353,7 +354,7 @@ class FastLane(Connection):
         return self._joined
 
     def _begin_stream(self, hot: HotHead, stream: Stream) -> None:
-        # The connection ends with the stream: it stays busy, so that no other request is taken meanwhile.
+        # The connection ends with the stream. It stays busy, so that no other request is taken meanwhile.
         self.transport.write(
             b"%b%bcontent-type: %b\r\n%btransfer-encoding: chunked\r\nconnection: close\r\n\r\n"
             % (STATUS_LINE[200], self._defaults(), stream.content_type, _lines(stream.headers + hot.further))
@@ -373,7 +374,7 @@ class FastLane(Connection):
 
     @property
     def has_work(self) -> bool:
-        """Whether a request is under way: its body comes in, or it waits for its answer."""
+        """Whether a request is in progress: its body is incomplete, or it is not answered yet."""
         return self._hot is not None or self.waits_for_answer
 
     def pause_writing(self) -> None:
@@ -397,7 +398,7 @@ class FastLane(Connection):
         return self.transport.get_write_buffer_size() if sink is None else sink.unread_bytes + sink.stream.waiting_bytes
 
     def cut_off(self, grace: float) -> None:
-        """The client does not read. A stream sends its last message; an answer that stays incomplete says enough."""
+        """The client does not read. A stream sends its last message; any other answer stays incomplete."""
         sink = self._stream or self.asgi_sink
         if sink is None or not grace:
             self.transport.abort()
@@ -426,7 +427,7 @@ def _lines(headers: tuple[tuple[bytes, bytes], ...]) -> bytes:
 
 
 class _FastSink(Sink):
-    """Writes a stream's pieces straight to the transport, as chunks."""
+    """Writes the pieces of a stream directly to the transport, as chunks."""
 
     __slots__ = ("_lane", "gone", "paused", "stream")
 
@@ -441,7 +442,7 @@ class _FastSink(Sink):
             if len(data) < LARGE_BODY_BYTES:
                 self._lane.transport.write(b"%x\r\n%b\r\n" % (len(data), data))
             else:
-                # Not copied: all readers at the same place share the bytes.
+                # Not copied: all readers at the same position share the bytes.
                 self._lane.transport.writelines((b"%x\r\n" % len(data), data, b"\r\n"))
         return not self.paused
 
@@ -460,8 +461,8 @@ class _FastSink(Sink):
 
 
 def fast_lane(gate: Gate, cap: ConnectionCap, deadlines: Deadlines, *, hot: bool = True) -> type[FastLane]:
-    """The protocol class to give to uvicorn. Unless ``hot``, everything goes through the ASGI app; the bounds on
-    connections are the same."""
+    """The protocol class for uvicorn. Unless ``hot``, all requests go through the ASGI app; the limits on connections
+    are the same."""
     kind = Heads if hot else NoHeads
     heads = {"heads": kind(gate), "trusted_heads": kind(gate, trusted=True)}
     return type("FastLane", (FastLane,), {"gate": gate, "cap": cap, "deadlines": deadlines, **heads})

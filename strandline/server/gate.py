@@ -1,10 +1,12 @@
-"""The gate: what every request passes on its way to a handler and back, in either lane, in one fixed order.
+"""The gate: every request passes it on its way to a handler and back, in either lane, in one fixed order.
 
-A lane calls :meth:`Gate.enter` when the head of a request is there, and :meth:`Gate.answer` when its body is. On the
-way in: whether the server is up, host and origin, key, requests in flight, scope, names, size, media type; then the
-handler. On the way out: errors as replies, counts, headers, compression.
+A lane calls :meth:`Gate.enter` when the head of a request has arrived, and :meth:`Gate.answer` when its body has. On
+the way in, the gate checks whether the server is up, host and origin, API key, requests in progress, scope, names, size
+and media type; then it calls the handler. On the way out, it turns errors into replies, counts, adds headers and
+compresses.
 
-What depends on the head alone is decided by :meth:`Gate.check` and kept in the head, so that a lane can remember it.
+:meth:`Gate.check` decides everything that depends only on the head and stores it in the head, so that a lane can
+remember it.
 """
 
 from __future__ import annotations
@@ -67,12 +69,12 @@ log = logging.getLogger(__name__)
 
 #: The header of a reply after which the server closes the connection.
 CLOSE = (b"connection", b"close")
-#: The elements of smaller bodies are not counted: making objects of all of them takes a few milliseconds.
+#: The elements of smaller bodies are not counted: creating all their objects takes only a few milliseconds.
 COUNTED_FROM_BYTES = 64 << 10
 
 
 class Status(msgspec.Struct):
-    """Whether the server answers: it starts by replaying the journal, and ends by letting requests finish."""
+    """The phase of the server: it starts by replaying the journal, and stops by letting requests finish."""
 
     ready: bool = False
     draining: bool = False
@@ -92,7 +94,7 @@ class Status(msgspec.Struct):
 
 
 class Gate:
-    """``keys`` is None when no API keys are configured: then every request may do everything."""
+    """``keys`` is None if no API keys are configured: then every request may do everything."""
 
     def __init__(
         self,
@@ -113,15 +115,15 @@ class Gate:
         self._workers = workers
         self.origins = Origins(keyed=keys is not None) if origins is None else origins
         self.max_body_bytes = max_body_bytes
-        #: For routes that have no limit of their own; None: no bound.
+        #: For routes without a limit of their own; None: no limit.
         self._elements = _values_limit(max_body_values) if max_body_values else None
-        #: Bodies from this size on are looked at before a handler gets them.
+        #: Bodies from this size on are checked before a handler gets them.
         self._large_from = min(COUNTED_FROM_BYTES, max_body_bytes)
-        #: Requests answered so far, by path of the route and status.
+        #: The number of answers so far, by path of the route and status.
         self.answered: dict[tuple[str, int], int] = {}
         self._probe_auth = probe_auth
         self._paths = Paths()
-        #: Counts how often routes were added: what was remembered before may be out of date.
+        #: Counts how often routes were added: heads that were remembered before may be out of date.
         self.generation = 0
         self.add(routes)
 
@@ -130,10 +132,10 @@ class Gate:
             self._paths.add(route)
         self.generation += 1
 
-    # --- what depends on the head alone --------------------------------------------------------------------
+    # --- checks of the head ----------------------------------------------------------------------------------------
 
     def find(self, head: Head) -> None:
-        """Set the head's route and parameters, unless they are set; leaves the route None when there is none."""
+        """Set the route and parameters of the head, unless they are set. The route stays None if the path has none."""
         if head.route is not None:
             return
         found = self._paths.find(head.path)
@@ -144,7 +146,7 @@ class Gate:
                 head.route, head.params = route, params
 
     def check(self, head: Head) -> None:
-        """Find the route and check everything that depends on the head alone: ``head.refused`` is the outcome."""
+        """Find the route and check everything that depends only on the head: ``head.refused`` is the outcome."""
         self.find(head)
         if head.route is not None:
             head.further = self.origins.headers(head, head.route)
@@ -192,7 +194,7 @@ class Gate:
         return access
 
     def admit_socket(self, headers: Mapping[bytes, bytes]) -> Access:
-        """Who opens a WebSocket: the key must be in a header. Raises Refusal."""
+        """The access of a client that opens a WebSocket: its API key must be in a header. Raises Refusal."""
         self.status.check()
         head = Head("GET", "", "", headers)
         self.origins.check(head)
@@ -217,19 +219,19 @@ class Gate:
             raise body_too_large(self.max_body_bytes)
 
     def leaves_body(self, head: Head) -> bool:
-        """Whether a refused request has a body that the server does not read to its end: a body that is too large, one
-        that may be, or one that the client sends only on demand."""
+        """Whether a refused request has a body that the server does not read completely: one that is or may be too
+        large, or one that the client sends only on demand."""
         headers = head.headers
         stated = 0 <= head.length <= self.max_body_bytes
         return not stated or b"transfer-encoding" in headers or b"expect" in headers
 
-    # --- a request -----------------------------------------------------------------------------------------
+    # --- requests --------------------------------------------------------------------------------------------------
 
     def enter(self, head: Head, peer: str = "", *, awaits_body: bool = False) -> Call | Reply:
-        """Admit a request by its head; a reply, ready to be sent, if it is refused.
+        """Admit a request by its head. Returns a reply that is ready to be sent if the request is refused.
 
-        With ``awaits_body`` its body is not complete yet, and the request counts as in flight from now on: then either
-        ``answer`` or ``leave`` must follow. ``peer`` is the address at the other end of the connection.
+        With ``awaits_body``, the body is not complete yet and the request counts as in progress from now on: ``answer``
+        or ``leave`` must follow. ``peer`` is the address at the other end of the connection.
         """
         if head.route is None and head.refused is None:
             self.check(head)
@@ -243,34 +245,36 @@ class Gate:
         return call
 
     def _check_now(self, head: Head) -> Reply | None:
-        """What may differ from one moment to the next: whether the server is up, and what its key has under way. It
-        comes before everything else that a head can be refused for. A server that starts does not have all of its
-        routes yet, so it cannot tell which paths exist: clients have to come back later."""
+        """The checks whose outcome can change at any time: whether the server is up, and how many requests its API key
+        has in progress. They come before all other checks. A starting server does not have all of its routes yet, so it
+        cannot tell which paths exist: clients must retry later."""
         route = head.route
         try:
             if not self.status.serving and (route is None or not route.always):
                 self.status.check()
             if self.keys is not None and head.access is not None and not self.limits.requests.room(head.access):
-                raise Refusal(THROTTLED, "too many requests are in flight for this API key")
+                raise Refusal(
+                    THROTTLED, "too many requests are in progress for this API key; retry when some are answered"
+                )
         except Refusal as refusal:
             return _refuse(route, refusal)
         return None
 
     def _hold(self, call: Call) -> None:
-        """Count the request as in flight."""
+        """Count the request as in progress."""
         access = call.head.access
         if self.keys is not None and access is not None and not call.held:
             call.held = self.limits.requests.acquire(access)
 
     def leave(self, call: Call) -> None:
-        """The request is not in flight any more; its client has gone, or it is about to get its answer."""
+        """The request is no longer in progress: its client has disconnected, or it is about to get its answer."""
         if call.held:
             call.held = False
             self.limits.requests.release(call.access)
 
     def answer(self, call: Call, body: bytes, send: Send) -> None:
-        """Have the handler answer the request; ``send`` is called with the reply or the stream, exactly once: before
-        this returns, or later on the loop."""
+        """Call the handler; ``send`` is called exactly once with the reply or the stream: before this returns, or later
+        on the event loop."""
         call.body = body
         head = call.head
         route = head.route
@@ -319,8 +323,8 @@ class Gate:
             send(call, reply)
 
     def _handle_large(self, call: Call, route: Route) -> Answer | Later | Awaitable[Answer]:
-        """Refuse a body that is too large. A body may also have more elements than the server should make objects of:
-        if it looks like that, they are counted on another thread first."""
+        """Refuse a body that is too large. If a body looks as if it has too many elements, they are counted on a worker
+        thread before the handler runs."""
         if len(call.body) > self.max_body_bytes:
             raise body_too_large(self.max_body_bytes)
         elements = route.elements or self._elements
@@ -332,7 +336,7 @@ class Gate:
 
     async def _count_first(self, call: Call, route: Route, elements: ElementLimit) -> Answer:
         if await self._workers.normal.run(elements.is_exceeded, call.body):
-            # Not raised: an exception would keep the body until the collector looks for it.
+            # Not raised: an exception would keep the body in memory until the garbage collector runs.
             return self._failed(call, elements.refuse())
         return await _settled(route.handler(call))
 
@@ -347,8 +351,8 @@ class Gate:
         return reply
 
     def _finished(self, head: Head, reply: Reply) -> Reply:
-        """Count the reply, give it the headers of its route, and compress it if that is quickly done. A server that
-        stops ends the connection."""
+        """Count the reply, add the headers of its route, and compress it if that is quick. A stopping server also
+        closes the connection."""
         route = head.route
         counted = ("" if route is None else route.path, reply.status)
         self.answered[counted] = self.answered.get(counted, 0) + 1
@@ -365,10 +369,10 @@ class Gate:
         try:
             return _compressed(reply, await self._workers.normal.run(compress, reply.body))
         except (Throttled, EngineClosed):
-            return reply  # it is larger then, but it is there
+            return reply  # uncompressed, which is better than an error
 
     def _decode(self, call: Call) -> bool:
-        """Undo the compression of a body; False if it is left to a thread."""
+        """Decompress a body; False if that is left to a thread."""
         encoding = call.head.headers[b"content-encoding"].strip().lower()
         if encoding in (b"", b"identity"):
             return True
@@ -385,20 +389,20 @@ class Gate:
         return await _settled(self._handle_large(call, route))
 
 
-#: Takes the answer to a request: a reply as it is to be sent, or a stream.
+#: Receives the answer to a request: a reply that is ready to be sent, or a stream.
 Send = Callable[[Call, Answer], None]
 
-#: A caller without a valid key, at a route that decides by itself who may call it.
+#: The access of a caller without a valid key, at a route that checks access itself.
 NOBODY = Access("", frozenset(), ())
 
 
 async def _settled(answer: Answer | Later | Awaitable[Answer]) -> Answer:
-    """What a handler has answered, waited for if it takes longer."""
+    """The answer of a handler, awaited if necessary."""
     return answer if isinstance(answer, Reply | Stream) else await answer
 
 
 def _may_compress(head: Head, reply: Reply) -> bool:
-    """Whether the client accepts gzip, and the content is not compressed already."""
+    """Whether the client accepts gzip and the content is not compressed yet."""
     if b"accept-encoding" not in head.headers or not accepts_gzip(head):
         return False
     return compresses(reply.content_type) and all(name != b"content-encoding" for name, _ in reply.headers)
@@ -423,7 +427,7 @@ def _refuse(route: Route | None, refusal: Refusal) -> Reply:
 def _check_accept(head: Head) -> None:
     accept = head.headers.get(b"accept", b"*/*")
     if b"text/event-stream" not in accept and b"*/*" not in accept:
-        raise Refusal(NOT_ACCEPTABLE, "the answer is an event stream: send Accept: text/event-stream")
+        raise Refusal(NOT_ACCEPTABLE, "the answer is an event stream; send Accept: text/event-stream")
 
 
 def _says_json(head: Head) -> bool:

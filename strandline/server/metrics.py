@@ -1,7 +1,7 @@
-"""What ``/v0/metrics`` says: a snapshot of the server's numbers, rendered as Prometheus text or as JSON.
+"""The metrics of ``/v0/metrics``: a snapshot of the server's numbers, rendered as Prometheus text or as JSON.
 
-The series are written out here rather than by prometheus-client: whole numbers have to stay whole ("500", not "500.0"),
-in values as in the bounds of the histogram. The figures of the process itself come from that library.
+The series are rendered here instead of by prometheus-client, because integers must stay integers ("500", not "500.0"),
+in values and in the bounds of the histogram. The metrics of the process itself come from that library.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from strandline.delivery.queues import QueueCounters
 from strandline.engine.stats import FLUSH_BOUNDS, Histogram, Stats
 from strandline.server.pipeline.supervisor import STATES, Standing
 
-#: The media type of the text.
+#: The media type of the text format.
 TEXT_TYPE = b"text/plain; version=0.0.4"
 
-#: So many topics, routers and consumers get series of their own: a scrape has to stay small with a million of them.
-#: Give one more than that, and the snapshot says that there are more.
+#: How many topics, routers and consumers get their own series: a scrape must stay small with a million of them. The
+#: snapshot holds one more than that if there are more.
 MAX_ROWS = 1000
 
 CLASSES = ("ephemeral", "memory", "disk", "fsync")
 
 
 class TopicRow(NamedTuple):
-    """``queue`` is None unless the topic is one."""
+    """``queue`` is None unless the topic is a queue."""
 
     topic: str
     head_seq: int
@@ -52,9 +52,9 @@ class ConsumerRow(NamedTuple):
 
 
 class Wal(msgspec.Struct, frozen=True, kw_only=True):
-    """The journal. What waits for a flush is its queue, and what is flushed together is a batch.
+    """The journal. Changes that wait for a flush are its queue; changes that are flushed together are a batch.
 
-    Nothing is ever refused because that queue were full: it has no bound.
+    The queue has no limit, so no change is ever refused because of it.
     """
 
     fsyncs: int = 0
@@ -88,7 +88,7 @@ class Sealing(msgspec.Struct, frozen=True, kw_only=True):
     rounds: int = 0
     #: The bytes of the journal that the last round sealed.
     round_bytes: int = 0
-    #: Writes that waited, and changes that were refused, because too much was not sealed yet.
+    #: Writes that waited, and changes that were refused, because of too many unsealed bytes.
     slowed: int = 0
     refused: int = 0
 
@@ -105,7 +105,7 @@ class Sealing(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WorkerRow(NamedTuple):
-    """A class of work on threads: what is being done, what waits, and the requests that were refused."""
+    """A class of work on threads: how much runs, how much waits, and how many requests were refused."""
 
     name: str
     active: int
@@ -119,7 +119,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     ready: bool
     replay_progress: float
     uptime_ms: int
-    #: Topics by their durability class.
+    #: Topics by durability.
     topics: Mapping[str, int] = {}
     routers: int = 0
     records: int = 0
@@ -133,17 +133,17 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     watch_sessions: int = 0
     wal: Wal = Wal()
     sealing: Sealing = Sealing()
-    #: Segments that a read has found damaged or missing.
+    #: Segments that a read found damaged or missing.
     damaged_files: int = 0
     #: From 0 to 1.
     pressure: float = 0.0
     workers: Sequence[WorkerRow] = ()
-    #: Requests that were told to come back later because the server was busy.
+    #: Requests that were refused because the server was busy.
     throttled: int = 0
-    #: What clients have not read yet, and how many of them were disconnected because they did not read.
+    #: Bytes that clients have not read yet, and how many clients were disconnected because they did not read.
     unread_bytes: int = 0
     slow_readers: int = 0
-    #: What has come of unfinished messages on WebSockets, and how many sockets were closed because it was too much.
+    #: Bytes of unfinished messages on WebSockets, and how many sockets were closed because of them.
     unfinished_bytes: int = 0
     refused_sockets: int = 0
     #: Answers by route and status.
@@ -151,11 +151,11 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     topic_rows: Sequence[TopicRow] = ()
     router_rows: Sequence[RouterRow] = ()
     consumer_rows: Sequence[ConsumerRow] = ()
-    #: Failures of background tasks since the start, and those tasks that fail now.
+    #: Failures of background tasks since the start, and the tasks that fail now.
     background: Mapping[str, int] = {}
     failing: frozenset[str] = frozenset()
     pipeline: Standing = Standing()
-    #: The time of day in milliseconds.
+    #: The time in milliseconds since 1970.
     time: int = 0
 
 
@@ -180,7 +180,7 @@ def render_text(snapshot: Snapshot) -> bytes:
 
 
 def process_text() -> bytes:
-    """Memory, processor time and open files of this process, as further lines of the text."""
+    """Memory, processor time and open files of this process, as lines of the text format."""
     return generate_latest(_PROCESS)
 
 
@@ -210,7 +210,7 @@ def _totals(snapshot: Snapshot) -> Iterator[str]:
     )
     yield from _single("topics_watch_sessions", "gauge", "Watch sessions.", snapshot.watch_sessions)
     yield from _single("topics_ready", "gauge", "1 once the journal is replayed.", int(snapshot.ready))
-    yield from _single("topics_recovery_progress", "gauge", "How much is replayed, 0 to 1.", snapshot.replay_progress)
+    yield from _single("topics_recovery_progress", "gauge", "Replayed share of the journal.", snapshot.replay_progress)
     yield from _single("topics_uptime_ms", "gauge", "Milliseconds since the start.", snapshot.uptime_ms)
 
 
@@ -226,8 +226,8 @@ def _wal(wal: Wal) -> Iterator[str]:
     yield from _single("topics_wal_bytes_written_total", "counter", "Bytes written to the journal.", wal.bytes_written)
     yield from _single("topics_wal_rotations_total", "counter", "Journal files begun.", wal.rotations)
     yield from _single("topics_wal_queue_depth", "gauge", "Changes that wait for a flush.", wal.queue_depth)
-    yield from _single("topics_wal_queue_depth_peak", "gauge", "The most that ever waited.", wal.queue_depth_peak)
-    yield from _single("topics_wal_submit_full_total", "counter", "Always 0: the queue has no bound.", 0)
+    yield from _single("topics_wal_queue_depth_peak", "gauge", "Highest queue depth so far.", wal.queue_depth_peak)
+    yield from _single("topics_wal_submit_full_total", "counter", "Always 0: the queue has no limit.", 0)
     yield from _single("topics_wal_read_only", "gauge", "1 after the journal has failed.", int(wal.read_only))
     name = "topics_wal_fsync_latency_us"
     yield from _head(name, "histogram", "How long flushes took, in microseconds.")
@@ -245,7 +245,7 @@ def _sealing(sealing: Sealing) -> Iterator[str]:
     yield from _single(f"{name}_rounds_total", "counter", "Rounds of sealing.", sealing.rounds)
     yield from _single(f"{name}_round_bytes", "gauge", "Bytes that the last round sealed.", sealing.round_bytes)
     name = "strandline_writes"
-    words = "because too much was not sealed yet."
+    words = "because of too many unsealed bytes."
     yield from _single(f"{name}_slowed_total", "counter", f"Writes that waited {words}", sealing.slowed)
     yield from _single(f"{name}_refused_total", "counter", f"Writes that were refused {words}", sealing.refused)
 
@@ -253,7 +253,7 @@ def _sealing(sealing: Sealing) -> Iterator[str]:
 def _load(snapshot: Snapshot) -> Iterator[str]:
     answers = [(f'route="{_escape(route)}",status="{status}"', count) for route, status, count in _requests(snapshot)]
     yield from _series("topics_requests_total", "counter", "Answers by route and status.", answers)
-    yield from _single("topics_throttled_total", "counter", "Requests told to come back later.", snapshot.throttled)
+    yield from _single("topics_throttled_total", "counter", "Requests refused as too many.", snapshot.throttled)
     yield from _single("topics_pressure", "gauge", "How busy the server is, 0 to 1.", snapshot.pressure)
     workers = [(f'class="{_escape(row.name)}"', row) for row in snapshot.workers]
     name = "strandline_workers"
@@ -271,7 +271,7 @@ def _load(snapshot: Snapshot) -> Iterator[str]:
     name = "strandline_unfinished_message_bytes"
     yield from _single(name, "gauge", "Bytes of unfinished messages on WebSockets.", unfinished)
     name = "strandline_refused_sockets_total"
-    yield from _single(name, "counter", "WebSockets closed because unfinished messages took too much.", refused)
+    yield from _single(name, "counter", "WebSockets closed because of too many unfinished bytes.", refused)
 
 
 def _topics(snapshot: Snapshot) -> Iterator[str]:
@@ -280,7 +280,7 @@ def _topics(snapshot: Snapshot) -> Iterator[str]:
     for series, help, values in (
         ("head_seq", "Highest assigned seq per topic.", [row.head_seq for row in rows]),
         ("earliest_seq", "First live seq per topic.", [row.earliest_seq for row in rows]),
-        ("evict_floor", "Seqs below were lost to a cap or to time, per topic.", [row.evict_floor for row in rows]),
+        ("evict_floor", "Seqs below it were lost to retention, per topic.", [row.evict_floor for row in rows]),
         ("records_live", "Live records per topic.", [row.records for row in rows]),
         ("bytes_live", "Bytes of the live records per topic.", [row.size for row in rows]),
     ):
@@ -289,7 +289,7 @@ def _topics(snapshot: Snapshot) -> Iterator[str]:
     for series, kind, help, values in (
         ("ready", "gauge", "Jobs that can be claimed, per queue.", [queue.ready for _, queue in queues]),
         ("in_flight", "gauge", "Jobs held by workers, per queue.", [queue.in_flight for _, queue in queues]),
-        ("delayed", "gauge", "Jobs whose time has not come, per queue.", [queue.delayed for _, queue in queues]),
+        ("delayed", "gauge", "Jobs that are not due yet, per queue.", [queue.delayed for _, queue in queues]),
         (
             "dead_lettered_total",
             "counter",
@@ -305,7 +305,7 @@ def _topics(snapshot: Snapshot) -> Iterator[str]:
 def _others(snapshot: Snapshot) -> Iterator[str]:
     routers = [(f'router="{_escape(row.router)}"', row) for row in snapshot.router_rows[:MAX_ROWS]]
     lags = ((label, row.lag) for label, row in routers)
-    yield from _series("topics_router_lag", "gauge", "Records of the source still to be forwarded.", lags)
+    yield from _series("topics_router_lag", "gauge", "Records of the source not forwarded yet.", lags)
     forwarded = ((label, row.forwarded) for label, row in routers)
     yield from _series("topics_router_forwarded_total", "counter", "Records forwarded per router.", forwarded)
     yield from _truncated("router", snapshot.router_rows)
@@ -313,7 +313,7 @@ def _others(snapshot: Snapshot) -> Iterator[str]:
         (f'topic="{_escape(row.topic)}",consumer="{_escape(row.consumer)}"', row.lag)
         for row in snapshot.consumer_rows[:MAX_ROWS]
     )
-    yield from _series("topics_consumer_lag", "gauge", "Records behind a consumer's position.", consumers)
+    yield from _series("topics_consumer_lag", "gauge", "Records after the position of a consumer.", consumers)
     yield from _truncated("consumer", snapshot.consumer_rows)
 
 
@@ -329,26 +329,26 @@ def _background(snapshot: Snapshot) -> Iterator[str]:
 def _pipeline(snapshot: Snapshot) -> Iterator[str]:
     standing, name = snapshot.pipeline, "strandline_pipeline"
     states = [(f'state="{state}"', int(standing.state == state)) for state in STATES]
-    yield from _series(f"{name}_state", "gauge", "1 for the state that the pipeline is in.", states)
+    yield from _series(f"{name}_state", "gauge", "1 for the current state of the pipeline.", states)
     yield from _single(f"{name}_lag_records", "gauge", "Records that are not in the lake.", standing.new_records)
-    yield from _single(f"{name}_lag_erasures", "gauge", "Erasures not followed yet.", standing.new_erasures)
-    yield from _single(f"{name}_starts_total", "counter", "Starts of its process.", standing.starts)
-    yield from _single(f"{name}_failures_total", "counter", "Ends of it that nobody wanted.", standing.failures)
+    yield from _single(f"{name}_lag_erasures", "gauge", "Erasures not applied yet.", standing.new_erasures)
+    yield from _single(f"{name}_starts_total", "counter", "Starts of the process.", standing.starts)
+    yield from _single(f"{name}_failures_total", "counter", "Failures of the process.", standing.failures)
     status = standing.status
     if status is None:
         return
-    yield from _single(f"{name}_rounds_total", "counter", "Rounds, good or not.", status.rounds_total)
-    yield from _single(f"{name}_problems_total", "counter", "Problems that it has met.", status.problems_total)
+    yield from _single(f"{name}_rounds_total", "counter", "Rounds, failed or not.", status.rounds_total)
+    yield from _single(f"{name}_problems_total", "counter", "Problems so far.", status.problems_total)
     records = [(f'stage="{_escape(stage)}"', count) for stage, count in sorted(status.records_total.items())]
     yield from _series(f"{name}_records_total", "counter", "Records by stage.", records)
     last = status.last_good_round
     if last is not None:
         age = max(0, snapshot.time - last.end) / 1000
-        yield from _single(f"{name}_last_round_age_seconds", "gauge", "Since the last round that went well.", age)
+        yield from _single(f"{name}_last_round_age_seconds", "gauge", "Time since the last successful round.", age)
 
 
 def _truncated(what: str, rows: Sequence[object]) -> Iterator[str]:
-    help = f"1 if there are more than {MAX_ROWS} to tell of."
+    help = f"1 if there are more than {MAX_ROWS}, and only the first are shown."
     yield from _single(f"topics_{what}_metrics_truncated", "gauge", help, int(len(rows) > MAX_ROWS))
 
 

@@ -1,7 +1,7 @@
-"""What the metrics are made of: a look at everything at one moment.
+"""Takes the snapshot of the server's numbers for the metrics.
 
-Totals are kept up all the time by those who change them (the engine's logbooks, the topics), so nothing is counted
-here. Rows are bounded in number and gathered in short slices: a scrape must not hold up those who are being measured.
+Totals are maintained by the code that changes them (the engine's logbooks, the topics), so nothing is counted here.
+Rows are limited in number and collected in short slices, so that a scrape does not delay requests.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ from strandline.service.http import Reply
 if TYPE_CHECKING:
     from strandline.server.application import Application
 
-#: Topics that are looked at before others get their turn: about a millisecond.
+#: How many topics are read before other work gets its turn: about a millisecond.
 SLICE_ROWS = 200
 
 
 async def measure(application: Application, access: Access, as_json: bool) -> Reply:
-    """The metrics, with the names that the one who asks may know of."""
+    """The metrics, with the names that the API key may see."""
     snapshot = await take_snapshot(application, access)
     if as_json:
         return Reply(await application.workers.urgent.run(render_json, snapshot))
@@ -75,7 +75,7 @@ async def take_snapshot(application: Application, access: Access) -> Snapshot:
     if topics is None or engine is None:
         return started
     context = topics.context
-    # Before the totals: a queue that is looked at for the first time is known to hold jobs from then on.
+    # Before the totals: reading a queue for the first time updates the totals of its jobs.
     topic_rows = await _topic_rows(context, access)
     totals, stats = engine.totals, engine.stats()
     return msgspec.structs.replace(
@@ -103,7 +103,7 @@ async def take_snapshot(application: Application, access: Access) -> Snapshot:
 
 
 async def _topic_rows(context: Context, access: Access) -> list[TopicRow]:
-    """The first topics by name, and one more than are shown if there are more."""
+    """The first topics by name; one more than are shown if there are more."""
     topics, _ = context.topics.page("", "", MAX_ROWS + 1, access)
     rows: list[TopicRow] = []
     for at, topic in enumerate(topics):
@@ -122,7 +122,7 @@ async def _topic_row(context: Context, topic: Topic) -> TopicRow:
     if topic.traits.type == "queue":
         if context.queues.is_open(topic.log):
             queue = context.kernel.known_queue(topic.log)
-        else:  # what became of its jobs has to be read first
+        else:  # the state of its jobs must be read first
             queue = await context.hub.in_thread(context.kernel.known_queue, topic.log)
         counters = QueueCounters(state.count, 0, 0, 0) if queue is None else queue.counters()
     return TopicRow(topic.name, state.head, state.earliest, state.evict_floor, state.count, state.size, counters)
@@ -133,5 +133,5 @@ def _router_rows(context: Context, prefixes: tuple[str, ...]) -> list[RouterRow]
     return [RouterRow(router.name, router.lag, router.forwarded_total) for router in routers]
 
 
-def _consumer_rows(face: TopicsProtocol, prefixes: tuple[str, ...]) -> list[ConsumerRow]:
-    return [ConsumerRow(*row) for row in islice(face.consumers.lags(prefixes), MAX_ROWS + 1)]
+def _consumer_rows(topics: TopicsProtocol, prefixes: tuple[str, ...]) -> list[ConsumerRow]:
+    return [ConsumerRow(*row) for row in islice(topics.consumers.lags(prefixes), MAX_ROWS + 1)]

@@ -1,4 +1,4 @@
-"""The OpenAPI document: what routes, structs and descriptions say, put together once and served as bytes."""
+"""The OpenAPI document: combines routes, structs and descriptions once, and serves the result as bytes."""
 
 from __future__ import annotations
 
@@ -32,25 +32,27 @@ from strandline.service.problems import (
     Problem,
 )
 
-#: Everybody who has routes on every server.
+#: The descriptions of the routes that every server has.
 DESCRIBED: tuple[Described, ...] = (TOPICS, STREAMS, ARROW, CONSOLE, SERVER, DOCUMENTATION)
 
-_ABOUT = """An append-only event log server that speaks two protocols over the same logs.
+_ABOUT = """A server for append-only logs, with four protocols over the same logs.
 
-The topics protocol is under `/v0`: write with `POST /v0/topics/{topic}`, read with `POST
-/v0/topics/{topic}/diff`, watch with `POST /v0/watch`, or hand out jobs with `POST /v0/topics/{topic}/claim`.
-The streams protocol is under `/v1`: make a stream with `PUT /v1/stream/{name}`, append with `POST` and read
-with `GET` at the same place. Many records at once, of either, are read and appended as Arrow under `/arrow`.
-Collections are where their configuration says: append with `POST /push/…`, read with `GET /pull/…`.
+- Topics, under `/v0`: write with `POST /v0/topics/{topic}`, read with `POST /v0/topics/{topic}/diff`, watch with
+  `POST /v0/watch`, claim jobs with `POST /v0/topics/{topic}/claim`.
+- Streams, under `/v1`: create a stream with `PUT /v1/stream/{name}`, append to it with `POST` and read it with `GET`.
+- Collections, under the paths of their configuration: append with `POST /push/…`, read with `GET /pull/…`.
+- Tables, under `/tables`: typed rows of the tables that the server declares.
 
-Times are milliseconds since 1970 unless said otherwise. An answer may get new members. A body may be compressed with
-gzip, and so is an answer of some size for whoever accepts that."""
+`/arrow` reads and appends records of any log in bulk, as Arrow.
+
+Times are in milliseconds since 1970 unless noted otherwise. Answers may get new members. A request body may be
+compressed with gzip. Large answers are compressed if the client accepts gzip."""
 
 
 def openapi_route(routes: Sequence[Route], further: Sequence[Described] = ()) -> Route:
-    """The route of the document about these routes and itself. It is no secret: nobody needs a key for it.
+    """The route of the document about these routes and itself. It needs no API key.
 
-    ``further`` describe what this server alone has."""
+    ``further`` are descriptions of routes that only this server has."""
 
     @cache
     def rendered() -> bytes:
@@ -65,7 +67,7 @@ def openapi_route(routes: Sequence[Route], further: Sequence[Described] = ()) ->
 
 
 def document(routes: Iterable[Route], further: Sequence[Described] = ()) -> dict[str, Any]:
-    """The whole document. A route that nobody describes is not in it."""
+    """The whole document. Routes without a description are left out."""
     everybody = (*DESCRIBED, *further)
     paths: dict[str, dict[str, Any]] = {}
     refusals: dict[str, Any] = {}
@@ -84,7 +86,7 @@ def document(routes: Iterable[Route], further: Sequence[Described] = ()) -> dict
         "openapi": "3.1.0",
         "info": {
             "title": "Strandline",
-            "summary": "The topics protocol and the streams protocol",
+            "summary": "Topics, streams, collections and tables over append-only logs",
             "description": _ABOUT,
             "version": strandline.__version__,
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
@@ -99,7 +101,7 @@ def document(routes: Iterable[Route], further: Sequence[Described] = ()) -> dict
                 "bearer": {
                     "type": "http",
                     "scheme": "bearer",
-                    "description": "An API key. Without configured keys, a server asks for none.",
+                    "description": "An API key. Not needed if the server has no API keys.",
                 },
                 "cap": {
                     "type": "apiKey",
@@ -114,14 +116,14 @@ def document(routes: Iterable[Route], further: Sequence[Described] = ()) -> dict
 
 
 def is_described(route: Route, further: Sequence[Described] = ()) -> bool:
-    """Whether somebody has said what the route is, or that there is nothing."""
+    """Whether a description covers the route, or declares that its path does not exist."""
     return any(
         (route.method, route.path) in described.operations or route.path in described.nothing
         for described in (*DESCRIBED, *further)
     )
 
 
-# --- one operation -------------------------------------------------------------------------------------------------
+# --- operations ----------------------------------------------------------------------------------------------------
 
 
 def _operation(described: Described, route: Route, operation: Operation, refusals: dict[str, Any]) -> dict[str, Any]:
@@ -142,7 +144,7 @@ def _operation(described: Described, route: Route, operation: Operation, refusal
         shown["parameters"] = [_parameter(parameter) for parameter in parameters]
     if operation.body is not None:
         shown["requestBody"] = {
-            # A claim without a body is taken and then refused: somebody has to claim.
+            # The route accepts a claim without a body, but the handler refuses it: the body names the worker.
             "required": route.body == "required" or operation.needs_body or _needs_something(operation.body),
             "content": _content(operation.body),
         }
@@ -153,7 +155,7 @@ def _security(route: Route) -> list[dict[str, list[str]]]:
     if route.public:
         return []
     if route.certified:
-        # What a collection is open to everybody for needs nothing.
+        # Public operations of collections need no key.
         return [{}, {"cap": []}]
     return [{}] if route.probe else [{"bearer": []}]
 
@@ -169,12 +171,12 @@ def _socket(described: Described, path: str, operation: Operation, refusals: dic
     }
 
 
-#: The ids of paths that are called like another one under a protocol's.
+#: The ids of paths whose id would otherwise be the same as that of a protocol's path.
 _NAMESAKES = {"/health": "get_alive", "/metrics": "get_series_count"}
 
 
 def _id(method: str, path: str) -> str:
-    """``get_topics_topic_consumers``: the method and the path, in the letters that every generator takes."""
+    """``get_topics_topic_consumers``: the method and the path, in characters that every code generator accepts."""
     if path in _NAMESAKES:
         return _NAMESAKES[path]
     parts = [part.strip("{}_").replace(".", "_") for part in path.split("/") if part not in ("", "v0", "v1")]
@@ -182,7 +184,7 @@ def _id(method: str, path: str) -> str:
 
 
 _ENCODING = Parameter(
-    "Content-Encoding", "header", "How the body is compressed.", {"type": "string", "enum": ["gzip", "identity"]}
+    "Content-Encoding", "header", "The compression of the body.", {"type": "string", "enum": ["gzip", "identity"]}
 )
 
 
@@ -197,7 +199,7 @@ def _parameter(parameter: Parameter) -> dict[str, Any]:
 
 
 def _needs_something(body: Content) -> bool:
-    """Whether nothing would not do: every form of the body is a struct with a field that must be there."""
+    """Whether the body is required: every form of it is a struct with a required field."""
     return all(
         isinstance(form, type)
         and issubclass(form, msgspec.Struct)
@@ -226,7 +228,7 @@ def _headers(headers: Iterable[Header]) -> dict[str, Any]:
 def _responses(
     described: Described, method: str, operation: Operation, errors: Iterable[str], refusals: dict[str, Any]
 ) -> dict[str, Any]:
-    """All answers by status. Many routes have the same refusals, so each of those is in the document once."""
+    """All answers by status. Refusals that several routes share are in the document once."""
     responses: dict[str, Any] = {}
     for answer in operation.answers:
         response: dict[str, Any] = {"description": answer.description}
@@ -254,7 +256,7 @@ def _responses(
 
 
 def _usual_errors(route: Route) -> Iterator[Problem]:
-    """The problems that every route of this kind can have."""
+    """The problems that every route of this kind can return."""
     if not route.public and not route.own_access:
         yield UNAUTHORIZED
     yield THROTTLED
@@ -276,7 +278,7 @@ def _refusal(described: Described, codes: Sequence[str], headers: Sequence[Heade
     stated = [*headers]
     if any(problem.retry for problem in problems):
         always = all(problem.retry for problem in problems)
-        words = "After how many seconds to try again."
+        words = "The number of seconds to wait before retrying."
         stated.append(Header("Retry-After", words, {"type": "integer", "minimum": 0}, always))
     schema = _schema(described.error)
     if described.coded:
@@ -289,7 +291,7 @@ def _refusal(described: Described, codes: Sequence[str], headers: Sequence[Heade
 
 
 def _either(answer: Mapping[str, Any], refusal: Mapping[str, Any]) -> dict[str, Any]:
-    """An answer and a refusal of the same status."""
+    """An answer and a refusal with the same status."""
     schemas = [response["content"][JSON]["schema"] for response in (answer, refusal)]
     headers = {name: {**header, "required": False} for name, header in answer.get("headers", {}).items()}
     return {
@@ -327,6 +329,6 @@ def _schemas(everybody: Sequence[Described]) -> dict[str, Any]:
         schemas |= described.schemas
         for name, fields in described.descriptions.items():
             for field, description in fields.items():
-                # Beside a reference other members are allowed since OpenAPI 3.1.
+                # OpenAPI 3.1 allows other members beside a reference.
                 schemas[name]["properties"][field]["description"] = description
     return dict(sorted(schemas.items()))

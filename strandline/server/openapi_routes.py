@@ -1,4 +1,4 @@
-"""The server's own routes, described for those who call them. Their errors have the shared codes and shape."""
+"""The descriptions of the server's own routes, with the shared error codes and error body."""
 
 from __future__ import annotations
 
@@ -23,41 +23,41 @@ DOCUMENT_PATH = "/openapi.json"
 _GROUP = "server"
 _HEALTH = Operation(
     group=_GROUP,
-    summary="Whether the process is alive",
-    description="Always 200 while the process runs; `status` says whether something is wrong with it.",
+    summary="Check that the process is alive",
+    description="200 while the process runs; `status` says whether it has problems.",
     answers=shown(Health),
 )
 _READY = Operation(
     group=_GROUP,
-    summary="Whether requests are answered",
-    description="503 while the journal is replayed, when the server is about to stop, and once the journal failed.",
+    summary="Check that the server is ready",
+    description="503 while the journal is replayed, while the server stops, and after the journal failed.",
     answers=shown(Ready),
     errors=("not_ready", "shutting_down", "read_only"),
 )
-_FIGURES = "The figures as Prometheus text; as JSON for whoever accepts `application/json`."
-_PIPELINE = """The pipeline processes the history on Spark, in a process that the server starts when there is enough to
-do and ends when there is not. The state is one of:
+_FIGURES = "The metrics as Prometheus text, or as JSON if the client accepts `application/json`."
+_PIPELINE = """The pipeline processes the history on Spark. The server starts its process when there is enough to do and
+stops it when there is too little. The state is one of:
 
-- `off`: the settings say so;
-- `missing`: Spark or Java is not there, `missing` says what to do about it;
-- `idle`: there is nothing to do that is worth starting it;
-- `running` and `stopping`: the process is there;
-- `backing_off`: it failed, and is tried again after a while;
-- `elsewhere`: somebody else runs a pipeline on the same lake.
+- `off`: the settings turn the pipeline off;
+- `missing`: Spark or Java is not installed; `missing` says how to install it;
+- `idle`: there is too little to do to start the process;
+- `running` and `stopping`: the process exists;
+- `backing_off`: the process failed and is restarted after a delay;
+- `elsewhere`: another pipeline works on the same lake.
 
-`status` is what the pipeline itself wrote down: rounds, rates, how far each table is. Of logs that the key may not
-touch nothing is told."""
+`status` is the last report of the pipeline: rounds, rates, and the progress of each table. Logs that the API key may
+not access are left out."""
 
 SERVER = Described(
     name="server",
-    groups={_GROUP: "How the server is doing."},
+    groups={_GROUP: "Health, readiness and metrics of the server."},
     operations={
         ("GET", "/v0/health"): _HEALTH,
         ("GET", "/healthz"): _HEALTH,
-        ("GET", "/health"): Operation(group=_GROUP, summary="Whether the process is alive", answers=shown(Alive)),
+        ("GET", "/health"): Operation(group=_GROUP, summary="Check that the process is alive", answers=shown(Alive)),
         ("GET", "/metrics"): Operation(
             group=_GROUP,
-            summary="How many series the server's metrics of itself have",
+            summary="Count the series of the server's own metrics",
             description="The series are in the stream `__stream_metrics__`.",
             answers=shown(SeriesCount),
         ),
@@ -65,25 +65,25 @@ SERVER = Described(
         ("GET", "/readyz"): _READY,
         ("GET", "/v0/metrics"): Operation(
             group=_GROUP,
-            summary="Figures for monitoring",
+            summary="Get metrics",
             answers=(Answer(200, _FIGURES, {"text/plain": TEXT, JSON: Metrics}),),
         ),
         ("GET", "/pipeline"): Operation(
             group=_GROUP,
-            summary="How the pipeline is doing",
+            summary="Get the state of the pipeline",
             description=_PIPELINE,
             answers=shown(PipelineAnswer),
         ),
         ("POST", "/pipeline/run"): Operation(
             group=_GROUP,
-            summary="Let the pipeline run now",
-            description="However little there is to do. The answer does not wait for it: see `GET /pipeline`.",
-            answers=(Answer(202, "It will run; this is the state before.", {JSON: RunAnswer}),),
+            summary="Run the pipeline now",
+            description="Start it however little there is to do. The answer does not wait; see `GET /pipeline`.",
+            answers=(Answer(202, "The pipeline will run; this is the state before.", {JSON: RunAnswer}),),
             errors=("pipeline_off", "pipeline_missing"),
         ),
         ("GET", DOCUMENT_PATH): Operation(
             group=_GROUP,
-            summary="This document",
+            summary="Get this document",
             answers=(Answer(200, "The OpenAPI document.", {JSON: {"type": "object"}}),),
         ),
     },

@@ -1,12 +1,12 @@
-"""Which hosts and web pages the server answers to.
+"""The hosts and web pages that the server answers.
 
-A browser lets any web page send requests to any address, this machine's own included. A server without API keys cannot
-tell such a request from one of its user, so it looks at what browsers say and pages cannot change: ``Host`` (a name
-that an attacker's DNS server points at this machine is still the attacker's name), ``Origin`` (the page that asks) and
-``Sec-Fetch-Site`` (whether the page is of another site). With keys, a page has to know one, so nothing is refused here;
-what pages of other origins may read is decided by the same rule.
+A browser lets any web page send requests to any address, including this machine. A server without API keys cannot tell
+such a request from a request of its user, so it checks the headers that browsers set and pages cannot change: ``Host``
+(a name that an attacker's DNS server points at this machine is still the attacker's name), ``Origin`` (the page that
+sends the request) and ``Sec-Fetch-Site`` (whether the page is from another site). With API keys, a page must know a
+key, so nothing is refused here. The same rules decide what pages of other origins may read.
 
-Everything here depends on the head of a request alone.
+All checks depend only on the head of a request.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from strandline.service.problems import FORBIDDEN, Headers, Refusal
 
 EVERY = "*"
 LOCALHOST = "localhost"
-#: What a proxy says about the client. From anyone but a trusted proxy it is dropped.
+#: The headers in which a proxy describes the client. They are dropped unless the proxy is trusted.
 FORWARDED = (b"x-forwarded-for", b"x-forwarded-host", b"x-forwarded-proto")
-#: A value that is quoted in a message is cut to the length of the longest host name.
+#: Values that are quoted in a message are cut to the length of the longest host name.
 _QUOTED_CHARS = 253
 
 _VARY = (b"vary", b"origin")
@@ -30,8 +30,8 @@ _FOR_OWN_PAGES = (b"cross-origin-resource-policy", b"same-origin")
 
 
 class Origins:
-    """``listen_host`` is where the server listens. Names in ``hosts`` are exact, or begin with ``*.`` for all their
-    subdomains; ``*`` is every name, or every origin. Unless ``keyed``, requests are refused."""
+    """``listen_host`` is the address that the server listens on. Names in ``hosts`` are exact, or begin with ``*.`` for
+    all their subdomains; ``*`` is every name, or every origin. Requests are refused only if not ``keyed``."""
 
     def __init__(
         self,
@@ -52,19 +52,19 @@ class Origins:
     # --- proxies ---------------------------------------------------------------------------------------------------
 
     def trusts(self, peer: str) -> bool:
-        """Whether the other end of a connection is a proxy that may say for whom it asks."""
+        """Whether the other end of a connection is a trusted proxy, which may name the client."""
         return bool(self._proxies) and _is_in(peer, self._proxies)
 
     @staticmethod
     def drop_forwarded(headers: dict[bytes, bytes]) -> None:
-        """Remove what only a trusted proxy may say."""
+        """Remove the headers that only a trusted proxy may send."""
         for name in FORWARDED:
             headers.pop(name, None)
 
-    # --- one request -----------------------------------------------------------------------------------------------
+    # --- requests --------------------------------------------------------------------------------------------------
 
     def check(self, head: Head) -> None:
-        """Raise :class:`Refusal` unless the request may come from where it says that it comes from."""
+        """Raise :class:`Refusal` if the host or the origin of the request is not allowed."""
         if self._keyed:
             return
         headers, route = head.headers, head.route
@@ -101,7 +101,7 @@ class Origins:
         name = _name(host)
         if name in self._hosts or host in self._hosts or EVERY in self._hosts:
             return True
-        # No DNS server stands between an address and the server, so an address cannot be made to mean another one.
+        # An address involves no DNS server, so an attacker cannot redirect it.
         return _is_address(name) or (bool(self._parents) and name.endswith(self._parents))
 
     def _knows_origin(self, origin: bytes, host: str, cors: Cors | None) -> bool:
@@ -111,30 +111,30 @@ class Origins:
         if cors is not None and (text in cors.origins or EVERY in cors.origins):
             return True
         _, _, place = text.partition("://")
-        # A page of this very server, or of another server on the machine of the user.
+        # A page of this server, or of another server on the user's machine.
         own = place == host and (self._keyed or self._knows_host(host))
         return bool(place) and (own or _is_loopback(_name(place)))
 
 
 def _is_foreign(headers: Mapping[bytes, bytes], host: str) -> bool:
-    """Whether a page that does not say its origin asks, and is not known to be of this server or this machine."""
+    """Whether the request is from a page without an ``Origin`` that may belong to another site."""
     site = headers.get(b"sec-fetch-site")
     return site == b"cross-site" or (site == b"same-site" and not _is_loopback(_name(host)))
 
 
 def _is_for_everyone(route: Route | None) -> bool:
-    """Whether a link of any site may lead here: to the files of the console, which hold no data."""
+    """Whether links of any site may lead here: to the files of the console, which hold no data."""
     return route is not None and route.public and route.method == "GET"
 
 
 def _host(headers: Mapping[bytes, bytes]) -> str:
-    """The host and port that the client asked for; empty if it did not say."""
+    """The host and port that the client requested; empty if it sent none."""
     host = headers.get(b"x-forwarded-host", headers.get(b"host", b"")).partition(b",")[0]
     return host.strip().decode("latin-1").lower()
 
 
 def _name(host: str) -> str:
-    """Without port, brackets, and the dot at the end of a full name."""
+    """The host without port, brackets, and a dot at the end."""
     if host.startswith("["):
         return host[1:].partition("]")[0]
     return host.partition(":")[0].removesuffix(".")
@@ -165,8 +165,8 @@ def _bad_host(host: str) -> Refusal:
     name = _name(host)[:_QUOTED_CHARS]
     return Refusal(
         FORBIDDEN,
-        f"the host {name!r} is not allowed: without API keys the server answers to localhost, to addresses and to the "
-        "names in allowed_hosts. If the server has this name, add it to server.allowed_hosts "
+        f"the host {name!r} is not allowed: without API keys, the server answers only to localhost, to addresses and "
+        "to the names in server.allowed_hosts. If the server has this name, add it to server.allowed_hosts "
         f"(STRANDLINE_ALLOWED_HOSTS={name}) or configure API keys",
         {"setting": "allowed_hosts", "host": name},
     )
@@ -176,8 +176,8 @@ def _bad_origin(origin: bytes) -> Refusal:
     text = origin.decode("latin-1")[:_QUOTED_CHARS]
     return Refusal(
         FORBIDDEN,
-        f"pages of the origin {text!r} are not allowed: without API keys the server answers to pages of its own, of "
-        "this machine and of the origins in allowed_origins. If you trust the page, add its origin to "
+        f"pages of the origin {text!r} are not allowed: without API keys, the server answers only to pages of its own, "
+        "of this machine and of the origins in server.allowed_origins. If you trust the page, add its origin to "
         f"server.allowed_origins (STRANDLINE_ALLOWED_ORIGINS={text})",
         {"setting": "allowed_origins", "origin": text},
     )
@@ -186,8 +186,8 @@ def _bad_origin(origin: bytes) -> Refusal:
 def _bad_site() -> Refusal:
     return Refusal(
         FORBIDDEN,
-        "a page of another site asked for this without saying which page it is: without API keys the server answers "
-        "such requests only if they have an Origin that is in server.allowed_origins (STRANDLINE_ALLOWED_ORIGINS). Use "
-        "fetch() or the attribute crossorigin, or open the address itself",
+        "the request comes from a page of another site and has no Origin: without API keys, the server answers such "
+        "requests only with an Origin in server.allowed_origins (STRANDLINE_ALLOWED_ORIGINS). Use fetch() or the "
+        "attribute crossorigin, or open the address directly",
         {"setting": "allowed_origins"},
     )

@@ -1,4 +1,4 @@
-"""What load balancers and monitoring ask: is it alive, is it ready, how is it doing."""
+"""The probes for load balancers and monitoring: liveness, readiness and metrics."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from strandline.service.http import Call, Reply, Route
 
 
 class Probes:
-    """``topics`` counts the topics, ``series`` those of the server's metrics of itself; ``metrics`` renders the metrics
-    for whoever asks, as text or as JSON; ``engine`` gives the engine, None before it is open."""
+    """``topics`` counts the topics, ``series`` the series of the server's own metrics stream; ``metrics`` renders the
+    metrics as text or as JSON; ``engine`` returns the engine, None before it is open."""
 
     def __init__(
         self,

@@ -1,9 +1,9 @@
-"""Which routes a path has.
+"""Finds the routes of a path.
 
-Most patterns have as many segments as the paths they match. A parameter that spans several segments takes everything
-between what is in front of it and what is behind it: there the pattern with the longest end is looked at first, and of
-those with as long an end the one with the longest beginning, so that what looks like a part of something is never taken
-for the name of another thing.
+Most patterns have as many segments as the paths that they match. A parameter that spans several segments matches
+everything between the fixed segments before and after it. Of such patterns, the one with the most fixed segments at the
+end is tried first, then the one with the most at the beginning, so that a fixed segment is never taken for a part of a
+name.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Params = dict[str, str]
 class Paths:
     def __init__(self) -> None:
         self._fixed: dict[int, dict[tuple[str, ...], Methods]] = {}
-        #: Paths without a parameter that no pattern before them matches: however many, they are found at once.
+        #: Paths without parameters that no earlier pattern matches. They are found with one lookup.
         self._plain: dict[str, Methods] = {}
         self._spanning: list[_Spanning] = []
 
@@ -45,7 +45,7 @@ class Paths:
         methods[route.method] = route
 
     def find(self, path: str) -> tuple[Methods, Params] | None:
-        """The routes of the path by method, and what its parameters are."""
+        """The routes of the path by method, and its parameters."""
         plain = self._plain.get(path)
         if plain is not None:
             return plain, {}
@@ -72,7 +72,7 @@ class _Spanning:
         self.methods = methods
 
     def match(self, parts: list[str]) -> Params | None:
-        """What is between may be nothing: whoever has the route says what is missing."""
+        """The parameters; the spanning one may be empty: the handler reports what is missing."""
         start, end = len(self.front), len(parts) - len(self.back)
         if end < start:
             return None

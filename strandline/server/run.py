@@ -67,7 +67,7 @@ def run(settings: Settings, program: Program | None = None, declared: Declared |
     gc.freeze()
     gc.set_threshold(*GC_THRESHOLDS)
     server.run(sockets=[listener])
-    # Frozen objects would count as leaked at the end of the process.
+    # Frozen objects would be reported as leaks at the end of the process.
     gc.unfreeze()
     if application.failure is None:
         return 0
@@ -161,7 +161,7 @@ class Server(uvicorn.Server):
         try:
             self._application.drain()
         except Exception:
-            log.exception("not all clients could be told that the server stops; stopping anyway")
+            log.exception("not all clients were notified of the shutdown; stopping anyway")
         self._check_drained()
 
     def _check_drained(self) -> None:
@@ -176,7 +176,7 @@ class Server(uvicorn.Server):
 
     def _sweep(self) -> None:
         """Close idle connections, and connections whose clients are too slow."""
-        # First, so that no error can end the sweeping.
+        # Scheduled first, so that an error cannot end the sweeping.
         self._loop.call_later(self._deadlines.sweep_seconds, self._sweep)
         connections = self.server_state.connections
         self._cap.relax(len(connections))
@@ -187,7 +187,7 @@ class Server(uvicorn.Server):
     def _sweep_unread(self) -> None:
         """Disconnect clients that read nothing."""
         unread = self._application.limits.unread
-        # First, so that no error can end the sweeping.
+        # Scheduled first, so that an error cannot end the sweeping.
         self._loop.call_later(unread.sweep_seconds, self._sweep_unread)
         unread.sweep()
 

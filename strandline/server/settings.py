@@ -44,7 +44,7 @@ from strandline.setting import (
 
 _BARE_KEY = re.compile("[A-Za-z0-9_-]+")
 
-#: What a router or a dead-letter queue may add to a record of the maximum size: names and seqs.
+#: How much a router or a dead-letter queue may add to a record of the maximum size: names and seqs.
 STAMP_BYTES = 4096
 
 Hosts = Annotated[
@@ -218,7 +218,7 @@ SETTINGS: dict[str, Setting] = {one.name: one for section in SECTIONS.values() f
 SECTION_OF: dict[str, str] = {one.name: name for name, section in SECTIONS.items() for one in settings_of(section)}
 
 #: Second names of a setting, as (section, name). All logs count together, so the maximum number of topics and the
-#: maximum number of streams are one setting; the smallest of the values is used.
+#: maximum number of streams are one setting; the smallest value is used.
 OTHER_NAMES: dict[tuple[str, str], str] = {("limits", "max_topics"): "max_logs", ("streams", "max_streams"): "max_logs"}
 
 #: The environment variables of a server begin with this. Those of collections name their section: a variable
@@ -339,7 +339,7 @@ def is_loopback(host: str) -> bool:
 
 
 def describe(settings: Settings) -> str:
-    """The settings as a TOML file that gives the same settings when read. API keys appear only in comments."""
+    """The settings as a TOML file that yields the same settings when read. API keys appear only in comments."""
     lines: list[str] = []
     for name, section in SECTIONS.items():
         lines += ["", f"[{name}]"]

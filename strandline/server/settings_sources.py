@@ -225,7 +225,7 @@ def _without_effect(environment: Mapping[str, str]) -> Iterator[str]:
 
 
 def _from_environment(environment: Mapping[str, str]) -> Iterator[tuple[str, _Given]]:
-    """Those with the prefix of topics first: of two names for one setting, ours counts."""
+    """Variables with the prefix of topics come first: if two names set the same setting, the STRANDLINE one counts."""
     for name in sorted(environment, key=lambda name: (name not in TOPICS_VARIABLES, name)):
         if name in VARIABLES:
             yield VARIABLES[name], _variable(name, environment[name])
@@ -239,7 +239,7 @@ def _variable(name: str, value: str) -> _Given:
 
 
 def _split_host(given: _Values) -> tuple[_Values, list[str]]:
-    """Let a host with a port set both; with a warning if the port overrules another one of the same source."""
+    """Split a host with a port into both settings; warn if the port overrides another one of the same source."""
     split: _Values = []
     ports: dict[str, _Given] = {}
     for setting, one in given:

@@ -1,7 +1,7 @@
-"""WebSocket connections below the topics protocol: how much of unfinished messages the server keeps.
+"""WebSocket connections below the topics protocol: limits on unfinished messages.
 
-A message may come in one large frame or in many small ones, and the client may never finish it. What has come of it is
-held meanwhile, so one message has a limit, and all unfinished messages together have one. uvicorn's protocol does the
+A message may arrive in one large frame or in many small ones, and the client may never finish it. The server holds the
+parts meanwhile, so each message has a limit, and all unfinished messages together have one. uvicorn's protocol does the
 rest.
 """
 
@@ -23,17 +23,17 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-#: The close code for a client that the server has no room for now.
+#: The close code for a client for which the server has no memory now.
 TRY_AGAIN_LATER = 1013
-#: A connection that the server closes is read from for this long: closing it while the client still sends would reset
-#: it, and the client would not see why.
+#: How long the server keeps reading from a connection that it closes. Closing while the client still sends would reset
+#: the connection, and the client would not see the reason.
 LINGER_SECONDS = 2.0
-#: Closing sockets is logged at most this often, with their number.
+#: Closed sockets are logged at most this often, with their number.
 LOG_SECONDS = 10.0
 
 
 class UnfinishedMessages:
-    """The bytes of messages that are not complete, or not processed yet, over all sockets. ``limit`` 0: no bound.
+    """The bytes of messages that are not complete, or not processed yet, over all sockets. ``limit`` 0: no limit.
 
     Only used on the event loop's thread.
     """
@@ -42,13 +42,14 @@ class UnfinishedMessages:
         self._limit = limit
         self._held: dict[SocketProtocol, int] = {}
         self.total = 0
-        #: Sockets that were closed so far because there was no room.
+        #: How many sockets were closed so far because of the limit.
         self.closed = 0
         self._logged_at = -LOG_SECONDS
         self._logged = 0
 
     def set(self, socket: SocketProtocol, held: int) -> None:
-        """What a socket holds now. If that is too much for all of them, those that hold the most are closed."""
+        """Set the bytes that a socket holds. If all sockets together exceed the limit, the largest holders are
+        closed."""
         before = self._held.get(socket, 0)
         if held:
             self._held[socket] = held
@@ -74,22 +75,22 @@ class UnfinishedMessages:
 
 
 class SocketProtocol(WebSocketsSansIOProtocol):
-    """Make a subclass per server with :func:`socket_protocol`, which gives it the budgets."""
+    """Create a subclass per server with :func:`socket_protocol`, which sets the limits."""
 
     unfinished: UnfinishedMessages
     unread: UnreadBytes
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        #: The fragments of a message so far, as one piece: many small ones would take far more memory than their bytes.
+        #: The fragments of a message so far, joined: many small fragments would take far more memory than their bytes.
         self._fragments = bytearray()
-        #: Bytes of complete messages that the application has not taken yet.
+        #: Bytes of complete messages that the application has not received yet.
         self._queued = 0
         self._write_paused = False
-        #: The server has closed: whatever else comes in is dropped.
+        #: Whether the server has closed the connection: further data is dropped.
         self._refused = False
 
-    # --- what comes in -----------------------------------------------------------------------------------------------
+    # --- receiving -------------------------------------------------------------------------------------------------
 
     def data_received(self, data: bytes) -> None:
         if self._refused:
@@ -139,12 +140,12 @@ class SocketProtocol(WebSocketsSansIOProtocol):
                 self._tell()
         return message
 
-    # --- what goes out -----------------------------------------------------------------------------------------------
+    # --- sending ---------------------------------------------------------------------------------------------------
 
     def pause_writing(self) -> None:
         super().pause_writing()
         self._write_paused = True
-        # Pongs are written whatever the application does: a client that does not read them may not send pings either.
+        # Pongs are sent independently of the application: a client that does not read them must not send more pings.
         self.transport.pause_reading()
         self.unread.add(self)
 
@@ -163,7 +164,7 @@ class SocketProtocol(WebSocketsSansIOProtocol):
         return self.transport.get_write_buffer_size()
 
     def cut_off(self, grace: float) -> None:
-        """The client does not read. The close frame is its last message, if it reads on within ``grace`` seconds."""
+        """The client does not read. The close frame is its last message, if it reads within ``grace`` seconds."""
         if not grace:
             self.transport.abort()
             return
@@ -171,16 +172,16 @@ class SocketProtocol(WebSocketsSansIOProtocol):
         if not self._refused:
             self.refuse(TRY_AGAIN_LATER, Ending.TOO_SLOW.value)
 
-    # --- the end -----------------------------------------------------------------------------------------------------
+    # --- closing ---------------------------------------------------------------------------------------------------
 
     def refuse(self, code: int, reason: str) -> None:
-        """Close the connection and drop what came in."""
+        """Close the connection and drop received data."""
         if self.conn.close_sent is None:
             self.conn.fail(code, reason)
         self.handle_parser_exception()
 
     def handle_parser_exception(self) -> None:
-        """The connection has failed: tell the client why, and read on for a moment without keeping anything."""
+        """The connection has failed: send the reason, and read for a moment without keeping anything."""
         self._refused = True
         self.unfinished.forget(self)
         self._fragments = bytearray()
@@ -206,5 +207,5 @@ class SocketProtocol(WebSocketsSansIOProtocol):
 
 
 def socket_protocol(unfinished: UnfinishedMessages, unread: UnreadBytes) -> type[SocketProtocol]:
-    """The protocol class to give to uvicorn."""
+    """The protocol class for uvicorn."""
     return type("SocketProtocol", (SocketProtocol,), {"unfinished": unfinished, "unread": unread})

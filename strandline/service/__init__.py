@@ -1,1 +1,1 @@
-"""What is true of every log of a server, whatever the protocol."""
+"""The service: the rules that hold for every log of a server, whatever the protocol."""

@@ -1,7 +1,7 @@
-"""API keys: who may do what, and to which names.
+"""API keys: their scopes, and the names that they may access.
 
-Of a key only the SHA-256 digest is kept. A presented token is hashed and its digest compared with that of every key,
-each in constant time and all of them always, so that the time it takes tells nothing about the keys.
+Only the SHA-256 digest of a key is kept. A presented token is hashed, and its digest is compared with the digest of
+every key in constant time, so that the time of a lookup reveals nothing about the keys.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from hmac import compare_digest
 
 import msgspec
 
-#: What a key can be allowed to do, in the order in which scopes are shown.
+#: The scopes of a key, in the order in which they are shown.
 SCOPES = ("read", "write", "delete", "admin")
 ALL_SCOPES = frozenset(SCOPES)
 
@@ -24,7 +24,7 @@ _SCOPES_BY_WORD: dict[str, frozenset[str]] = {
 
 
 class BadKeys(ValueError):
-    """The text that lists the keys makes no sense. The message never quotes from it: any part may be a secret."""
+    """The list of API keys is not valid. The message never quotes from the list: any part may be a secret."""
 
     def __init__(self, entry: int, why: str) -> None:
         super().__init__(f"API key {entry}: {why}")
@@ -33,10 +33,10 @@ class BadKeys(ValueError):
 
 
 class Access(msgspec.Struct, frozen=True):
-    """What the holder of a key may do.
+    """The access that an API key grants.
 
-    ``id`` tells keys apart in logs and counters: it stays the same as long as the secret does, and is not the secret.
-    It is empty where there is no key to attribute something to. Without ``prefixes`` every name may be touched.
+    ``id`` identifies the key in logs and counters: it depends only on the secret, and does not reveal it. It is empty
+    if the request has no key. Without ``prefixes``, the key may access every name.
     """
 
     id: str
@@ -57,33 +57,33 @@ class Access(msgspec.Struct, frozen=True):
         return f"{self.id} {scopes} {'|'.join(self.prefixes) or 'any name'}"
 
 
-#: Everybody's access when no keys are configured.
+#: The access of every request when no API keys are configured.
 FULL_ACCESS = Access("", ALL_SCOPES, ())
 
 
 class Keys:
-    """The keys that are configured; false when there are none."""
+    """The configured API keys; false if there are none."""
 
     def __init__(self, by_digest: dict[bytes, Access] | None = None) -> None:
         self._keys = tuple((by_digest or {}).items())
 
     @classmethod
     def parse(cls, text: str) -> Keys:
-        """Read ``secret[:scopes[:prefixes]]``, separated by commas; refuse everything that is not clearly right."""
+        """Parse ``secret[:scopes[:prefixes]]``, separated by commas; refuse everything that is not clearly valid."""
         by_digest: dict[bytes, Access] = {}
         entries = [entry.strip() for entry in text.split(",")]
         for number, entry in enumerate(entries, 1):
-            # A comma at the end, or nothing at all, is harmless.
+            # A comma at the end and an empty list are allowed.
             if not entry and number == len(entries):
                 continue
             digest, access = _parse_entry(number, entry)
             if digest in by_digest:
-                raise BadKeys(number, "this key is listed twice")
+                raise BadKeys(number, "the key is listed twice; remove one of the entries")
             by_digest[digest] = access
         return cls(by_digest)
 
     def find(self, token: bytes) -> Access | None:
-        """Whose token this is."""
+        """The access of the key with this token; None if no key has it."""
         digest = sha256(token).digest()
         found = None
         for known, access in self._keys:
@@ -92,7 +92,7 @@ class Keys:
         return found
 
     def accesses(self) -> list[Access]:
-        """What is granted, in the order in which the keys are listed."""
+        """The access of every key, in the order of the list."""
         return [access for _, access in self._keys]
 
     def __len__(self) -> int:
@@ -109,14 +109,14 @@ class Keys:
 
 
 def _parse_entry(number: int, entry: str) -> tuple[bytes, Access]:
-    # Only the first two colons separate: prefixes may contain more of them.
+    # Only the first two colons are separators: prefixes may contain colons.
     secret, scopes, prefixes = (*entry.split(":", 2), "", "")[:3]
     if not secret:
-        raise BadKeys(number, "the key itself is missing")
+        raise BadKeys(number, "the secret is missing; expected secret[:scopes[:prefixes]]")
     if secret != secret.strip():
-        raise BadKeys(number, "the key ends with a space, which no request can present")
+        raise BadKeys(number, "the key ends with a space, which requests cannot send")
     digest = sha256(secret.encode("utf-8", "surrogateescape")).digest()
-    # Hashed once more, so that no part of what tokens are compared with gets into logs.
+    # Hashed once more, so that logs show no part of the digest that tokens are compared with.
     id = sha256(b"strandline key id " + digest).hexdigest()[:12]
     return digest, Access(id, _parse_scopes(number, scopes.strip()), _parse_prefixes(number, prefixes.strip()))
 
@@ -130,8 +130,8 @@ def _parse_scopes(number: int, text: str) -> frozenset[str]:
         if named is None:
             raise BadKeys(
                 number,
-                "after the key and a ':' come the scopes, joined by '+': read, write, delete, admin, "
-                "or r, w, d, a, rw, del; a key cannot contain ':'",
+                "unknown scope; after the key and a ':' come scopes joined by '+': read, write, delete, admin, "
+                "or r, w, d, a, rw, del. A key cannot contain ':'",
             )
         scopes |= named
     return scopes
@@ -142,7 +142,7 @@ def _parse_prefixes(number: int, text: str) -> tuple[str, ...]:
         return ()
     prefixes = tuple(prefix.strip() for prefix in text.split("|"))
     if not all(prefixes):
-        raise BadKeys(number, "one of the prefixes is empty, which would allow every name")
+        raise BadKeys(number, "a prefix is empty, which would allow every name")
     if not text.isprintable():
-        raise BadKeys(number, "a prefix has characters that cannot be printed, which no name has")
+        raise BadKeys(number, "a prefix contains control characters, which no name has")
     return prefixes

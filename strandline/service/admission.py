@@ -1,13 +1,13 @@
-"""Admission: whether a request is served now, a little later, or refused with a time to retry.
+"""Admission: whether a request is served now, served after a short wait, or refused with a time to retry.
 
 The pressure on the server is measured ten times a second, as a number from 0 to 1: how late the event loop is because
-of its own work, and how many deliveries wait. Below a threshold requests are served at once. Above it writes wait for a
-few milliseconds, those to urgent logs less, so that more of them share a flush. When the pressure is high, requests for
-the least urgent logs are refused; at full pressure, requests for all but the most urgent. A patient request waits
-instead of being refused.
+of its own work, and how many deliveries wait. Below a threshold, requests are served at once. Above it, writes wait for
+a few milliseconds, those to urgent logs less, so that more of them share a flush. When the pressure is high, requests
+for the least urgent logs are refused; at full pressure, requests for all but the most urgent logs. A patient request
+waits instead of being refused.
 
-Writes also wait while records arrive faster than they can be sealed: from half of the budget for unsealed records on,
-the longer the fuller the budget is. The engine refuses records that do not fit into the budget.
+Writes also wait while records arrive faster than they can be sealed. The wait starts when half of the budget for
+unsealed records is in use, and grows with the use. The engine refuses records that do not fit into the budget.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ SHED_UNTIL = 0.6
 #: From this pressure on only logs of the highest band of priorities take writes.
 REFUSE_FROM = 0.98
 URGENT = 750
-#: The weight of a new measurement in the average, and the most that a measurement counts, in targets: a single pause
-#: does not make a busy server, however long it is.
+#: The weight of a new measurement in the average, and the highest value of one measurement, in multiples of the target:
+#: a single pause does not make a server busy, however long it is.
 _WEIGHT = 0.2
 _MOST = 20.0
 #: This number of waiting deliveries is full pressure.
@@ -59,10 +59,10 @@ class Pressure:
 
     A loop that is late by ``target_ms`` is not busy; one that is late by ten times that is under full pressure. The
     loop can also be late because other processes have the processors. Therefore lateness counts in proportion to the
-    share of the interval in which the loop's thread was running: ``clock`` gives seconds, ``cpu_clock`` the seconds
+    share of the interval in which the loop's thread was running: ``clock`` returns seconds, ``cpu_clock`` the seconds
     that the calling thread has spent on a processor.
 
-    ``waiting`` are the deliveries that wait. ``unsealed`` gives the share of the budget for unsealed records in use.
+    ``waiting`` are the deliveries that wait. ``unsealed`` returns the share of the budget for unsealed records in use.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class Pressure:
         self.shedding = False
         #: How many requests were refused so far.
         self.throttled = 0
-        #: Whether a write has to ask for its delay. False nearly always, and then writes look at nothing else.
+        #: Whether writes must call ``write_delay_ms``. It is false nearly always, so that writes check only this flag.
         self.holds_writes = False
         #: How long a write waits because of the unsealed records.
         self._sealing_ms = 0.0
@@ -113,7 +113,7 @@ class Pressure:
         self.holds_writes = self.level > 0.0 or over > 0.0
 
     def _own_lateness_ms(self) -> float:
-        """How late this sample is, as far as the loop's own work is the reason."""
+        """How late this sample is because of the loop's own work."""
         now, cpu = self._clock(), self._cpu_clock()
         elapsed, worked = now - (now if self._sampled_at is None else self._sampled_at), cpu - self._cpu_at
         self._sampled_at, self._cpu_at = now, cpu
@@ -121,7 +121,7 @@ class Pressure:
         return min(late_ms * min(1.0, worked / elapsed), _MOST * self._target_ms) if late_ms > 0 else 0.0
 
     def write_delay_ms(self, priority: int, patient: bool) -> float:
-        """As ``delay_ms``, for a request that writes."""
+        """Like ``delay_ms``, for a request that writes."""
         delay = self.delay_ms(priority, patient)
         if self._sealing_ms:
             self.slowed += 1
@@ -135,7 +135,7 @@ class Pressure:
         refused = (self.shedding and priority < 0) or (level >= REFUSE_FROM and priority < URGENT)
         if refused and not patient:
             self.throttled += 1
-            raise Throttled(int(SOON_MS * (1 + level)))  # twice as long at full pressure
+            raise Throttled(int(SOON_MS * (1 + level)))  # doubled at full pressure
         urgency = max(0.0, min(1.0, (priority + 1000) / 2000))
         return PARK_MAX_MS * level * (1.0 - urgency) + (PARK_MAX_MS if refused else 0.0)
 
@@ -145,7 +145,7 @@ T = TypeVar("T")
 Replying = Reply | Later | Awaitable[Reply]
 #: What a request does once it is admitted, given the milliseconds that it has waited.
 Act = Callable[[float], Replying]
-#: The milliseconds to wait, by priority and by whether the request is patient.
+#: Returns the milliseconds to wait, from the priority and whether the request is patient.
 _Delay = Callable[[int, bool], float]
 
 
@@ -157,25 +157,26 @@ class Urgency(Protocol):
 
 
 class Admission:
-    """What every protocol asks before it reads or writes. A request that is refused raises :class:`Throttled`."""
+    """Decides when a request runs; every protocol calls it before it reads or writes. Raises :class:`Throttled` if
+    the request is refused."""
 
     def __init__(self, hub: Hub, pressure: Pressure) -> None:
         self.pressure = pressure
         self._hub = hub
 
     def read(self, act: Act, log: Urgency | None = None) -> Replying:
-        """Do it now, or after the wait that the pressure on the server asks for. Without a ``log`` the priority is 0,
-        as for a log that is to be created."""
+        """Run ``act`` now, or after the wait that the pressure requires. Without a ``log``, which is the case if the
+        request creates it, the priority is 0."""
         if not self.pressure.level:
             return act(0.0)
         return self._admit(self.pressure.delay_ms, act, log)
 
     def write(self, act: Act, log: Urgency | None = None, *, patient: bool = False) -> Replying:
-        """As ``read``, for a request that writes records: it also waits while sealing is behind. A patient one waits
-        where it would be refused."""
+        """Like ``read``, for a request that writes records: it also waits while sealing is behind. A patient request
+        waits where others are refused."""
         delay = self.pressure.write_delay_ms
         if patient:
-            # It waits even if the pressure has not been measured yet: the engine may refuse it.
+            # Wait even if the pressure has not been measured yet: the engine may refuse the write.
             return self._admit_later(delay, act, log, delay(self._priority(log), True), True)
         if not self.pressure.holds_writes:
             return act(0.0)
@@ -207,7 +208,7 @@ class Admission:
                 delay_ms = max(delay(self._priority(log), True), error.retry_after_ms / 10)
 
     def after(self, commit: Commit[T], make: Callable[[T], Reply]) -> Reply | Later:
-        """The reply that is made of the commit's value: now if the commit is done, else once it is."""
+        """Make a reply from the value of the commit: now if the commit is done, otherwise once it is."""
         if commit.done:
             return make(commit.wait())
         later = Later()
@@ -233,7 +234,7 @@ class Admission:
 
 
 async def reply_of(answer: Replying) -> Reply:
-    """The reply, once it is there."""
+    """Wait for the reply."""
     reply = answer if isinstance(answer, Reply) else await answer
     assert isinstance(reply, Reply)
     return reply

@@ -1,9 +1,10 @@
 """The catalog: the one namespace of logs.
 
-All protocols find, create and remove logs here, so the rules about logs hold for each of them: which names belong to
-the server, which logs belong to a table or a collection, when a log has expired, and what is kept for its forks.
+All protocols find, create and remove logs through the catalog, so that the same rules apply to each of them: which
+names belong to the server, which logs belong to a table or a collection, when a log has expired, and what is kept for
+forks.
 
-A log that others were forked from is not removed but hidden. It goes when the last of its forks goes.
+A log that has forks is hidden instead of removed. It is removed with the last of its forks.
 """
 
 from __future__ import annotations
@@ -39,18 +40,18 @@ from strandline.service.log_config import kind_of
 
 log = logging.getLogger(__name__)
 
-#: The names of the cursors of consumers begin with this.
+#: The prefix of the notes that hold the positions of consumers.
 CONSUMER = "consumer:"
-#: The server's own streams that every client may read.
+#: The internal streams that every client may read.
 METRICS_STREAM = "__stream_metrics__"
 SYSTEM = frozenset({METRICS_STREAM})
-#: The server's own logs that a key without the admin scope may read: followers must learn what was erased.
+#: The internal logs that a key without the admin scope may read: followers must learn which records were erased.
 READABLE = SYSTEM | {ERASURES}
-#: When the removal of an expired log that failed is tried again.
+#: How long to wait before the failed removal of an expired log is tried again.
 RETRY_MS = 1000
 
 
-# --- what a log is --------------------------------------------------------------------------------------------------
+# --- properties of a log -------------------------------------------------------------------------------------------
 
 
 def holds_json(log: Log) -> bool:
@@ -73,18 +74,18 @@ def profile_of(log: Log) -> Profile:
     return GENERIC if stored is None else load_profile(stored)
 
 
-# --- who may change it ----------------------------------------------------------------------------------------------
+# --- permission to change a log ------------------------------------------------------------------------------------
 
 
 def check_change(log: Log) -> None:
-    """Raise unless every protocol may configure the log, remove it, and delete its records."""
+    """Raise unless any protocol may configure the log, remove it, and delete its records."""
     why = owner_of(log.name, log.notes)
     if why is not None:
         raise NotWritable(log.name, why)
 
 
 def check_append(log: Log) -> None:
-    """Raise unless topics and arrow, which know nothing of schemas, may append to the log."""
+    """Raise unless topics and Arrow, which do not check schemas, may append to the log."""
     if log.notes or is_internal(log.name):
         why = closed_to_others(log.name, log.notes)
         if why is not None:
@@ -94,13 +95,13 @@ def check_append(log: Log) -> None:
 # --- the namespace --------------------------------------------------------------------------------------------------
 
 
-#: Names that are read from the engine in one step of a listing.
+#: How many names one step of a listing reads from the engine.
 _CHUNK = 500
 
 
 class Catalog:
-    """``now`` gives milliseconds. Everything here happens on the loop, except where it says otherwise; ``post`` has
-    something done there by any thread."""
+    """``now`` returns milliseconds. All methods run on the event loop, except where noted; ``post`` lets any thread run
+    a function on the event loop."""
 
     def __init__(self, engine: Engine, now: Callable[[], int], post: Callable[[Callable[[], None]], None]) -> None:
         self.engine = engine
@@ -110,20 +111,20 @@ class Catalog:
         self._expiring: list[tuple[int, str]] = []
         #: The names of logs that were deleted and are kept for their forks, in order.
         self.hidden: list[str] = []
-        #: How many logs are queues.
+        #: The number of queues.
         self.queues = 0
-        #: Called with every log that was created, whoever created it, but for the server's own: soon, if the log is
-        #: still there. They must be quick.
+        #: Called soon after a log was created, by any part of the server, if the log still exists. Internal logs are
+        #: left out. Listeners must be quick.
         self.created: dict[Callable[[Log], None], None] = {}
-        #: Called with every log that is about to be dropped. They must be quick.
+        #: Called with every log that is about to be dropped. Listeners must be quick.
         self.dropping: list[Callable[[Log], None]] = []
-        #: Each gives the reason why a log of this name is created by its owner only; None: it is not.
+        #: Each returns the reason why only its owner may create a log of this name; None: it has no owner.
         self.reservations: list[Callable[[str], str | None]] = []
         self._load()
         engine.created.append(self._hear_of)
 
     def stop(self) -> None:
-        """Hear of no more logs."""
+        """Stop listening for new logs."""
         self.engine.created.remove(self._hear_of)
 
     def _load(self) -> None:
@@ -140,18 +141,18 @@ class Catalog:
 
     @property
     def count(self) -> int:
-        """How many logs there are, without the server's own."""
+        """The number of logs, without internal logs."""
         return sum(self.engine.totals.logs.values())
 
     @property
     def visible_count(self) -> int:
-        """As ``count``, without the hidden ones."""
+        """Like ``count``, without hidden logs."""
         return self.count - len(self.hidden)
 
     # --- finding -----------------------------------------------------------------------------------------------------
 
     def find(self, name: str) -> Log | None:
-        """The log, hidden or not; None if there is none, or it has expired."""
+        """The log, hidden or not; None if it does not exist or has expired."""
         log = self.engine.find(name)
         if log is None:
             return None
@@ -161,21 +162,21 @@ class Catalog:
         return log
 
     def lifetime(self, log: Log) -> Lifetime | None:
-        """How long the log lives; None: until it is removed."""
+        """The lifetime of the log; None if the log never expires."""
         return self._lifetimes.get(log.name)
 
     def use(self, log: Log) -> None:
-        """The log is read or written."""
+        """Note that the log was read or written."""
         lifetime = self._lifetimes.get(log.name)
         if lifetime is not None:
             lifetime.use(self._now())
 
-    # --- what a key may see ------------------------------------------------------------------------------------------
+    # --- visible logs ----------------------------------------------------------------------------------------------
 
     @staticmethod
     def visible(log: Log, access: Access, *, internal: bool = False) -> bool:
-        """Whether the log exists for the holder of a key. ``internal``: the server's own logs and hidden ones as well,
-        most of them for administrators only. Any thread may ask."""
+        """Whether a key may see the log. ``internal`` includes internal and hidden logs, most of which only keys with
+        the admin scope see. Any thread may call this."""
         if not access.may_touch(log.name):
             return False
         if is_hidden(log) or is_internal(log.name):
@@ -192,16 +193,16 @@ class Catalog:
         position: int = 0,
         internal: bool = False,
     ) -> list[str]:
-        """The names of visible logs in order, with a prefix, after a name, from a position on (counted from 0). Any
-        thread may ask. With ``internal`` there may be some that are not visible. ``sweep`` first: expired logs count.
-        """
+        """The names of visible logs in order: with a prefix, after a name, from a position on (counted from 0). Any
+        thread may call this. With ``internal``, some of the names may not be visible. Call ``sweep`` first, since
+        expired logs are included."""
         with self.engine.lock:
             hidden = () if internal else self.hidden
             wanted = spans(access.prefixes, prefix, after, internal=internal)
             return self.engine.names_at(wanted, hidden, position, limit)
 
     def walk(self, access: Access, *, prefix: str = "", after: str = "", internal: bool = False) -> Iterator[str]:
-        """As ``names``, without a limit. Logs that come or go meanwhile are listed or not."""
+        """Like ``names``, without a limit. Logs that are created or removed meanwhile may or may not be listed."""
         while names := self.names(access, _CHUNK, prefix=prefix, after=after, internal=internal):
             yield from names
             after = names[-1]
@@ -218,7 +219,7 @@ class Catalog:
                 raise NotWritable(name, why)
 
     def check_target(self, name: str) -> None:
-        """Raise if the log of this name has an owner, or would have one: others must not send records to it."""
+        """Raise if the log of this name has an owner, or would have one: other parts must not send records to it."""
         log = self.find(name)
         if log is None:
             self.check_name(name)
@@ -234,9 +235,9 @@ class Catalog:
         notes: Mapping[str, Any] | None = None,
         batch: Batch | None = None,
     ) -> tuple[Log, Commit[Log]]:
-        """Create a log that is not there, with its first records, in one step; ``source`` is what it is forked from.
+        """Create a log with its first records, in one step; ``source`` is the log and the seq that it is forked from.
 
-        It can be used at once and is durable when the commit is done.
+        The log can be used at once, and is durable when the commit is done.
         """
         if name not in SYSTEM:
             self.check_name(name)
@@ -250,7 +251,8 @@ class Catalog:
         return log, commit
 
     def _hear_of(self, log: Log) -> None:
-        """The engine has created a log. On the thread that asked for it: tables and collections have their own."""
+        """The engine has created a log. Runs on the thread that created it, which may belong to tables or
+        collections."""
         if not is_internal(log.name):
             self._post(lambda: self._tell(log))
 
@@ -261,7 +263,7 @@ class Catalog:
             try:
                 listener(log_)
             except Exception:
-                log.exception("a listener for new logs failed at the log %r", log_.name)
+                log.exception("a listener for new logs failed for the log %r", log_.name)
 
     # --- removing ----------------------------------------------------------------------------------------------------
 
@@ -279,7 +281,7 @@ class Catalog:
         base = log.base
         for listener in self.dropping:
             listener(log)
-        with self.engine.lock:  # for those who list names on another thread
+        with self.engine.lock:  # other threads may list names
             commit = log.drop()
             at = bisect_left(self.hidden, log.name)
             if self.hidden[at : at + 1] == [log.name]:
@@ -297,7 +299,7 @@ class Catalog:
         try:
             self.drop(log_)
         except EngineError as error:
-            log.error("log %r was created for a write that failed, and cannot be removed: %s", log_.name, error)
+            log.error("the log %r, created for a write that failed, cannot be removed: %s", log_.name, error)
 
     # --- expiry ------------------------------------------------------------------------------------------------------
 
@@ -314,17 +316,17 @@ class Catalog:
         heappush(self._expiring, (lifetime.expires_at, log.name))
 
     def expire(self, log_: Log) -> bool:
-        """Remove a log that has expired. True if it is still there, hidden for its forks."""
+        """Remove an expired log. True if the log still exists, hidden for its forks."""
         if not is_hidden(log_):
             try:
                 self.remove(log_)
             except EngineError as error:
-                log.error("log %r has expired and cannot be removed: %s", log_.name, error)
+                log.error("the expired log %r cannot be removed: %s", log_.name, error)
                 return False
         return is_hidden(log_) and not log_.dropped
 
     def sweep(self) -> None:
-        """Remove what has expired. A request does not find an expired log, swept or not."""
+        """Remove all expired logs. Requests do not find an expired log even before it is swept."""
         if not self.engine.writable:
             return
         now, heap = self._now(), self._expiring
@@ -347,13 +349,13 @@ class Catalog:
 
 
 def spans(prefixes: Sequence[str], prefix: str = "", after: str = "", *, internal: bool = False) -> list[Span]:
-    """Where the names are that have the prefix and one of the prefixes (any, if there are none), come after ``after``,
-    and are not the server's own unless ``internal``."""
+    """The ranges of names that start with ``prefix`` and with one of the ``prefixes`` (any name, if there are none) and
+    come after ``after``. Internal names are left out unless ``internal`` is set."""
     allowed = [prefix if prefix.startswith(each) else each for each in prefixes or ("",) if _meet(each, prefix)]
     found: list[Span] = []
     last: str | None = None
     for each in sorted(allowed):
-        # Names that begin with an earlier prefix are listed with that one.
+        # Names that start with an earlier prefix are already listed.
         if last is None or not each.startswith(last):
             last = each
             found.append((each, _end_of(each)))
@@ -368,7 +370,7 @@ def _meet(one: str, other: str) -> bool:
 
 
 def _end_of(prefix: str) -> str | None:
-    """The first text after all that have the prefix; None: there is no such text."""
+    """The first text after all texts with the prefix; None if no text follows them."""
     prefix = prefix.rstrip(chr(maxunicode))
     return prefix[:-1] + chr(ord(prefix[-1]) + 1) if prefix else None
 

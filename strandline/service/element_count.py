@@ -1,20 +1,20 @@
-"""How many elements a JSON body has, found out before anything is made of them.
+"""Counts the elements of a JSON body before it is decoded.
 
-Decoding makes an object of every element, and only then could they be counted: a body of a few megabytes has millions
-of them. Counting looks at the bytes alone, in pieces, and stops as soon as there are too many.
+Decoding creates an object for every element, and a body of a few megabytes can have millions. Counting looks only at
+the bytes, in pieces, and stops as soon as there are too many.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-#: So much is looked at a time: a few milliseconds, and little memory beside the body.
+#: The bytes of one piece: it takes a few milliseconds, and little memory beside the body.
 PIECE_BYTES = 1 << 20
 
 _QUOTE, _COMMA = ord('"'), ord(",")
-#: Everything that does not say where elements begin and end.
+#: The bytes that do not show where elements begin and end.
 _CONTENT = bytes(set(range(256)) - set(b'"[]{},'))
-#: By byte: how much deeper what follows is nested.
+#: By byte: the change of the nesting depth.
 _STEPS = np.zeros(256, np.int8)
 for _character, _step in (("[", 1), ("{", 1), ("]", -1), ("}", -1)):
     _STEPS[ord(_character)] = _step
@@ -22,12 +22,12 @@ for _character, _step in (("[", 1), ("{", 1), ("]", -1), ("}", -1)):
 
 def has_more_elements(body: bytes, most: int, depth: int = 1) -> bool:
     """Whether the arrays and objects down to ``depth`` have more than ``most`` elements together; the outermost is at
-    depth 1. Nothing is said about a body that is not valid JSON."""
+    depth 1. The result is meaningless if the body is not valid JSON."""
     return may_have_more_elements(body, most) and _count(body, most, depth) > most
 
 
 def may_have_more_elements(body: bytes, most: int) -> bool:
-    """Whether it is worth counting. An element takes at least two bytes, with the comma behind it."""
+    """Whether counting is necessary. An element takes at least two bytes, with its comma."""
     if len(body) <= 2 * most:
         return False
     commas = 0
@@ -39,12 +39,12 @@ def may_have_more_elements(body: bytes, most: int) -> bool:
 
 
 def _count(body: bytes, most: int, depth: int) -> int:
-    """The elements, or as many as are found when there are too many: one more than commas in everything that is not
-    empty, so the arrays and objects themselves count as well."""
+    """The number of elements; counting stops soon after ``most``. An array or object that is not empty has one element
+    more than commas, and counts as an element itself."""
     found, level, inside, start = 1, 0, 0, 0
     while start < len(body) and found <= most:
         end = _end_of_piece(body, start)
-        # Within a string a backslash takes the next character with it; elsewhere there is none.
+        # In a string, a backslash escapes the next character; outside of strings there are no backslashes.
         piece = body[start:end].replace(b"\\\\", b"").replace(b'\\"', b"").translate(None, _CONTENT)
         start = end
         if not piece:
@@ -58,7 +58,7 @@ def _count(body: bytes, most: int, depth: int) -> int:
 
 
 def _end_of_piece(body: bytes, start: int) -> int:
-    """Where a piece ends that does not cut an escaped character in two. It begins behind a whole character, so the
+    """Where a piece ends without splitting an escaped character. The piece starts after a whole character, so the
     backslashes at its end can be counted."""
     end = min(start + PIECE_BYTES, len(body))
     backslashes = end - start - len(body[start:end].rstrip(b"\\"))

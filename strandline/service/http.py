@@ -1,7 +1,7 @@
-"""What all protocols share with both lanes of the server: a call, a reply, a stream, a route.
+"""The types that all protocols share with both lanes of the server: calls, replies, streams, routes.
 
 A handler is a plain function from a :class:`Call` to a :class:`Reply`, a :class:`Stream`, or an awaitable of either.
-It knows nothing of how the request came in.
+It does not depend on the lane that the request came through.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from strandline.service.problems import Headers, Refusal, error_body, refusal_of
 JSON = b"application/json"
 EVENT_STREAM = b"text/event-stream; charset=utf-8"
 
-#: Replies of these statuses have no body, and say nothing of one.
+#: Replies with these statuses have no body and no headers that describe one.
 BODILESS = frozenset((204, 304))
-#: A header of every reply: no browser is to guess what a payload might be.
+#: A header of every reply: browsers must not guess the type of a payload.
 NOSNIFF = (b"x-content-type-options", b"nosniff")
 
 
 @lru_cache(maxsize=4096)
 def quote(text: str) -> bytes:
-    """A string as JSON. Names of logs and nodes are few and come often."""
+    """A string as JSON, cached, since the same names of logs and nodes are quoted often."""
     return msgspec.json.encode(text)
 
 
 class Reply:
-    """One answer. ``headers`` are further ones, by lower-case name."""
+    """One answer. ``headers`` are additional headers, with lower-case names."""
 
     __slots__ = ("body", "content_type", "headers", "status")
 
@@ -53,7 +53,7 @@ class Reply:
         self.headers = headers
 
 
-#: The JSON of what a protocol declares in its ``wire.py``.
+#: Encodes the structs that protocols declare in ``wire.py``.
 encode = msgspec.json.Encoder().encode
 
 
@@ -62,38 +62,38 @@ def json_reply(answer: msgspec.Struct, status: int = 200) -> Reply:
 
 
 def refuse(refusal: Refusal) -> Reply:
-    """The reply of routes that belong to no protocol, and of protocols that have this shape."""
+    """The error reply of routes that belong to no protocol, and of protocols that use the same shape."""
     return Reply(error_body(refusal), refusal.status, headers=refusal.headers)
 
 
 def reply_to(error: Exception) -> Reply | None:
-    """The reply to an exception that clients can get."""
+    """The reply to an exception that has a code; None for any other exception."""
     refusal = refusal_of(error)
     return None if refusal is None else refuse(refusal)
 
 
 class Sink(Protocol):
-    """Where a stream writes to. Only used on the event loop's thread."""
+    """Where a stream writes. Only used on the event loop's thread."""
 
     def write(self, data: bytes) -> bool:
-        """Send more. False: the reader does not keep up; wait until ``Stream.resumed`` is called."""
+        """Send more. False if the reader is too slow: wait until ``Stream.resumed`` is called."""
 
     def close(self) -> None:
-        """The stream has ended. What was written is still sent."""
+        """End the stream. Data that was written is still sent."""
 
     def abort(self) -> None:
-        """The reader will never take what was written: drop it, and the connection."""
+        """Drop the connection, with the data that the reader has not read."""
 
     @property
     def unread_bytes(self) -> int:
-        """How much of what was written waits for the reader."""
+        """How many written bytes the reader has not read."""
 
 
 NO_STORE = (b"cache-control", b"no-store")
 
 
 class Stream(ABC):
-    """An answer without an end. All its methods are called on the event loop's thread."""
+    """An answer of unknown length. All methods are called on the event loop's thread."""
 
     __slots__ = ()
     content_type = EVENT_STREAM
@@ -101,60 +101,60 @@ class Stream(ABC):
 
     @abstractmethod
     def opened(self, sink: Sink) -> None:
-        """The reader is there and the headers are sent."""
+        """The connection is open and the headers are sent."""
 
     @abstractmethod
     def resumed(self) -> None:
-        """The reader has caught up with what was written."""
+        """The reader has read what was written; writing can continue."""
 
     @abstractmethod
     def closed(self) -> None:
-        """The connection is gone. Called exactly once for every ``opened``."""
+        """The connection is closed. Called exactly once for every ``opened``."""
 
     @property
     def waiting_bytes(self) -> int:
-        """What the stream itself holds for a reader that does not keep up."""
+        """How many bytes the stream itself holds back for a slow reader."""
         return 0
 
     @abstractmethod
     def too_slow(self, grace: float) -> None:
-        """The reader does not keep up: send the last message, if the protocol has one, and close. Reset the connection
+        """The reader is too slow: send the last message, if the protocol has one, and close. Reset the connection
         after ``grace`` seconds."""
 
 
 class Holder(Protocol):
-    """A connection, or a part of one, that holds what its client has not read."""
+    """A connection, or a part of one, that holds data that its client has not read."""
 
     @property
     def unread_bytes(self) -> int:
-        """How much it holds now."""
+        """How many bytes it holds now."""
 
     def cut_off(self, grace: float) -> None:
-        """End the connection, with the last message of its protocol if there is one. Drop everything after ``grace``
+        """Close the connection, after the last message of its protocol if there is one. Drop everything after ``grace``
         seconds."""
 
 
 class Unread(Protocol):
-    """What all clients together have not read yet."""
+    """The data that all clients together have not read yet."""
 
     def add(self, holder: Holder) -> None:
-        """The client does not keep up."""
+        """The client is too slow."""
 
     def remove(self, holder: Holder) -> None:
-        """The client has caught up, or is gone."""
+        """The client has caught up, or its connection is closed."""
 
 
 Answer = Reply | Stream
 
 
 class Later:
-    """An answer that takes a little longer. Cheaper than a future: whoever waits is called at once, not in the next
-    turn of the loop. Settled exactly once, on the loop's thread."""
+    """An answer that comes later. Cheaper than a future: waiting functions are called at once, not in the next turn of
+    the event loop. Settled exactly once, on the event loop's thread."""
 
     __slots__ = ("_error", "_waiting", "answer")
 
     def __init__(self) -> None:
-        #: None while it is not settled, and for good if it failed.
+        #: None until it is settled; it stays None if it failed.
         self.answer: Answer | None = None
         self._error: Exception | None = None
         self._waiting: Callable[[Later], None] | None = None
@@ -170,7 +170,7 @@ class Later:
             self._waiting(self)
 
     def then(self, waiting: Callable[[Later], None]) -> None:
-        """Have the function called once this is settled; at once if it is."""
+        """Call the function when this is settled, or at once if it already is."""
         self._waiting = waiting
         if self.answer is not None or self._error is not None:
             waiting(self)
@@ -193,10 +193,10 @@ Handler = Callable[["Call"], "Answer | Later | Awaitable[Answer]"]
 
 
 class Cors(msgspec.Struct, frozen=True):
-    """What pages of other origins may do with a route, if the server allows their origin.
+    """What web pages of other origins may do with a route, if the server allows their origin.
 
-    ``exposed`` is the header with the response headers that they may read; ``preflight`` are the headers that say
-    what they may send. ``origins`` are allowed at this route beside those that the server allows everywhere.
+    ``exposed`` is the header that lists the response headers that pages may read; ``preflight`` are the headers that
+    say what they may send. ``origins`` are allowed at this route in addition to the origins that the server allows.
     """
 
     exposed: tuple[bytes, bytes]
@@ -205,42 +205,42 @@ class Cors(msgspec.Struct, frozen=True):
 
 
 def preflight(call: Call) -> Reply:
-    """OPTIONS: what a page may send. The gate adds the headers that say it, if the page's origin is allowed."""
+    """Answer OPTIONS. The gate adds the headers that say what a page may send, if its origin is allowed."""
     return Reply(b"", 204)
 
 
 class ElementLimit(msgspec.Struct, frozen=True, kw_only=True):
-    """How many elements the JSON body of a request may have before anything is made of them.
+    """The maximum number of elements in the JSON body of a request, checked before it is decoded.
 
-    Only a coarse bound: whoever makes records of the body knows the exact one. ``depth`` is how deep elements are
-    nested that become objects one by one; what is in them is kept as it came.
+    It is a coarse limit; the handler enforces the exact one. ``depth`` is the depth down to which elements become
+    objects; deeper elements are kept as bytes.
     """
 
     most: int
     depth: int = 1 << 30
-    #: What an element takes at least, with its comma: shorter bodies are not looked at.
+    #: The least bytes of an element, with its comma. Shorter bodies are not counted.
     least_bytes: int = 2
     #: Whether a body that is not an array is a single element.
     arrays_only: bool = False
-    #: What such a request is refused with.
+    #: The error of a request that exceeds the limit.
     refuse: Callable[[], Refusal]
 
     def may_be_exceeded(self, body: bytes) -> bool:
-        """A look that takes no time for a body of ordinary size."""
+        """A check that is fast for bodies of ordinary size."""
         return len(body) > self.least_bytes * self.most and may_have_more_elements(body, self.most)
 
     def is_exceeded(self, body: bytes) -> bool:
-        """Takes up to a second for the largest bodies, so it is not for an event loop."""
+        """Takes up to a second for the largest bodies, so it must not run on the event loop."""
         if self.arrays_only and body.lstrip(b" \t\r\n")[:1] != b"[":
             return False
         return has_more_elements(body, self.most, self.depth)
 
 
 class Route(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a handler is found and what its caller must be allowed to do.
+    """A handler, its path, and the access that its callers need.
 
-    ``path`` has parameters in braces. ``scopes`` are all needed. ``names`` are the parameters that are names of logs
-    or routers, which a key may be limited to. ``fast`` routes are answered from the parser's callback.
+    ``path`` has parameters in braces. A caller needs all ``scopes``. ``names`` are the parameters that are names of
+    logs or routers, which a key may be limited to. ``fast`` routes are answered from the parser's callback.
     """
 
     method: str
@@ -248,40 +248,40 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     handler: Handler
     scopes: tuple[str, ...] = ()
     names: tuple[str, ...] = ()
-    #: Whether the request has a JSON body; ``optional``: it may be empty, and then needs no media type; ``any``: the
-    #: handler looks at the media type.
+    #: Whether the request has a JSON body. ``optional``: the body may be empty, and then needs no media type. ``any``:
+    #: the handler checks the media type.
     body: str = "none"
-    #: An event stream: the client must accept one, and its key may come in the query string.
+    #: Whether the answer is an event stream. The client must accept one, and may send its key in the query string.
     stream: bool = False
     fast: bool = False
-    #: How many elements a JSON body may have; None: what the server has for all of them.
+    #: The maximum number of elements in a JSON body; None: the limit of the server.
     elements: ElementLimit | None = None
-    #: Answered without a key, unless the server is told to ask for one there too.
+    #: Answered without an API key, unless the server is configured to require one.
     probe: bool = False
-    #: Answered without a key, whatever the server is told.
+    #: Always answered without an API key.
     public: bool = False
-    #: The word Bearer in front of a key may be written in any case, as HTTP has it.
+    #: Whether the word Bearer before a key may have any case, as HTTP allows.
     any_case: bool = False
     #: Answered also while the server starts or stops.
     always: bool = False
-    #: Says by itself who may call it: the gate only looks who asks.
+    #: The handler checks access itself; the gate only identifies the key.
     own_access: bool = False
-    #: Requests come with a certificate of their own: the handler needs to see it, and no two of them are alike.
+    #: Requests are signed with a certificate that the handler must see. No two heads are alike, so none is remembered.
     certified: bool = False
-    #: The parameter that may span several segments of the path, if one may; what follows it is found from the end.
+    #: The parameter that may span several segments of the path, if any; the rest of the path is matched from the end.
     spans: str = ""
-    #: Headers of every reply, also of one that refuses.
+    #: Headers of every reply, including errors.
     headers: Headers = ()
-    #: What pages of other origins may do here; None: nothing, whatever their origin.
+    #: What pages of other origins may do; None: nothing, whatever their origin.
     cors: Cors | None = None
-    #: Makes a reply of an exception, with the codes and the shape of the protocol; None if clients must not get it.
+    #: Makes a reply from an exception, with the codes and the shape of the protocol; None if the exception has no code.
     errors: Callable[[Exception], Reply | None] = reply_to
-    #: Makes a reply of a refusal, with the codes and the shape of the protocol.
+    #: Makes a reply from a refusal, with the codes and the shape of the protocol.
     refuse: Callable[[Refusal], Reply] = refuse
 
 
 class Head:
-    """Everything of a request but its body."""
+    """A request without its body."""
 
     __slots__ = (
         "_query", "access", "further", "headers", "length", "memo", "method", "params", "path", "query_string",
@@ -292,25 +292,25 @@ class Head:
         self.method = method
         self.path = path
         self.query_string = query_string
-        #: By lower-case name; of a repeated header the last.
+        #: By lower-case name. If a header is repeated, the last one counts.
         self.headers = headers
         stated = headers.get(b"content-length") or b"0"
-        #: The length that the request states for its body; 0: it states none, -1: it is not a number.
+        #: The declared length of the body; 0: none is declared, -1: it is not a number.
         self.length = int(stated) if stated.isdigit() else -1
         self.route: Route | None = None
         self.params: Mapping[str, str] = {}
         self.access: Access | None = None
-        #: Why every request with this head is refused; None if it is not. The gate sets it.
+        #: Why all requests with this head are refused; None if they are not. Set by the gate.
         self.refused: Reply | None = None
-        #: Headers of every reply to it: those of the route, and what browsers may do with the reply.
+        #: Headers of every reply: those of the route, and those for browsers.
         self.further: Headers = ()
-        #: What the route's handler made of the head. A head that comes again need not be looked at again.
+        #: What the handler derived from the head, kept for later requests with the same head.
         self.memo: Any = None
         self._query: dict[str, str] | None = None
 
     @property
     def query(self) -> dict[str, str]:
-        """The query string's parameters; of a repeated one the first."""
+        """The parameters of the query string. If one is repeated, the first one counts."""
         if self._query is None:
             self._query = {}
             if self.query_string:
@@ -320,7 +320,7 @@ class Head:
 
 
 class Call:
-    """One request, whichever lane it came in by."""
+    """One request, from either lane."""
 
     __slots__ = ("body", "head", "held", "peer", "started")
 
@@ -328,7 +328,7 @@ class Call:
         self.head = head
         self.body = body
         self.started = started
-        #: Whether it counts as a request in flight of its API key. Only the gate sets it.
+        #: Whether it counts as a request in progress of its API key. Only the gate sets it.
         self.held = False
         #: The address at the other end of the connection: of the client, or of a proxy in front of it. Empty: unknown.
         self.peer = peer
@@ -358,7 +358,7 @@ _FLAGS = {"true": True, "1": True, "false": False, "0": False}
 
 
 def accepts_gzip(head: Head) -> bool:
-    """Whether the client takes a body that is compressed."""
+    """Whether the client accepts a gzip-compressed body."""
     for offer in head.headers.get(b"accept-encoding", b"").split(b","):
         name, _, parameters = offer.partition(b";")
         if name.strip() in (b"gzip", b"*"):
@@ -367,7 +367,7 @@ def accepts_gzip(head: Head) -> bool:
 
 
 def later_of(awaitable: Awaitable[Answer]) -> Later:
-    """Let a coroutine run by itself."""
+    """Run a coroutine, and get its answer as a :class:`Later`."""
     later = Later()
 
     def done(future: asyncio.Future[Answer]) -> None:

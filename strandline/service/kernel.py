@@ -1,4 +1,4 @@
-"""The kernel: what all protocols of a server share. There is one per server, and one namespace of logs in it."""
+"""The kernel: the parts of a server that all protocols share. A server has one kernel with one namespace of logs."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from strandline.service.workers import Workers
 
 T = TypeVar("T")
 
-#: A reader waits over at most this many routers in a row for records that are on their way.
+#: How many routers in a row a reader waits for: each may forward records that the next one forwards again.
 MAX_HOPS = 16
 #: How often expired logs are removed.
 SWEEP_SECONDS = 1.0
 
 
 class Kernel:
-    """Made on the loop's thread, once the engine is open. ``slots`` limit the live responses that are open."""
+    """Created on the event loop's thread, after the engine is opened. ``slots`` limit the number of live responses."""
 
     def __init__(
         self, engine: Engine, hub: Hub, slots: Slots, workers: Workers, *, target_latency_ms: float = 5.0
@@ -60,17 +60,17 @@ class Kernel:
         self._sweeping.stop()
         self.catalog.stop()
 
-    # --- removing a log ----------------------------------------------------------------------------------------------
+    # --- removal of logs -------------------------------------------------------------------------------------------
 
     def check_removable(self, log: Log, access: Access) -> None:
-        """Refuse to remove a log if that would remove a router that the key may not touch."""
+        """Refuse to remove a log if that would remove a router that the key may not access."""
         for router in self.routers.touching(log):
             if not access.may_touch_all(router.name, router.source.name, router.dest.name):
                 message = f"{log.name!r} cannot be deleted: it has a router that the API key may not access"
                 raise Refusal(FORBIDDEN, message, {"log": log.name})
 
     def _forget(self, log: Log) -> None:
-        """A log is about to be dropped: its routers and leases go with it."""
+        """A log is about to be dropped: remove its routers and leases."""
         self.routers.remove_touching(log)
         if kind_of(log.config) == "queue":
             self.queues.drop(log)
@@ -81,11 +81,11 @@ class Kernel:
         return self.queues.open(log, _queue_settings(traits or traits_of(log.config)))
 
     def known_queue(self, log: Log) -> Queue | None:
-        """For looking at it: None if none of its jobs was ever delivered. May read from the disk."""
+        """The queue for a status request: None if none of its jobs was ever delivered. May read from the disk."""
         return self.queues.known(log, _queue_settings(traits_of(log.config)))
 
     def _dead_letter_log(self, name: str) -> Log | None:
-        """Where dead letters go, created if it is missing. None if it cannot be created or takes no writes."""
+        """The log for dead letters, created if it is missing. None if it cannot be created or written to."""
         try:
             log = self.catalog.find(name)
             if log is None:
@@ -108,7 +108,7 @@ class Kernel:
     # --- waiting -----------------------------------------------------------------------------------------------------
 
     async def arrive(self, log: Log, unfinished: Commit[Any] | None) -> None:
-        """Wait for records that routers have on their way into the log, and for those that follow from them."""
+        """Wait until routers have forwarded all records that are on their way into the log."""
         for _ in range(MAX_HOPS):
             if unfinished is None:
                 return
@@ -116,14 +116,14 @@ class Kernel:
             unfinished = self.routers.catch_up(log)
 
     async def settled(self, log: Log) -> None:
-        """Wait until everything that a reader may learn of the log now is durable: a copy of it must not know more than
-        the log itself after a power cut."""
+        """Wait until everything that readers of the log can see now is durable: after a power cut, a copy must not hold
+        more than the log itself."""
         try:
             commit = log.sync()
             if not commit.done:
                 await self.hub.when_done(commit, lambda _: None)
         except JournalFailed:
-            pass  # what can be read is still readable
+            pass  # everything that readers see can still be read
 
 
 def _queue_settings(traits: Traits) -> QueueSettings:

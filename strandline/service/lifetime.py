@@ -1,4 +1,4 @@
-"""How long a log lives that was created with a time to live or an expiry time."""
+"""The lifetime of a log that was created with a time to live or an expiry time."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from strandline.engine import Log
 from strandline.engine.clock import MAX_AHEAD_MS
 from strandline.engine.errors import EngineError
 
-#: The note that holds until when a log counts as used.
+#: The note that holds the time until which a log counts as used.
 USED = "used"
-#: The note is written this part of the time to live ahead, so that reads seldom write anything. It is at most a minute.
+#: The note is written ahead by this share of the time to live, at most a minute, so that reads seldom write.
 _AHEAD = 4
 _MAX_AHEAD_MS = 60_000
 
 
 class Lifetime:
-    """One object per log and server: only in memory is it known when the log was last used. Times are milliseconds.
+    """One object per log: the time of the last use is only in memory. Times are in milliseconds.
 
-    ``ttl_seconds`` slides: every use of the log starts it again. ``fixed`` is an expiry time that does not.
+    ``ttl_seconds`` slides: every use of the log restarts it. ``fixed`` is an expiry time that does not move.
     """
 
     __slots__ = ("_used_until", "fixed", "log", "ttl_seconds", "used_at")
@@ -43,8 +43,8 @@ class Lifetime:
         return now >= self.expires_at
 
     def use(self, now: int) -> None:
-        """The log is read or written: a sliding time to live starts again. The note is written ahead of time, so a
-        server that restarts never takes a log for older than it is."""
+        """The log was read or written: restart a sliding time to live. The note is written ahead of time, so that a
+        restarted server never expires a log too early."""
         ttl_seconds = self.ttl_seconds
         if ttl_seconds is None or now <= self.used_at:
             return
@@ -54,4 +54,4 @@ class Lifetime:
             try:
                 self.log.note({USED: self._used_until})
             except EngineError:
-                pass  # a read goes on; the next write reports the failure
+                pass  # the read still succeeds; the next write reports the failure

@@ -1,6 +1,6 @@
-"""How much may be under way at a time: requests of a key, and open streams of everybody and of a key.
+"""Limits on concurrency: requests in progress per API key, and open streams in total and per key.
 
-Only used on the event loop's thread. Where there is no key to attribute something to, the bound per key does not apply.
+Only used on the event loop's thread. Requests without a key are not limited per key.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from strandline.service.unread import UnreadBytes
 
 
 class Slots:
-    """At most ``total`` at a time, and ``per_key`` of each key; 0: no bound.
+    """At most ``total`` slots at the same time, and ``per_key`` for each API key; 0: no limit.
 
-    Whoever got True from ``acquire`` calls ``release`` exactly once, with the same access.
+    A caller that got True from ``acquire`` must call ``release`` exactly once, with the same access.
     """
 
     __slots__ = ("_by_key", "_per_key", "_total", "used")
@@ -20,9 +20,9 @@ class Slots:
     def __init__(self, total: int = 0, per_key: int = 0) -> None:
         self._total = total
         self._per_key = per_key
-        #: How many are taken now, by everybody.
+        #: The number of slots in use.
         self.used = 0
-        #: Only keys that hold some are in here.
+        #: Slots in use per key; only keys that hold some.
         self._by_key: dict[str, int] = {}
 
     def room(self, access: Access) -> bool:
@@ -32,7 +32,7 @@ class Slots:
         return not self._per_key or not access.id or self._by_key.get(access.id, 0) < self._per_key
 
     def acquire(self, access: Access) -> bool:
-        """Take a slot; False when there is none, and then nothing is taken."""
+        """Take a slot; False if none is free."""
         if not self.room(access):
             return False
         self.used += 1
@@ -42,11 +42,11 @@ class Slots:
 
     def release(self, access: Access) -> None:
         if not self.used:
-            raise RuntimeError("a slot was released that nobody had taken")
+            raise RuntimeError("a slot was released that was not taken")
         if self._per_key and access.id:
             held = self._by_key.get(access.id, 0)
             if not held:
-                raise RuntimeError(f"a slot was released that the key {access.id} had not taken")
+                raise RuntimeError(f"the API key {access.id} released a slot that it had not taken")
             if held == 1:
                 del self._by_key[access.id]
             else:
@@ -55,8 +55,8 @@ class Slots:
 
 
 class Limits:
-    """``requests`` are in flight until answered; ``streams``, event streams and WebSockets, are open until they end;
-    ``unread`` is what clients have not read yet."""
+    """``requests`` are in progress until they are answered; ``streams`` (event streams and WebSockets) are open until
+    they end; ``unread`` is the data that clients have not read yet."""
 
     def __init__(
         self,

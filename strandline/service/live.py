@@ -1,8 +1,8 @@
-"""Live responses: the one lifecycle of every answer that goes on while its client reads.
+"""Live responses: the lifecycle that all answers share which continue while the client reads.
 
-A live response takes a slot when its connection opens and gives it back when the connection is gone. In between it
-sends heartbeats, waits for a reader that does not keep up, and ends with a last message. A protocol says what it sends;
-everything else happens here. :class:`LiveResponses` knows all of them, so that the server can end them when it stops.
+A live response takes a slot when its connection opens and returns the slot when the connection is closed. In between it
+sends heartbeats, waits for slow readers, and ends with a last message. The protocol decides what is sent; everything
+else is handled here. :class:`LiveResponses` knows all open responses, so that the server can end them when it stops.
 
 Only used on the event loop's thread.
 """
@@ -25,9 +25,9 @@ from strandline.service.problems import too_many_streams
 
 #: A reader that got nothing for this long gets a heartbeat. Proxies close silent connections after 30 s or more.
 HEARTBEAT_SECONDS = 15.0
-#: A reader that takes nothing of a response that has ended is cut off after this time.
+#: After a response has ended, a reader that reads nothing for this long is disconnected.
 CUT_OFF_SECONDS = 5.0
-#: How long clients wait before they connect again, unless the protocol says something else.
+#: How long clients wait before they reconnect, unless the protocol sets another time.
 RETRY_MS = 1000
 
 _HEARTBEAT = sse.comment()
@@ -35,7 +35,7 @@ _GREETING = sse.retry(RETRY_MS)
 
 
 class Ending(Enum):
-    """Why the server ends a live response, whatever the protocol."""
+    """Why the server ends a live response, in every protocol."""
 
     NO_SLOT = "too many streams are open"
     TOO_SLOW = "the client does not keep up; connect again and continue from the last position"
@@ -66,13 +66,13 @@ class LiveResponses:
         return self.slots.room(access)
 
     def check_room(self, access: Access) -> None:
-        """Refuse a response for which there is no slot now. The slot is taken when the connection opens."""
+        """Refuse a response if no slot is free. The slot is taken when the connection opens."""
         if not self.slots.room(access):
             raise too_many_streams()
 
     @contextmanager
     def connection(self, response: Live, access: Access) -> Iterator[None]:
-        """The whole life of a response that is a connection by itself: its slot, or a refusal, and its entry here."""
+        """The lifetime of a response that is a connection of its own: takes a slot, or refuses, and registers it."""
         if not self.slots.acquire(access):
             raise too_many_streams()
         self.add(response)
@@ -88,11 +88,11 @@ class LiveResponses:
         self._open.setdefault(type(response), {})[response] = None
 
     def remove(self, response: Live) -> None:
-        """Harmless if it is not there."""
+        """Remove a response, if it is registered."""
         self._open.get(type(response), {}).pop(response, None)
 
     def of(self, kind: type[L]) -> list[L]:
-        """The open responses of exactly this class, the oldest first."""
+        """The open responses of exactly this class, oldest first."""
         return list(self._open.get(kind, ()))  # type: ignore[arg-type]  # they are filed by their class
 
     def count(self, kind: type[Live]) -> int:
@@ -102,7 +102,7 @@ class LiveResponses:
         return sum(map(len, self._open.values()))
 
     def drain(self) -> None:
-        """The server stops: end every response that would not end by itself, also those that open from now on."""
+        """The server stops: end every response that would not end by itself, and those that open later."""
         self.draining = True
         for responses in list(self._open.values()):
             for response in list(responses):
@@ -113,60 +113,60 @@ class LiveResponses:
 
 
 class LiveResponse(Stream):
-    """One client that reads along. Subclasses say what is sent: ``begin``, ``go_on``, ``leave``, and the messages."""
+    """One client that reads live. Subclasses send the data: ``begin``, ``go_on``, ``leave``, and the messages."""
 
     __slots__ = ("_holds_slot", "_sink", "_unread", "access", "ended", "live", "paused_at", "rings_at", "sent_at")
 
-    #: Whether the response has an end of its own. The server waits for it when it stops, and resets the connection if
-    #: it has to end it early: a reader would take a clean end for the end of the data.
+    #: Whether the response ends by itself. When the server stops, it waits for such a response. If the response must
+    #: end early, the connection is reset: a reader would take a clean end for the end of the data.
     finite: ClassVar[bool] = False
 
     def __init__(self, live: LiveResponses, access: Access) -> None:
         self.live = live
         self.access = access
         self.ended = False
-        #: When the reader stopped keeping up; 0.0: it keeps up.
+        #: When the reader became too slow; 0.0: it keeps up.
         self.paused_at = 0.0
-        #: When something was sent last.
+        #: When data was last sent.
         self.sent_at = 0.0
         self.rings_at: float | None = None
         self._sink: Sink | None = None
         self._holds_slot = False
-        #: What the reader had not read when that was looked at last, once the response has ended.
+        #: After the response has ended: the unread bytes at the last check.
         self._unread = 0
 
-    # --- what a protocol says ----------------------------------------------------------------------------------------
+    # --- methods for protocols -------------------------------------------------------------------------------------
 
     @abstractmethod
     def begin(self) -> None:
-        """The reader is there and has a slot: send what there is."""
+        """The connection is open and has a slot: send the existing data."""
 
     @abstractmethod
     def go_on(self) -> None:
-        """The reader keeps up again: send what has come in the meantime."""
+        """The reader keeps up again: send the data that came in the meantime."""
 
     @abstractmethod
     def leave(self) -> None:
-        """The response has ended: give up everything that it watches. Called once, perhaps without ``begin``."""
+        """The response has ended: stop watching logs. Called once, possibly without ``begin``."""
 
     def pause(self) -> None:
-        """The reader does not keep up: nothing should be written until ``go_on``."""
+        """The reader is too slow: write nothing until ``go_on``."""
 
     def greeting(self) -> bytes:
-        """What is sent first, also to a reader for which there is no slot."""
+        """The first bytes, also for a reader that gets no slot."""
         return _GREETING
 
     def heartbeat(self) -> bytes:
-        """What a reader gets that got nothing else for ``heartbeat_seconds``."""
+        """Sent to a reader that got nothing for ``heartbeat_seconds``."""
         return _HEARTBEAT
 
     @property
     def heartbeat_seconds(self) -> float:
-        """0: there are no heartbeats."""
+        """0 disables heartbeats."""
         return HEARTBEAT_SECONDS
 
     def last_message(self, ending: Ending) -> bytes:
-        """What the protocol says to a reader that the server disconnects; nothing if it has no words for it."""
+        """The last message to a reader that the server disconnects; empty if the protocol has none."""
         return b""
 
     # --- the connection ----------------------------------------------------------------------------------------------
@@ -200,7 +200,7 @@ class LiveResponse(Stream):
             self._holds_slot = False
             self.live.slots.release(self.access)
 
-    # --- what is sent ------------------------------------------------------------------------------------------------
+    # --- sending ---------------------------------------------------------------------------------------------------
 
     @property
     def keeps_up(self) -> bool:
@@ -216,7 +216,7 @@ class LiveResponse(Stream):
             self.pause()
 
     def ring(self, now: float) -> float | None:
-        """Send a heartbeat if one is due; cut off a reader that does not take the rest of a response that has ended."""
+        """Send a heartbeat if one is due. After the response has ended, disconnect a reader that reads nothing."""
         if self.ended:
             return self._cut_off(now)
         if self.paused_at:
@@ -230,7 +230,7 @@ class LiveResponse(Stream):
     # --- the end -----------------------------------------------------------------------------------------------------
 
     def end(self, last_message: bytes = b"") -> None:
-        """Send a last message and close. A finite response is not complete: its connection is reset."""
+        """Send a last message and close. A finite response is incomplete then, so its connection is reset."""
         sink = self._sink
         if self.ended or sink is None:
             return
@@ -244,7 +244,7 @@ class LiveResponse(Stream):
         sink.close()
 
     def finish(self) -> None:
-        """A finite response is complete: close. The reader takes the rest as fast as it can."""
+        """A finite response is complete: close after the reader has read the rest."""
         assert self._sink is not None
         self._leave()
         self._sink.close()

@@ -1,4 +1,4 @@
-"""The configuration of a log: as clients give and see it on one side, the engine's on the other."""
+"""The configuration of a log, as clients send and see it, and its translation to the engine's configuration."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ Kind = Literal["log", "queue"]
 Count = Annotated[int, Meta(ge=0, le=(1 << 62) - 1)]
 Number = Annotated[int, Meta(ge=0)]
 
-#: A topic's name in a body. It is checked when a topic is made, and not where one is looked up: the schema is for those
-#: who write clients.
+#: The name of a topic in a body. Names are checked only when a topic is created; the schema here is documentation for
+#: authors of clients.
 NameField = Annotated[str, Meta(extra_json_schema={"pattern": f"^{PLAIN_NAME.pattern}$"})]
-#: A lease is never shorter or longer than this.
+#: The shortest and the longest lease.
 LEASE_MS = (100, 86_400_000)
 MAX_CLAIM_JITTER_MS = 5_000
 
 
 class TopicConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The configuration of a topic in a request. A member that is left out has its default."""
+    """The configuration of a topic in a request. Members that are left out have their defaults."""
 
     type: Kind | UnsetType = UNSET
     ttl_ms: Count = 0
@@ -47,12 +47,12 @@ class TopicConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     leases_durable: bool = False
 
     def kind(self, default: Kind = "log") -> Kind:
-        """The type that is asked for, or the default when nothing is said of it."""
+        """The requested type, or the default."""
         return default if isinstance(self.type, UnsetType) else self.type
 
 
 class ConfigShown(msgspec.Struct, kw_only=True):
-    """The whole configuration in an answer, with the defaults of what was left out."""
+    """The whole configuration in an answer, including defaults."""
 
     type: Kind
     ttl_ms: Number
@@ -75,7 +75,7 @@ class ConfigShown(msgspec.Struct, kw_only=True):
 
 
 class Traits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What of a topic's configuration the engine does not know: kept in the log's attributes."""
+    """The part of a topic's configuration that the engine does not know. It is stored in the log's attributes."""
 
     type: Kind = "log"
     priority: int | None = None
@@ -89,20 +89,20 @@ class Traits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     leases_durable: bool = False
 
 
-#: Where the traits are among the attributes of a log.
+#: The attribute of a log that holds the traits.
 ATTRIBUTE = "topics"
 
 
 def check_name(name: str) -> str:
     if PLAIN_NAME.fullmatch(name) is None:
         raise invalid(
-            f"{name!r} cannot name a topic: 1 to 255 letters, digits and . _ : -, starting with a letter or digit",
+            f"{name!r} is not a topic name: expected 1 to 255 letters, digits and . _ : -, first a letter or digit",
         )
     return name
 
 
 def engine_config(name: str, wanted: TopicConfig, kind: Kind) -> Config:
-    """The engine's configuration for what was asked for."""
+    """The engine's configuration for a request."""
     if wanted.dead_letter is not None:
         _check_dead_letter(name, wanted.dead_letter)
     if wanted.compact and kind == "queue":
@@ -132,18 +132,18 @@ def engine_config(name: str, wanted: TopicConfig, kind: Kind) -> Config:
 
 
 def default_config() -> Config:
-    """What a log is like that is created without a configuration."""
+    """The configuration of a log that is created without one."""
     return engine_config("", TopicConfig(), "log")
 
 
 def check_config(wanted: TopicConfig, access: Access) -> None:
-    """Refuse a configuration that names a topic which the key may not touch."""
+    """Refuse a configuration that names a topic which the key may not access."""
     if wanted.dead_letter is not None and not access.may_touch(wanted.dead_letter):
         raise may_not_touch(wanted.dead_letter, "dead_letter")
 
 
 def keep_hidden(wanted: TopicConfig, traits: Traits, access: Access) -> TopicConfig:
-    """The wanted configuration, with what the key can neither see nor name and so cannot have meant to remove."""
+    """The requested configuration, with the parts that the key can neither see nor name: the request keeps them."""
     hidden = traits.dead_letter
     if wanted.dead_letter is not None or hidden is None or access.may_touch(hidden):
         return wanted
@@ -156,23 +156,23 @@ def clamp_lease(lease_ms: int) -> int:
 
 def _check_dead_letter(name: str, dead_letter: str) -> None:
     if PLAIN_NAME.fullmatch(dead_letter) is None or dead_letter == name:
-        why = "it is the queue itself" if dead_letter == name else "it cannot name a topic"
-        raise invalid(f"dead_letter {dead_letter!r}: {why}", {"dead_letter": dead_letter})
+        why = "a queue cannot be its own dead-letter topic" if dead_letter == name else "not a valid topic name"
+        raise invalid(f"invalid dead_letter {dead_letter!r}: {why}", {"dead_letter": dead_letter})
 
 
 def traits_of(config: Config) -> Traits:
-    """A log that another protocol made has the default ones."""
+    """The traits of a log; the defaults if another protocol created it."""
     return msgspec.convert(config.attributes.get(ATTRIBUTE, {}), Traits)
 
 
 def kind_of(config: Config) -> Kind:
-    """Only the type: quick enough to ask of every log there is."""
+    """The type alone, which is fast enough to check for every log."""
     kind: Kind = config.attributes.get(ATTRIBUTE, {}).get("type", "log")
     return kind
 
 
 def shown_config(config: Config, traits: Traits, access: Access = FULL_ACCESS) -> ConfigShown:
-    """The whole configuration, as every answer shows it; without a name that the key may not touch."""
+    """The whole configuration, as all answers show it, without names that the key may not access."""
     dead_letter = traits.dead_letter
     return ConfigShown(
         type=traits.type,

@@ -1,4 +1,4 @@
-"""What is measured while the server works: for every series how often, how much, and how the values are spread."""
+"""Meters: for every series, the number, the sum and the distribution of its values."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import numpy as np
 
 from strandline.query.values import power_name
 
-#: Values of so many bits there can be; a bucket for each.
+#: The number of buckets: one per bit of the largest value.
 _BITS = 64
 
 
 class Measured(NamedTuple):
-    """The values of an interval. ``buckets``: how many there were, by the power of two at or below them; 0 counts as
+    """The values of an interval. ``buckets`` counts them by the power of two at or below each value; 0 counts as
     1."""
 
     number: int
@@ -30,10 +30,10 @@ class Measured(NamedTuple):
 
 
 class Meter:
-    """Values since they were last taken: whole numbers, 0 or more. Only on the loop's thread.
+    """The values since they were last taken: integers of at least 0. Only used on the event loop's thread.
 
-    Adding one is a list's ``append`` and nothing else, because that happens with every request. Somebody must ``fold``
-    what has gathered now and then.
+    Adding a value happens with every request, so it is only a list's ``append``. Call ``fold`` from time to time to sum
+    up the values.
     """
 
     __slots__ = ("_buckets", "_greatest", "_least", "_total", "_values", "add")
@@ -50,11 +50,11 @@ class Meter:
 
     def _gather(self) -> None:
         self._values: list[int] = []
-        #: Ask the meter for it every time: it is another one after each folding.
+        #: Get it from the meter every time: each folding replaces it.
         self.add: Callable[[int], None] = self._values.append
 
     def fold(self) -> None:
-        """Sum up what has gathered."""
+        """Sum up the collected values."""
         if not self._values:
             return
         values = np.array(self._values, np.int64)
@@ -67,7 +67,7 @@ class Meter:
         self._buckets += np.bincount(bits, minlength=_BITS)
 
     def take(self) -> Measured:
-        """Everything that was measured, of which nothing is left here."""
+        """Return the measured values, and reset the meter."""
         self.fold()
         counts = [int(count) for count in self._buckets]
         buckets = {power_name(bits): count for bits, count in enumerate(counts) if count}

@@ -1,4 +1,4 @@
-"""The words in which a face describes its routes, for the OpenAPI document that the server makes of them."""
+"""The types with which a protocol describes its routes, for the OpenAPI document that the server generates."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ Content = Mapping[str, Any]
 JSON = "application/json"
 EVENT_STREAM = "text/event-stream"
 TEXT: Schema = {"type": "string"}
-#: Of event streams the description says what events there are: no schema of this version of OpenAPI can.
+#: The schema of event streams. OpenAPI 3.1 has no schema for events, so the description of an operation lists them.
 EVENTS: Schema = {"description": "Server-sent events."}
 
 
 class Parameter(msgspec.Struct, frozen=True):
-    """One parameter beside the body. ``place`` is ``path``, ``query`` or ``header``."""
+    """One parameter outside the body. ``place`` is ``path``, ``query`` or ``header``."""
 
     name: str
     place: str
@@ -32,7 +32,7 @@ class Parameter(msgspec.Struct, frozen=True):
 
 
 class Header(msgspec.Struct, frozen=True):
-    """A header of an answer. ``required``: every answer of this status has it."""
+    """A header of an answer. ``required``: every answer with this status has it."""
 
     name: str
     description: str
@@ -41,7 +41,7 @@ class Header(msgspec.Struct, frozen=True):
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """An answer that is no refusal. Without content it has no body."""
+    """An answer that is not an error. Without content, it has no body."""
 
     status: int
     description: str
@@ -50,57 +50,57 @@ class Answer(msgspec.Struct, frozen=True):
 
 
 class Operation(msgspec.Struct, frozen=True, kw_only=True):
-    """What the code of a route does not say by itself.
+    """The description of a route, except for what the route itself declares.
 
-    Scopes and the errors that every route of its kind can have are taken from the route.
+    Scopes, and the errors that every route of its kind can return, are taken from the route.
     """
 
     group: str
     summary: str
     description: str = ""
-    #: What may be sent; None: nothing.
+    #: The accepted bodies; None: no body.
     body: Content | None = None
-    #: Whether something must be sent, where the route leaves that to its handler.
+    #: Whether a body is required, if the route leaves that to its handler.
     needs_body: bool = False
     answers: tuple[Answer, ...]
     parameters: tuple[Parameter, ...] = ()
-    #: Codes of errors, beyond those that every route of its kind can have.
+    #: Error codes in addition to those that every route of its kind can return.
     errors: tuple[str, ...] = ()
-    #: Headers that refusals of a status can have.
+    #: Headers of error answers, by status.
     error_headers: Mapping[int, tuple[Header, ...]] = {}
 
     @property
     def is_event_stream(self) -> bool:
-        """Whether all it answers with is an event stream."""
+        """Whether the only answer is an event stream."""
         return all(list(answer.content) == [EVENT_STREAM] for answer in self.answers)
 
 
 class Described(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that a protocol has to say about its routes."""
+    """The description of all routes of a protocol."""
 
     name: str
-    #: What the groups of operations are about, in the order in which they are shown.
+    #: The descriptions of the groups of operations, in the order in which they are shown.
     groups: Mapping[str, str]
-    #: By method and path, as the routes have them.
+    #: By method and path of the routes.
     operations: Mapping[tuple[str, str], Operation]
     problems: Mapping[str, Problem]
-    #: The body of a refusal.
+    #: The body of an error.
     error: type[msgspec.Struct]
-    #: Whether that has the code of the problem; if not, it says in words what is wrong.
+    #: Whether the body contains the error code; if not, it has only a message.
     coded: bool = True
-    #: What the protocol calls the shared problems.
+    #: The protocol's codes for the shared problems.
     renamed: Mapping[Problem, Problem] = {}
-    #: What fields mean, by the name of their struct.
+    #: The descriptions of fields, by the name of their struct.
     descriptions: Mapping[str, Mapping[str, str]] = {}
-    #: By name: those that operations refer to as ``#/components/schemas/…`` by themselves.
+    #: Further schemas by name, for operations that refer to ``#/components/schemas/…`` themselves.
     schemas: Mapping[str, Schema] = {}
-    #: By path: WebSockets, which are no routes.
+    #: WebSockets by path, which are not routes.
     sockets: Mapping[str, Operation] = {}
-    #: Paths where there is nothing, in other words than the server would say so.
+    #: Paths that answer 404 with the error body of this protocol.
     nothing: frozenset[str] = frozenset()
 
 
 def shown(form: Any, *, created: str = "") -> tuple[Answer, ...]:
-    """The usual answer, JSON; with 201 when the request has made something, as ``created`` says."""
+    """The usual JSON answer; with ``created``, also the answer 201 and its description."""
     answer = Answer(200, "The answer.", {JSON: form})
     return (answer, Answer(201, created, {JSON: form})) if created else (answer,)

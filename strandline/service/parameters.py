@@ -1,4 +1,4 @@
-"""Parameters of a request: the name in its path, its query string, its headers."""
+"""The parameters of a request: names in the path, the query string, and headers."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ _NUMBER = re.compile(r"[0-9]{1,19}", re.ASCII)
 
 
 def unescape(path: str) -> str:
-    """A path, or a part of one, as text; ValueError if it is not valid."""
+    """A path, or a part of one, as text. Raises ValueError if it is not valid."""
     if not path.isascii():
-        raise ValueError("a path has ASCII characters only: escape the others")
+        raise ValueError("the path has non-ASCII characters; percent-encode them")
     if "%" not in path:
         return path
     if _BAD_ESCAPE.search(path):
-        raise ValueError("the path has a % that does not begin an escape")
+        raise ValueError("the path has a % that is not followed by two hexadecimal digits")
     try:
         return unquote(path, errors="strict")
     except UnicodeDecodeError:
@@ -35,7 +35,7 @@ def unescape(path: str) -> str:
 
 
 def parse_rfc3339(text: str) -> int | None:
-    """Milliseconds since 1970, fractions of one cut off; None if it is no such time."""
+    """Milliseconds since 1970, without fractions; None if the text is not a valid time."""
     match = _RFC3339.fullmatch(text)
     if match is None:
         return None
@@ -73,22 +73,22 @@ def number(call: Call, name: str, default: int | None = None, low: int = 0, high
     if text is None:
         return default
     if _NUMBER.fullmatch(text) is None or not low <= int(text) <= high:
-        raise invalid(f"{name} must be a whole number from {low} to {high}, not {text!r}")
+        raise invalid(f"{name} must be an integer from {low} to {high}, not {text!r}")
     return int(text)
 
 
 def moment(call: Call, name: str) -> int | None:
-    """A time in milliseconds, or by RFC 3339."""
+    """A time: milliseconds since 1970, or RFC 3339."""
     text = call.query.get(name)
     if text is None:
         return None
     if _NUMBER.fullmatch(text) is not None:
         milliseconds: int | None = int(text)
     else:
-        # A plus sign in a query string is a space.
+        # A plus sign in a query string decodes to a space.
         milliseconds = parse_rfc3339(text.replace(" ", "+"))
     if milliseconds is None or not 0 <= milliseconds <= MAX_TIME:
-        raise invalid(f"{name} must be a time in milliseconds since 1970 or by RFC 3339, not {text!r}")
+        raise invalid(f"{name} must be a time in milliseconds since 1970 or in RFC 3339, not {text!r}")
     return milliseconds
 
 
@@ -100,7 +100,7 @@ def choice(call: Call, name: str, *choices: str) -> str | None:
 
 
 def json_header(call: Call, name: str) -> Any:
-    """A header that is a JSON object; None if it is not there."""
+    """A header that holds a JSON object; None if it is missing."""
     raw = call.head.headers.get(name.lower().encode())
     if raw is None:
         return None

@@ -74,7 +74,7 @@ def by_code(problems: Iterable[Problem]) -> dict[str, Problem]:
 
 # --- the shared codes ------------------------------------------------------------------------------------------------
 
-#: Somebody has to free space or restart the server.
+#: The operator must free space or restart the server.
 LATER_MS = 5_000
 
 INVALID_REQUEST = Problem(
@@ -146,7 +146,7 @@ DISK_FULL = Problem("disk_full", 507, "The disk is full. Nothing was written. Fr
 
 
 class Refusal(Exception):
-    """A request is answered with an error. Handlers and the gate raise it; the protocol makes a reply of it.
+    """A request is answered with an error. Handlers and the gate raise it; the protocol turns it into a reply.
 
     ``retry_after_ms`` replaces the hint of the problem. ``allow`` lists the methods of a path.
     """
@@ -231,7 +231,7 @@ def error_body(refusal: Refusal) -> bytes:
     return msgspec.json.encode(ErrorAnswer(ErrorBody(refusal.code, refusal.message, detail)))
 
 
-# --- what several protocols refuse -----------------------------------------------------------------------------------
+# --- refusals of several protocols ---------------------------------------------------------------------------------
 
 
 def invalid(message: str, detail: Mapping[str, object] | None = None) -> Refusal:
@@ -360,8 +360,7 @@ RULES: tuple[Rule, ...] = (
 
 
 def refusal_of(error: Exception, noun: str = "log") -> Refusal | None:
-    """The refusal for an exception; None if clients are not meant to get it. ``noun`` is the protocol's word for a
-    log."""
+    """The refusal for an exception; None if the exception has no code. ``noun`` is the protocol's word for a log."""
     if isinstance(error, Refusal):
         return error
     for rule in RULES:

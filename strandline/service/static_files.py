@@ -98,7 +98,7 @@ def moved(call: Call, directory: str) -> Reply:
     return Reply(b"", 308, TEXT, ((b"location", f"{directory}/{query}".encode("latin-1")),))
 
 
-# --- how the routes of files are described ---------------------------------------------------------------------------
+# --- descriptions of routes ----------------------------------------------------------------------------------------
 
 _TAG = Header("ETag", "The version of the file.", STRING, required=True)
 _CONTENTS = {media_type.decode().partition(";")[0]: STRING for media_type in (*MEDIA_TYPES.values(), TEXT)}

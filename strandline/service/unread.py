@@ -1,8 +1,8 @@
-"""What the server holds because clients have not read it yet: bytes in the write buffers of connections.
+"""The data that clients have not read yet: bytes in the write buffers of connections.
 
 A connection is added when its buffer passes the high-water mark of the transport, and removed when the client has
-caught up. All protocols and both lanes pass through here. Two rules apply: a client that reads nothing for a while is
-disconnected, and so are the worst clients when all of them together hold more than the server may spend on them.
+caught up. This covers all protocols and both lanes. A client that reads nothing for a while is disconnected. When all
+clients together leave more unread than the limit, the worst ones are disconnected too.
 
 Only used on the event loop's thread.
 """
@@ -18,14 +18,14 @@ from strandline.service.http import Holder
 
 log = logging.getLogger(__name__)
 
-#: When the total passes the limit, readers are cut off until it is down to this share of it. The distance keeps the
-#: next few answers from starting another search for the worst readers.
+#: When the total passes the limit, readers are disconnected until it is down to this share of the limit. The margin
+#: keeps the next few answers from starting another search for the worst readers.
 RELIEF = 0.9
-#: A reader that is cut off gets this long to read what it has and the last message of its protocol.
+#: A reader that is disconnected has this many seconds to read its data and the last message of its protocol.
 GRACE_SECONDS = 1.0
-#: Over this multiple of the limit nobody gets that time: connections are reset at once.
+#: Above this multiple of the limit, connections are reset at once.
 HARD_LIMIT = 1.5
-#: Cutting off readers is logged at most this often, with their number.
+#: Disconnections are logged at most this often, with their number.
 LOG_SECONDS = 10.0
 
 
@@ -42,17 +42,17 @@ class _Wait:
 
 
 class UnreadBytes:
-    """``limit`` is what all clients together may leave unread; 0: no bound. A client that reads nothing for
-    ``timeout`` seconds is cut off."""
+    """``limit`` is the number of bytes that all clients together may leave unread; 0: no limit. A client that reads
+    nothing for ``timeout`` seconds is disconnected."""
 
     def __init__(self, limit: int = 0, timeout: float = 30.0, now: Callable[[], float] = monotonic) -> None:
         self._limit = limit
         self._timeout = timeout
         self._now = now
         self._waits: dict[Holder, _Wait] = {}
-        #: Bytes as of the last look at each holder. Buffers only drain, so this is never too low for long.
+        #: The bytes as of the last check of each holder. Buffers only drain, so the total is never too low for long.
         self.total = 0
-        #: Readers that were cut off so far.
+        #: How many readers were disconnected so far.
         self.cut = 0
         self._relief_due = False
         self._logged_at = -LOG_SECONDS
@@ -67,7 +67,7 @@ class UnreadBytes:
         return min(5.0, max(0.05, self._timeout / 4))
 
     def add(self, holder: Holder) -> None:
-        """The client does not keep up. Adding it again refreshes how much it holds."""
+        """The client is too slow. Adding it again updates how much it holds."""
         wait = self._waits.get(holder)
         size = holder.unread_bytes
         if wait is None:
@@ -78,17 +78,17 @@ class UnreadBytes:
         self.total += size
         if self._limit and self.total > self._limit and not self._relief_due:
             self._relief_due = True
-            # Not at once: whoever adds a holder is in the middle of writing to it.
+            # Not at once: the caller is in the middle of writing to the holder.
             asyncio.get_running_loop().call_soon(self.relieve)
 
     def remove(self, holder: Holder) -> None:
-        """The client has caught up, or is gone."""
+        """The client has caught up, or its connection is closed."""
         wait = self._waits.pop(holder, None)
         if wait is not None:
             self.total -= wait.size
 
     def sweep(self) -> None:
-        """Cut off the clients that have read nothing for too long."""
+        """Disconnect the clients that have read nothing for too long."""
         now = self._now()
         self._look(now)
         for holder, wait in list(self._waits.items()):
@@ -96,7 +96,7 @@ class UnreadBytes:
                 self._cut_off(holder, wait, "read nothing for %.0f seconds" % self._timeout)  # noqa: UP031
 
     def _look(self, now: float) -> None:
-        """See how much each holder has left."""
+        """Check how much each holder has left."""
         total = 0
         for holder, wait in self._waits.items():
             size = holder.unread_bytes
@@ -107,7 +107,7 @@ class UnreadBytes:
         self.total = total
 
     def relieve(self) -> None:
-        """Cut off readers until the rest fits, those first that have held the most for the longest."""
+        """Disconnect readers until the rest fits, starting with those that have held the most for the longest."""
         self._relief_due = False
         now = self._now()
         self._look(now)

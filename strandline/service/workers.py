@@ -1,11 +1,11 @@
 """Worker threads: one pool for everything that takes too long for the event loop.
 
-Work belongs to a class. Each class has a number of threads that it can use at the same time and a bound on what may
-wait, so that one class cannot take the threads of another: exports and searches never delay a read, and a function of
-an application that blocks delays nothing but other functions of applications. A free thread takes the work of the most
-urgent class first. Threads start when they are needed and are shared by all classes.
+Work belongs to a class. Each class limits how many of its threads run at the same time and how much work may wait, so
+that one class cannot take the threads of another: exports and searches never delay a read, and an application function
+that blocks delays only other application functions. A free thread takes the work of the most urgent class first.
+Threads start when they are needed and are shared by all classes.
 
-Functions that block for ever keep their threads. The threads are daemons, so that they cannot keep a process alive.
+A function that never returns keeps its thread. The threads are daemons, so they do not keep the process alive.
 """
 
 from __future__ import annotations
@@ -27,30 +27,30 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-#: Samples and the like take microseconds, and are worthless when they are late.
+#: Samples and the like take microseconds, and are useless if they are late.
 URGENT_THREADS = 2
-#: Reads of sealed records mostly wait for a disk or the cold tier, so there are more of them than cores.
+#: Reads of sealed records mostly wait for a disk or the cold tier, so there are more threads than cores.
 NORMAL_THREADS = 8
 #: Searches and exports are bound by the processor. More threads would only compete for the interpreter lock with the
 #: event loop.
 BULK_THREADS = 4
-#: Functions of applications wait for databases and other services, and hardly use the processor.
+#: Application functions wait for databases and other services, and hardly use the processor.
 CALLBACK_THREADS = 16
-#: The system's resolver can block for many seconds while a name server does not answer. Names of other servers are
-#: found meanwhile.
+#: The system's resolver can block for many seconds while a name server does not answer. Other names are resolved
+#: meanwhile.
 LOOKUP_THREADS = 8
-#: As many as the index catalog asks for at a time.
+#: The number of requests that the index catalog makes at the same time.
 LAKE_THREADS = 8
-#: Requests that may wait for a thread of a class. A client that gets through after a thousand others has long gone.
+#: How many requests may wait for a thread of a class. With more, the client would have timed out before its turn.
 MAX_WAITING = 1_000
-#: How long closing waits for work that has begun. Afterwards that work finds the engine closed.
+#: How long closing waits for running work. Work that runs longer finds the engine closed.
 CLOSE_SECONDS = 10.0
 
 
 class WorkClass(Executor):
     """Work of one kind: at most ``threads`` run at the same time, in the order in which they came.
 
-    ``refused`` counts the requests that found too many others waiting.
+    ``refused`` counts the requests that were refused because too many others waited.
     """
 
     def __init__(self, workers: Workers, name: str, threads: int, max_waiting: int = MAX_WAITING) -> None:
@@ -67,7 +67,7 @@ class WorkClass(Executor):
         return len(self._waiting)
 
     async def run(self, work: Callable[..., T], *arguments: Any, until: float | None = None, **named: Any) -> T:
-        """Call the function on a thread and return its result. For work that a request asks for.
+        """Call the function on a thread and return its result, for work of a request.
 
         Raises :class:`Throttled` if too many requests wait already. Raises TimeoutError at the time ``until`` (of
         ``perf_counter``): work that has not begun by then is dropped.
@@ -86,8 +86,8 @@ class WorkClass(Executor):
         return answer.result()
 
     def submit(self, work: Callable[..., T], /, *arguments: Any, **named: Any) -> Future[T]:
-        """Have the function called on a thread. It always waits for its turn, however many others do: the caller has a
-        bound on its own, for example one read per open stream."""
+        """Call the function on a thread. The work always waits for its turn and is never refused: the caller has a
+        limit of its own, for example one read per open stream."""
         future: Future[T] = Future()
         self._workers.add(self, future, partial(work, *arguments, **named))
         future.add_done_callback(self._forget_cancelled)
@@ -98,7 +98,8 @@ class WorkClass(Executor):
             with self._workers.lock:
                 self._waiting.pop(future, None)
 
-    # --- for Workers, which holds its lock ---------------------------------------------------------------------------
+    # --- called by Workers -----------------------------------------------------------------------------------------
+    # The caller holds the lock of Workers.
 
     @property
     def is_runnable(self) -> bool:
@@ -141,17 +142,17 @@ class Workers:
         self.urgent = self._add("urgent", URGENT_THREADS)
         #: Reads of sealed records, checks of large bodies, compression.
         self.normal = self._add("normal", NORMAL_THREADS)
-        #: Searches, exports and everything else that takes the time it takes.
+        #: Searches, exports and other long work.
         self.bulk = self._add("bulk", BULK_THREADS)
-        #: Functions of applications, which may block.
+        #: Application functions, which may block.
         self.callbacks = self._add("callbacks", CALLBACK_THREADS)
-        #: Addresses of host names.
+        #: Lookups of host names.
         self.lookups = self._add("lookups", LOOKUP_THREADS)
-        #: Requests to the lake's object store. It may never answer.
+        #: Requests to the lake's object store, which may never be answered.
         self.lake = self._add("lake", LAKE_THREADS)
 
     def in_order(self, name: str) -> WorkClass:
-        """A new class whose work is done one after the other, in the order in which it came."""
+        """A new class whose work runs one piece after the other, in the order of arrival."""
         with self.lock:
             return self._add(name, 1)
 
@@ -177,7 +178,7 @@ class Workers:
                     raise
 
     def _wake(self) -> None:
-        """Have a thread look for work. Raises RuntimeError if there is no thread, and none can be started."""
+        """Wake or start a thread. Raises RuntimeError if there is no thread and none can be started."""
         if self._idle:
             self._changed.notify()
         elif len(self._threads) < sum(each.threads for each in self._classes):
@@ -187,7 +188,7 @@ class Workers:
             except RuntimeError:
                 if not self._threads:
                     raise
-                log.warning("no further thread can be started; work waits for those that are there")
+                log.warning("cannot start another worker thread; work waits for the existing threads")
             else:
                 self._threads.append(thread)
 
@@ -200,7 +201,7 @@ class Workers:
             job = self._next(done)
 
     def _next(self, done: WorkClass | None) -> _Job | None:
-        """The next thing to do; ``done`` is the class of the last one. None: the pool is closed."""
+        """The next work; ``done`` is the class of the last one. None if the pool is closed."""
         with self._changed:
             if done is not None:
                 done.active -= 1
@@ -219,8 +220,8 @@ class Workers:
             return None
 
     def close(self, seconds: float = CLOSE_SECONDS) -> None:
-        """Take no more work, fail what waits with :class:`EngineClosed`, and wait for what has begun. Functions of
-        applications, lookups and object stores are not waited for: they do not use the engine."""
+        """Accept no more work, fail waiting work with :class:`EngineClosed`, and wait for running work. It does not
+        wait for application functions, lookups and object stores, which do not use the engine."""
         with self._changed:
             self._closed = True
             dropped = [future for each in self._classes for future in each.drop_waiting()]

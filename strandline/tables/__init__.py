@@ -1,7 +1,7 @@
-"""Tables: declared rows under parents, on the logs of an engine.
+"""Tables: declared rows under parents, stored in the logs of an engine.
 
-Plain synchronous Python, safe to use from any thread; it knows no HTTP. Declare with :func:`make_log`, bind with
-:class:`Tables`.
+This package is synchronous, thread-safe and independent of HTTP. Declare a table with :func:`make_log` and bind it to
+an engine with :class:`Tables`.
 """
 
 from strandline.tables.declaration import RateLimit, TableDeclaration, make_log

@@ -1,7 +1,7 @@
-"""Columns: one field of all rows of a parent in memory, as small numbers, for counting and grouping.
+"""Columns: one field of all rows of a parent, held in memory as integer codes, for counting and grouping.
 
-A column is built on first use and then kept current: new rows are read once, and of the other rows only those that were
-edited or restored according to the log of changes. Counting a million rows again takes a few milliseconds.
+A column is built on first use and then kept current. New rows are read once. Existing rows are read again only if the
+changes log says that they were edited or restored. Counting a million rows again takes a few milliseconds.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ if TYPE_CHECKING:
 Codes = npt.NDArray[np.int32]
 Seqs = npt.NDArray[np.int64]
 
-#: The column of the authors. No field has this name.
+#: The column of the row authors. No field can have this name.
 USER = "$user"
-#: More different values than this are nothing to count by, and each is kept.
+#: A field with more distinct values than this cannot be counted, because every value is kept in memory.
 MAX_VALUES = 100_000
-#: Rows that are read at a time.
+#: Rows per read.
 READ_ROWS = 16_384
-#: The code of a row that has not been read, because it was hidden or is not there.
+#: The code of a row that was not read, because it was hidden or does not exist.
 UNREAD = -1
 
-#: From a page to the values of its rows, as text.
+#: Returns the field's value in each row of a page, as text.
 Values = Callable[[Page], Iterable[str]]
 
 
@@ -60,12 +60,12 @@ class RowColumn:
         self._values: Values = _authors if field == USER else _values_of(field)
         self._lock = threading.Lock()
         self._words: dict[str, int] = {}
-        #: By seq.
+        #: Indexed by sequence number.
         self._codes: Codes = np.full(1024, UNREAD, np.int32)
         self._through = 0
         self._told = 0
         self._revision = -1
-        #: How often each code is among what readers see, as of the revision, up to ``_counted``.
+        #: The number of visible rows per code, at ``_revision`` and up to ``_counted``.
         self._counts: npt.NDArray[np.int64] = np.zeros(0, np.int64)
         self._counted = 0
 
@@ -74,21 +74,22 @@ class RowColumn:
         return self._codes.nbytes + 100 * len(self._words)
 
     def counts(self, changes: Log | None) -> dict[str, int]:
-        """How many rows have which value."""
+        """The number of rows per value."""
         with self._lock:
             self._bring_up(changes)
             words = list(self._words)
             return {words[code]: int(count) for code, count in enumerate(self._counts) if count}
 
     def snapshot(self, changes: Log | None) -> ColumnSnapshot:
-        """All rows that readers see."""
+        """All visible rows."""
         with self._lock:
             self._bring_up(changes)
             seqs = self._standing()[0]
             return ColumnSnapshot(seqs, self._codes[seqs], list(self._words))
 
     def _bring_up(self, changes: Log | None) -> None:
-        # First what was edited: it is changed together with what tells of it, so what is read afterwards is as new.
+        # Read the changes log first: an edit and its change are written together, so rows read afterwards are at least
+        # as new.
         edited = self._edited(changes)
         is_same = self._log.revision == self._revision
         self._extend()
@@ -142,7 +143,7 @@ class RowColumn:
         words = self._words
         self._codes[page.seqs] = [words.setdefault(value, len(words)) for value in self._values(page)]
         if len(words) > MAX_VALUES:
-            raise invalid(f"{self._field} has more than {MAX_VALUES} different values", "by")
+            raise invalid(f"cannot count by {self._field!r}: it has more than {MAX_VALUES} distinct values", "by")
 
     def _make_room(self, seq: int) -> None:
         if seq >= len(self._codes):
@@ -150,7 +151,8 @@ class RowColumn:
             self._codes = np.concatenate((self._codes, more))
 
     def _standing(self) -> tuple[Seqs, int]:
-        """The seqs of the rows that have been read and that readers see, and some that never held anything."""
+        """The seqs of the visible rows that were read, and the revision of the log. May include seqs that never held a
+        row."""
         standing = live_ranges_of(self._log)
         seen = np.zeros(self._through + 1, np.bool_)
         for first, last in standing.ranges:
@@ -188,7 +190,7 @@ class RowColumns:
 
 
 def text_of(value: Any) -> str:
-    """A value as the name of a group."""
+    """The name of the group for a value."""
     if type(value) is str:
         return value
     if type(value) is float and value.is_integer():
@@ -203,7 +205,7 @@ def _values_of(field: str) -> Values:
 
 
 def _authors(page: Page) -> list[str]:
-    """No user has an empty id, so that is the program's."""
+    """The author of each row; empty for rows written by the program itself, because no user id is empty."""
     return [author_in(meta) or "" for meta in page.metas]
 
 
@@ -213,7 +215,7 @@ def _stretches(seqs: Seqs) -> Iterator[tuple[int, int]]:
         yield int(seqs[start]), int(seqs[end - 1])
 
 
-#: Groups have no more rows than this, together.
+#: The maximum number of rows in all groups together.
 MAX_GROUPED = 10_000
 
 
@@ -243,12 +245,12 @@ def group_rows(table: Table, view: View, by: str, limit: int) -> dict[str, list[
     total = int(np.minimum(np.diff(cuts), limit).sum())
     if total > MAX_GROUPED:
         raise invalid(
-            f"the groups of {by} have {total} rows together, the limit is {MAX_GROUPED}: ask for fewer", "limit"
+            f"grouping by {by!r} returns {total} rows, more than the maximum of {MAX_GROUPED}: lower limit", "limit"
         )
     for start, end in zip(cuts[:-1].tolist(), cuts[1:].tolist(), strict=True):
         chosen += seqs[order[max(start, end - limit) : end]].tolist()
     groups: dict[str, list[Row]] = {}
-    # Ascending, so that nothing is fetched from the disk twice; then the newest first.
+    # Read in ascending order, so that each block is fetched from disk once, and then reverse to newest first.
     rows = [row for seq in sorted(chosen) if (row := read_row(view.log, RowId(view.parent, seq))) is not None]
     for row in reversed(view.dress(rows)):
         if view.shows(row):
@@ -262,7 +264,7 @@ def _field(table: Table, by: object) -> str:
         return USER
     fields = table.declaration.schema.fields
     if type(by) is not str or not by or (fields is not None and by not in fields):
-        raise invalid(f"{table.name} has no field {by!r} to go by", "by")
+        raise invalid(f"table {table.name} has no field {by!r}", "by")
     return by
 
 
@@ -276,7 +278,7 @@ def _column_counts(table: Table, log: Log, parent: str, field: str) -> dict[str,
 
 
 def _seen(table: Table, view: View, log: Log, field: str) -> ColumnSnapshot:
-    """What the reader sees of a column."""
+    """The rows of a column that the reader can see."""
     columns, changes = table.tables.columns, table.changes_log(view.parent)
     try:
         snapshot = columns.column(log, field).snapshot(changes)

@@ -1,4 +1,4 @@
-"""Declaring a table, and its rate limits: how many rows a user may append within a period.
+"""Table declarations, and their rate limits: how many rows a user may append within a period.
 
 A declaration is plain data; :class:`~strandline.tables.table.Tables` binds it to an engine.
 """
@@ -18,14 +18,14 @@ from strandline.tables.hooks import NO_HOOKS, Hooks
 from strandline.tables.names import check_table_name
 from strandline.tables.schemas import Schema, schema_of
 
-#: A limit that is only a number is per minute.
+#: The default window of a rate limit, in milliseconds.
 MINUTE = 60_000
-#: So many users are remembered before those are looked for of whom nothing needs to be.
+#: Users without recent appends are removed from memory when there are more users than this.
 _MANY_USERS = 1024
 
 
 class RateLimit(Struct, frozen=True):
-    """At most ``max`` rows per user within any ``window`` of milliseconds."""
+    """At most ``max`` rows per user within any ``window`` milliseconds."""
 
     max: int
     window: int = MINUTE
@@ -38,8 +38,7 @@ class RateLimit(Struct, frozen=True):
 
 
 class SlidingWindow:
-    """When each user has appended, as far back as the window goes. It is kept in memory: it begins anew with the
-    program. Not for several threads at once."""
+    """The times of each user's appends within the window. The times are lost on restart. Not thread-safe."""
 
     def __init__(self, limit: RateLimit, table: str) -> None:
         self._limit = limit
@@ -48,7 +47,7 @@ class SlidingWindow:
         self._look_at = _MANY_USERS
 
     def check(self, user: str, count: int, now: int) -> None:
-        """Raise unless the user may append so many more rows now."""
+        """Raise TableError if ``count`` more rows would exceed the user's limit."""
         limit = self._limit
         times = self._times.get(user, ())
         if isinstance(times, deque):
@@ -57,20 +56,18 @@ class SlidingWindow:
             return
         described = {"max": limit.max, "remaining": max(limit.max - len(times), 0), "window": limit.window}
         if count > limit.max:
-            message = (
-                f"{count} rows at once are more than the {limit.max} that {self._table} takes in {limit.window} ms"
-            )
+            message = f"{self._table} accepts {limit.max} rows per user in {limit.window} ms, not {count} at once"
             raise TableError("VALIDATION_FAILED", message, limit=described, table=self._table, op="append")
-        # So many of the oldest must be out of the window first.
+        # The append is allowed once this append has left the window.
         last_to_go = times[len(times) + count - limit.max - 1]
         retry_after = last_to_go + limit.window - now
-        message = f"{self._table} takes {limit.max} rows of a user in {limit.window} ms: try again in {retry_after} ms"
+        message = f"{self._table} accepts {limit.max} rows per user in {limit.window} ms: retry after {retry_after} ms"
         raise TableError(
             "RATE_LIMITED", message, retryAfter=retry_after, limit=described, table=self._table, op="append"
         )
 
     def add(self, user: str, count: int, now: int) -> None:
-        """So many rows were appended."""
+        """Record ``count`` appended rows."""
         times = self._times.get(user)
         if times is None:
             if len(self._times) >= self._look_at:
@@ -91,24 +88,24 @@ def _forget(times: deque[int], until: int) -> None:
         times.popleft()
 
 
-#: From an id to what is known of it, or None.
+#: Returns the data of an id, or None if the id is unknown.
 LookUp = Callable[[str], Mapping[str, Any] | None]
 
 
 @dataclass(frozen=True, eq=False)
 class TableDeclaration:
-    """A table: rows under parents. Made by :func:`make_log`."""
+    """A declared table: rows under parents. Create it with :func:`make_log`."""
 
     name: str
-    #: What parents are called, or the table whose rows they are.
+    #: The label of parents, or the table whose rows are the parents.
     parent: str | TableDeclaration
     schema: Schema
     soft_delete: bool
     rate_limit: RateLimit | None
-    #: Whether there are public reads; with ``public_field``, of those parents alone whose row has true there.
+    #: Whether public reads are allowed; with ``public_field``, only for parents whose row has true in that field.
     public: bool
     public_field: str | None
-    #: The fields that are searched; empty: there is no search.
+    #: The fields that can be searched. Empty if the table has no search.
     search_fields: tuple[str, ...]
     hooks: Hooks
     with_author: LookUp | None
@@ -139,26 +136,27 @@ def make_log(
 ) -> TableDeclaration:
     """Declare a table. Raises BadDeclaration.
 
-    ``parent`` is another table, whose rows the parents are then: they must be there, their author is the owner. Or it
-    is a label; then ``parent_row`` may look parents up elsewhere: None means there is none, ``userId`` is the owner.
+    ``parent`` is another table or a label. If it is a table, its rows are the parents: a parent must exist, and its
+    author is the owner. If it is a label, ``parent_row`` may look up parents elsewhere: it returns the parent's data,
+    with the owner as ``userId``, or None if the parent does not exist.
 
-    ``schema`` says what payloads are: a msgspec Struct, a dataclass, a pydantic model, or a JSON Schema.
+    ``schema`` describes payloads: a msgspec Struct, a dataclass, a pydantic model, or a JSON Schema.
 
-    With ``soft_delete`` removed rows are hidden and can be restored, unless the removal is hard. ``rate_limit`` is how
-    many rows a user may append per minute, or a :class:`RateLimit`. With ``pub`` there are public reads: True for all
-    parents, the name of a field (or ``{"parentField": name}``) for those whose row has true there. ``search`` names the
-    field, or fields, that can be searched (also ``{"field": name}``); True is all that hold text. ``with_author`` tells
-    of a user id what readers are to see of the author.
+    ``soft_delete`` hides removed rows so that they can be restored, unless the removal is hard. ``rate_limit`` is the
+    maximum number of rows that a user may append per minute, or a :class:`RateLimit`. ``pub`` allows public reads: True
+    for all parents, or the name of a field (also ``{"parentField": name}``) for the parents whose row has true in it.
+    ``search`` names the searchable field or fields (also ``{"field": name}``); True selects all text fields.
+    ``with_author`` returns the data about a user that readers see as the author of a row.
     """
     check_table_name(name)
     checked = schema_of(schema)
     if not (isinstance(parent, TableDeclaration) or (isinstance(parent, str) and parent)):
         raise BadDeclaration(f"parent of {name} must be a label or a declared table, not {parent!r}")
     if isinstance(parent, TableDeclaration) and parent_row is not None:
-        raise BadDeclaration(f"the parents of {name} are rows of {parent.name}: parent_row is for those that are not")
+        raise BadDeclaration(f"{name} cannot have parent_row: its parents are rows of {parent.name}")
     for what, function in (("with_author", with_author), ("parent_row", parent_row)):
         if function is not None and not callable(function):
-            raise BadDeclaration(f"{what} of {name} must be a function of an id")
+            raise BadDeclaration(f"{what} of {name} must be a function that takes an id")
     if durability not in get_args(Durability) or durability == "ephemeral":
         raise BadDeclaration(f"durability of {name} must be memory, disk or fsync, not {durability!r}")
     public, public_field = _public(name, pub, parent, parent_row)
@@ -189,7 +187,7 @@ def _rate_limit(name: str, limit: object) -> RateLimit | None:
         return limit
     if type(limit) is int:
         return RateLimit(limit)
-    raise BadDeclaration(f"rate_limit of {name} must be a number per minute or a RateLimit, not {limit!r}")
+    raise BadDeclaration(f"rate_limit of {name} must be a number of rows per minute or a RateLimit, not {limit!r}")
 
 
 def _hooks(name: str, hooks: object) -> Hooks:
@@ -210,10 +208,10 @@ def _public(
         raise BadDeclaration(f'pub of {name} must be True, a field, or {{"parentField": field}}, not {pub!r}')
     if isinstance(parent, str) and parent_row is None:
         raise BadDeclaration(
-            f"pub of {name} names a field of the parent's row: parent must be a table, or parent_row must find the row"
+            f"pub of {name} names a field of the parent's row: set parent to a table, or set parent_row"
         )
     if isinstance(parent, TableDeclaration) and parent.schema.fields is not None and field not in parent.schema.fields:
-        raise BadDeclaration(f"pub of {name} names the field {field!r}, which {parent.name} does not have")
+        raise BadDeclaration(f"pub of {name} names an unknown field of {parent.name}: {field!r}")
     return True, field
 
 
@@ -222,7 +220,7 @@ def _search(name: str, search: object, schema: Schema) -> tuple[str, ...]:
         return ()
     if search is True:
         if not schema.text_fields:
-            raise BadDeclaration(f"search of {name} is for all fields with text, and there are none")
+            raise BadDeclaration(f"search of {name} is True, but its schema has no text field: name the fields")
         return schema.text_fields
     if isinstance(search, Mapping):
         if set(search) != {"field"}:
@@ -231,7 +229,7 @@ def _search(name: str, search: object, schema: Schema) -> tuple[str, ...]:
     fields = (search,) if isinstance(search, str) else tuple(cast(Sequence[str], search))
     for field in fields:
         if not isinstance(field, str) or not field or (schema.fields is not None and field not in schema.fields):
-            raise BadDeclaration(f"search of {name} names the field {field!r}, which it does not have")
+            raise BadDeclaration(f"search of {name} names an unknown field: {field!r}")
     if not fields:
-        raise BadDeclaration(f"search of {name} names no field")
+        raise BadDeclaration(f"search of {name} must name at least one field")
     return fields

@@ -1,6 +1,5 @@
-"""The errors of tables. An invalid declaration is refused when it is made; every other error is a :class:`TableError`
-with a code.
-"""
+"""The errors of tables. An invalid declaration raises :class:`BadDeclaration`; every other error is a
+:class:`TableError` with a code."""
 
 from __future__ import annotations
 
@@ -27,15 +26,15 @@ Code = Literal[
 
 
 class BadDeclaration(ValueError):
-    """A table cannot be declared, or bound, like this."""
+    """The table cannot be declared or bound in this way."""
 
 
 class MisusedHook(RuntimeError):
-    """A hook did something that hooks cannot do; the message says what to do instead. Nothing was written."""
+    """A hook did something that hooks must not do; the message says what to do instead. Nothing was written."""
 
 
 class ErrorMembers(TypedDict, total=False):
-    """What some errors have beside their code and message, as clients see it."""
+    """Additional members of some errors, as clients see them."""
 
     table: str
     op: str
@@ -51,7 +50,7 @@ _MEMBERS = ErrorMembers.__annotations__.keys()
 
 
 class TableError(Exception):
-    """Nothing was changed. ``more`` are further members of the error."""
+    """A failed operation; nothing was changed. ``more`` holds additional members of the error."""
 
     def __init__(self, code: Code, message: str, **more: Unpack[ErrorMembers]) -> None:
         super().__init__(message)
@@ -66,29 +65,30 @@ class TableError(Exception):
 
     @property
     def fields(self) -> list[str]:
-        """The fields that are not valid."""
+        """The invalid fields."""
         return self.more.get("fields", [])
 
     @property
     def field_errors(self) -> dict[str, str]:
-        """What is wrong with each of them."""
+        """The reason for each invalid field."""
         return self.more.get("fieldErrors", {})
 
     @property
     def retry_after(self) -> int | None:
-        """After how many milliseconds it is worth trying again."""
+        """The time in milliseconds after which to retry."""
         return self.more.get("retryAfter")
 
 
 def invalid(message: str, *fields: str) -> TableError:
-    """What was sent is not as it must be, because of these fields."""
+    """A VALIDATION_FAILED error caused by these fields."""
     if not fields:
         return TableError("VALIDATION_FAILED", message)
     return TableError("VALIDATION_FAILED", message, fields=list(fields), fieldErrors=dict.fromkeys(fields, message))
 
 
 def invalid_fields(errors: Mapping[str, str], otherwise: str) -> TableError:
-    """These fields are wrong; or, if nobody can say which, the whole is, ``otherwise`` telling why."""
+    """A VALIDATION_FAILED error with the reason for each field, or with ``otherwise`` if the error concerns no single
+    field."""
     names = list(errors)
     message = f"Invalid: {', '.join(names) if names else otherwise}"
     return TableError("VALIDATION_FAILED", message, fields=names, fieldErrors=dict(errors))

@@ -1,4 +1,4 @@
-"""Hooks: functions that a declaration has called before and after its writes, in the same step as them."""
+"""Hooks: functions of a declaration that run before and after a write, in the same transaction."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Any
 
 from strandline.tables.errors import BadDeclaration
 
-#: Called with the context and, by name, with those of the hook's arguments that it takes.
+#: Called with the context, and with those of the hook's arguments that its signature names, as keyword arguments.
 Hook = Callable[..., Any]
 
-#: What there is to be had, by hook.
+#: The arguments available to each hook.
 ARGUMENTS: Mapping[str, tuple[str, ...]] = {
     "before_append": ("parent", "payload"),
     "after_append": ("row",),
@@ -27,14 +27,14 @@ ARGUMENTS: Mapping[str, tuple[str, ...]] = {
 class Hooks:
     """Functions ``hook(ctx, *, …)``; see :class:`~strandline.tables.operations.HookContext` for what they may do.
 
-    Each is called with those of its arguments that it takes: ``parent`` and ``payload`` before an append, ``row`` after
-    it; ``id``, ``patch`` and ``prev`` before an update, and ``row`` as well after it; ``id`` and ``prev`` around a
-    removal. What ``before_append`` and ``before_update`` return, if anything, takes the place of the payload or patch,
-    and is validated again.
+    Each hook is called with those of these arguments that its signature names: ``parent`` and ``payload`` before an
+    append, ``row`` after it; ``id``, ``patch`` and ``prev`` before an update, and also ``row`` after it; ``id`` and
+    ``prev`` before and after a removal. A value returned by ``before_append`` or ``before_update`` replaces the payload
+    or the patch and is validated again.
 
-    All of them run before anything is written, and what they write themselves is written in the same step. An exception
-    in any of them aborts everything. They run while no other write of the tables can, so they must be quick and must
-    not wait for anything.
+    All hooks run before anything is written, and their own writes are part of the same transaction. An exception in any
+    hook aborts the transaction. No other write to the tables can run at the same time, so hooks must be fast and must
+    not block.
     """
 
     before_append: Hook | None = None
@@ -52,7 +52,7 @@ class Hooks:
 
     @property
     def on_rm(self) -> bool:
-        """Whether rows must be gone through to remove them."""
+        """Whether a hook runs for each removed row."""
         return self.before_rm is not None or self.after_rm is not None
 
 
@@ -60,7 +60,7 @@ NO_HOOKS = Hooks()
 
 
 class HookChain:
-    """The hooks of all tables, then those of the table."""
+    """The hooks of all tables, followed by those of one table."""
 
     def __init__(self, everywhere: Hooks, own: Hooks) -> None:
         self._all = (everywhere, own)
@@ -76,7 +76,7 @@ class HookChain:
                 hook(context, **arguments)
 
     def replace(self, name: str, context: object, what: str, **arguments: Any) -> Any:
-        """What the hooks make of the argument ``what``: one returns something else, or changes what it was given."""
+        """Run the hooks and return the argument ``what``, as changed or replaced by them."""
         for hooks in self._all:
             hook: Hook | None = getattr(hooks, name)
             if hook is not None:
@@ -87,11 +87,11 @@ class HookChain:
 
 
 def _checked(name: str, hook: Hook) -> Hook:
-    """The hook, called with nothing but what it takes. Raises if it can never be called."""
+    """Wrap a hook so that it gets only the arguments it takes. Raises BadDeclaration if its signature does not fit."""
     if not callable(hook):
         raise BadDeclaration(f"{name} must be a function, not {type(hook).__name__}")
     if inspect.iscoroutinefunction(hook):
-        raise BadDeclaration(f"{name} must be a plain function: hooks run inside of the write and cannot wait")
+        raise BadDeclaration(f"{name} must be a plain function: hooks run inside the write and cannot await")
     available = ARGUMENTS[name]
     parameters = list(inspect.signature(hook).parameters.values())
     if any(each.kind is each.VAR_KEYWORD for each in parameters):
@@ -101,7 +101,7 @@ def _checked(name: str, hook: Hook) -> Hook:
         each.name for each in parameters[1:] if each.default is each.empty and each.kind is not each.VAR_POSITIONAL
     }
     if not parameters or not needed <= set(available) & taken:
-        raise BadDeclaration(f"{name} is called with a context and, by name, with {', '.join(available)}")
+        raise BadDeclaration(f"{name} must take a context and, as keyword arguments, only: {', '.join(available)}")
     if taken >= set(available):
         return hook
     dropped = frozenset(available) - taken

@@ -1,4 +1,4 @@
-"""Names: of tables, of parents, of rows, and of the logs that they are kept in."""
+"""Names of tables, parents and rows, and of the logs that store them."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import NamedTuple
 
 from strandline.tables.errors import BadDeclaration, invalid
 
-#: Members of a row beside its payload, and words that mean something where rows are asked for.
+#: Members of a row beside its payload, and words with a meaning in conditions. None of them can be a field.
 RESERVED = frozenset({
     "id", "parent", "seq", "userId", "createdAt", "updatedAt", "deletedAt", "idempotencyKey", "author", "own", "or",
 })  # fmt: skip
-#: Where a row keeps the time of its last edit. What begins so is no field.
+#: The member of a record's data that holds the time of the row's last edit. Names with a leading $ cannot be fields.
 UPDATED_AT = "$updatedAt"
 MAX_PARENT_BYTES = 256
 MAX_KEY_BYTES = 1024
@@ -21,7 +21,7 @@ _ID = re.compile(r"(.+):([1-9][0-9]{0,17})\Z", re.DOTALL)
 
 
 class RowId(NamedTuple):
-    """Which row of a table: the seq is per parent."""
+    """The id of a row in a table. Sequence numbers are per parent."""
 
     parent: str
     seq: int
@@ -33,28 +33,28 @@ class RowId(NamedTuple):
 def check_table_name(name: str) -> None:
     if type(name) is not str or not _TABLE.match(name):
         raise BadDeclaration(
-            f"a table's name must be 1 to 64 letters, digits, dashes or underscores, the first a letter, not {name!r}"
+            f"a table name must have 1 to 64 letters, digits, dashes or underscores and begin with a letter: {name!r}"
         )
 
 
 def check_parent(parent: object) -> str:
-    """The parent, if it can be one."""
+    """Return the parent if it is valid."""
     if type(parent) is str and parent.isprintable() and "/" not in parent:
         if 1 <= _size(parent) <= MAX_PARENT_BYTES:
             return parent
-    raise invalid(f"parent must be printable text of 1 to {MAX_PARENT_BYTES} bytes without a slash", "parent")
+    raise invalid(f"parent must be 1 to {MAX_PARENT_BYTES} bytes of printable text without a slash", "parent")
 
 
 def parse_id(id: object) -> RowId:
-    """The parts of a row's id, if it can be one."""
+    """Split a row id into parent and seq."""
     match = _ID.match(id) if type(id) is str else None
     if match is None:
-        raise invalid("id must be a parent, a colon and a seq", "id")
+        raise invalid("id must be of the form parent:seq", "id")
     return RowId(check_parent(match[1]), int(match[2]))
 
 
 def is_field(name: str) -> bool:
-    """Whether a payload may have a member of this name."""
+    """Whether a payload may have a field of this name."""
     return name not in RESERVED and not name.startswith("$")
 
 
@@ -64,33 +64,33 @@ def rows_log(table: str, parent: str) -> str:
 
 
 def changes_log(table: str, parent: str) -> str:
-    """The log of what became of them."""
+    """The log of the changes of a parent's rows."""
     return f"{table}~changes/{parent}"
 
 
 def table_of(log: str) -> str | None:
-    """The table that a log of this name would have rows or changes of; None: no table keeps its rows in such a log."""
+    """The table whose rows or changes a log of this name holds, or None if it is not the name of such a log."""
     table, slash, _ = log.partition("/")
     return table.removesuffix("~changes") if slash else None
 
 
 def check_key(key: object) -> str | None:
-    """The idempotency key, if it can be one; an empty one is none."""
+    """Return the idempotency key if it is valid. An empty key counts as no key."""
     if key is None or key == "":
         return None
     if type(key) is not str or len(key) > MAX_KEY_BYTES or not 1 <= _size(key) <= MAX_KEY_BYTES:
-        raise invalid(f"an idempotency key must be text of at most {MAX_KEY_BYTES} bytes", "idempotencyKey")
+        raise invalid(f"idempotencyKey must be text of at most {MAX_KEY_BYTES} bytes", "idempotencyKey")
     return key
 
 
 def check_user(user: object) -> str | None:
     if user is not None and (type(user) is not str or not 1 <= _size(user) <= MAX_KEY_BYTES):
-        raise invalid(f"a user's id must be text of 1 to {MAX_KEY_BYTES} bytes", "user")
+        raise invalid(f"user must be text of 1 to {MAX_KEY_BYTES} bytes", "user")
     return user
 
 
 def _size(text: str) -> int:
-    """In bytes; 0 for what is no Unicode text."""
+    """The size in bytes; 0 if the text is not valid Unicode."""
     try:
         return len(text.encode())
     except UnicodeEncodeError:

@@ -1,7 +1,6 @@
-"""One write of a user: access, validation, hooks, and the plan that results; and the context that hooks receive.
+"""One write of a user: access, validation, hooks and the resulting plan; and the context that hooks receive.
 
-Access depends on the author of a row and the owner of its parent. The program itself, a user of None, may do
-everything.
+Access depends on the author of a row and the owner of its parent. The program itself, a user of None, has full access.
 """
 
 from __future__ import annotations
@@ -19,12 +18,12 @@ if TYPE_CHECKING:
     from strandline.tables.step import TableStep
     from strandline.tables.table import Table, Tables
 
-#: From a declaration and an id to the row, if it can be seen.
+#: Returns the row with an id if it is visible.
 FindRow = Callable[[TableDeclaration, RowId], Row | None]
 
 
 class Parent(NamedTuple):
-    """What is known of a parent: whose it is, and its row, both as far as there is one."""
+    """The owner and the row of a parent, as far as they are known."""
 
     owner: str | None
     row: Mapping[str, Any]
@@ -33,12 +32,12 @@ class Parent(NamedTuple):
         return user is None or user == self.owner
 
 
-#: Of a parent that is no more than a name.
+#: The parent if only its name is known.
 _UNKNOWN = Parent(None, {})
 
 
 def find_parent(table: TableDeclaration, parent: str, find_row: FindRow) -> Parent:
-    """The parent; raises TableError (NOT_FOUND) if there is none."""
+    """Return the parent. Raises TableError (NOT_FOUND) if it does not exist."""
     if isinstance(table.parent, TableDeclaration):
         row = find_row(table.parent, _parent_id(table, parent))
         if row is None:
@@ -54,74 +53,76 @@ def find_parent(table: TableDeclaration, parent: str, find_row: FindRow) -> Pare
 
 
 def is_public(table: TableDeclaration, parent: Parent) -> bool:
-    """Whether everybody may read the rows of this parent."""
+    """Whether the rows of this parent are public."""
     return table.public and (table.public_field is None or parent.row.get(table.public_field) is True)
 
 
 def check_may_append(table: TableDeclaration, name: str, parent: Parent, user: str | None) -> None:
-    """Everybody may, except where the parent is not for everybody."""
+    """Every user may append, unless the parent is not public."""
     if table.public_field is not None and not is_public(table, parent) and not parent.is_owned_by(user):
         raise no_parent(table, name)
 
 
 def check_may_change(table: TableDeclaration, row: Row, parent: Parent, user: str | None) -> None:
-    """The author and the owner of the parent may."""
+    """Only the author of the row and the owner of the parent may change it."""
     if not parent.is_owned_by(user) and row.user != user:
         raise TableError(
-            "FORBIDDEN", f"row {row.id} of {table.name} is for its author and the owner of its {table.parent_label}"
+            "FORBIDDEN",
+            f"only its author and the owner of its {table.parent_label} may change row {row.id} of {table.name}",
         )
 
 
 def check_may_sweep(table: TableDeclaration, name: str, parent: Parent, user: str | None) -> None:
-    """All rows of a parent are the owner's to remove and to restore."""
+    """Only the owner may remove or restore all rows of a parent."""
     if not parent.is_owned_by(user):
         raise TableError(
-            "FORBIDDEN", f"the rows of {name} in {table.name} are for the owner of the {table.parent_label}"
+            "FORBIDDEN",
+            f"only the owner of the {table.parent_label} may remove or restore all rows of {name} in {table.name}",
         )
 
 
 def no_parent(table: TableDeclaration, parent: str) -> TableError:
-    return TableError("NOT_FOUND", f"there is no {table.parent_label} {parent!r}")
+    return TableError("NOT_FOUND", f"{table.parent_label} {parent!r} does not exist")
 
 
 def no_row(table: TableDeclaration, id: RowId) -> TableError:
-    return TableError("NOT_FOUND", f"there is no row {str(id)!r} in {table.name}")
+    return TableError("NOT_FOUND", f"row {str(id)!r} of {table.name} does not exist")
 
 
 def _parent_id(table: TableDeclaration, parent: str) -> RowId:
     try:
         return parse_id(parent)
     except TableError:
-        # It cannot be the id of a row, so there is no such row.
+        # A parent that is not a valid row id cannot exist.
         raise no_parent(table, parent) from None
 
 
 class HookContext:
-    """The write that a hook is part of. What it writes through here is written in the same step, or not at all.
+    """The write that a hook is part of. Writes through the context are part of the same transaction.
 
-    It may write to any table, whoever the user is, and no rate limit counts it; no further hooks are called, so none
-    can set itself off. Payloads must be valid all the same. ``tables`` can be read as everybody sees them; ``read``
-    sees what is on its way and what the step has planned as well.
+    A hook may write to any table, regardless of the user and of rate limits. Its writes do not run hooks, so a hook
+    cannot trigger itself. Payloads are still validated. ``tables`` shows only published rows; ``read`` also sees
+    pending changes and the changes planned in this transaction.
     """
 
     def __init__(self, tables: Tables, step: TableStep, table: str, user: str | None) -> None:
         self.tables = tables
-        #: The table that is written to, and who does it.
+        #: The table that is written to, and the user who writes.
         self.table = table
         self.user = user
         self._step = step
 
     @property
     def now(self) -> int:
-        """The time of the step, in milliseconds."""
+        """The time of the transaction, in milliseconds."""
         return self._step.now
 
     def read(self, table: str, id: str) -> Row | None:
-        """The row, unless there is none or it is hidden."""
+        """Return the row, or None if it does not exist or is hidden."""
         return self._step.visible(self.tables[table].declaration, parse_id(id))
 
     def append(self, table: str, parent: str, payload: object, *, idempotency_key: str | None = None) -> Row:
-        """Append a row by the same user; if its key is there, this gives the row that has it."""
+        """Append a row as the same user. If a row has this idempotency key already, that row is returned."""
         declaration, key = self.tables[table].declaration, check_key(idempotency_key)
         find_parent(declaration, check_parent(parent), self._step.visible)
         seq = None if key is None else self._step.keyed(declaration, parent, key)
@@ -133,7 +134,7 @@ class HookContext:
         return self._step.add(declaration, parent, declaration.schema.validate(payload), self.user, key)
 
     def update(self, table: str, id: str, patch: object) -> Row:
-        """Change fields of a row; raises TableError (NOT_FOUND) if there is none."""
+        """Change fields of a row. Raises TableError (NOT_FOUND) if it does not exist."""
         declaration = self.tables[table].declaration
         row = self._step.visible(declaration, parse_id(id))
         if row is None:
@@ -141,7 +142,7 @@ class HookContext:
         return self._step.amend(declaration, row, declaration.schema.patch(row.payload, patch), self.user)
 
     def rm(self, table: str, id: str, *, hard: bool = False) -> bool:
-        """Remove a row; tells whether there was one."""
+        """Remove a row. Returns whether it existed."""
         declaration = self.tables[table].declaration
         row = self._step.visible(declaration, parse_id(id))
         if row is not None:
@@ -154,7 +155,7 @@ class HookContext:
         self._step.sweep(declaration, check_parent(parent), declaration.soft_delete and not hard, self.user)
 
     def restore_by_parent(self, table: str, parent: str) -> None:
-        """Bring all hidden rows of a parent back."""
+        """Restore all hidden rows of a parent."""
         self._step.restore_all(self.tables[table].declaration, check_parent(parent), self.user)
 
 
@@ -166,7 +167,7 @@ class Item(NamedTuple):
 
 
 class TableOperation:
-    """Plans one call. Nothing is written before the step is committed."""
+    """Plans one call. Nothing is written until the step is committed."""
 
     def __init__(self, table: Table, step: TableStep, user: str | None) -> None:
         self._table = table
@@ -175,7 +176,7 @@ class TableOperation:
         self._step = step
         self._user = user
         self._context = HookContext(table.tables, step, table.name, user)
-        #: Rows that count for the rate limit.
+        #: The number of rows that count towards the rate limit.
         self.created = 0
 
     # --- appending -----------------------------------------------------------------------------------------
@@ -187,7 +188,7 @@ class TableOperation:
         return [self._append(parent, item, index if len(items) > 1 else None) for index, item in enumerate(items)]
 
     def _check_rate(self, parent: str, items: Sequence[Item]) -> None:
-        """Rows that are there already cost nothing, so that a retry never fails for having been counted before."""
+        """Rows that exist already do not count, so a retry cannot exceed the limit."""
         window = self._table.window
         if window is None or self._user is None:
             return
@@ -227,7 +228,10 @@ class TableOperation:
             raise no_row(declaration, id)
         check_may_change(declaration, prev, self._parent(id.parent), self._user)
         if expected_updated_at is not None and expected_updated_at != prev.updated_at:
-            message = f"row {id} of {declaration.name} was edited at {prev.updated_at}, not at {expected_updated_at}"
+            message = (
+                f"updatedAt of row {id} of {declaration.name} is {prev.updated_at}, not {expected_updated_at}: "
+                "read the row again"
+            )
             raise TableError("CONFLICT", message, updatedAt=prev.updated_at)
         checked = declaration.schema.patch(prev.payload, patch)
         current: Row | None = prev
@@ -244,7 +248,7 @@ class TableOperation:
         return row
 
     def rm(self, id: RowId, hard: bool) -> RmResult:
-        """One that is hidden is only there for a hard removal."""
+        """Remove a row. A hidden row can only be removed by a hard removal."""
         soft = self._declaration.soft_delete and not hard
         known = self._step.known(self._declaration, id)
         if known is None or (known.hidden and soft):
@@ -275,7 +279,7 @@ class TableOperation:
         self._check_soft()
         known = self._step.known(self._declaration, id)
         if known is None or not known.hidden:
-            raise TableError("NOT_FOUND", f"there is no removed row {str(id)!r} in {self._declaration.name}")
+            raise TableError("NOT_FOUND", f"removed row {str(id)!r} of {self._declaration.name} does not exist")
         check_may_change(self._declaration, known.row, self._parent(id.parent), self._user)
         self._step.restore(self._declaration, known.row, self._user)
         return known.row
@@ -287,10 +291,10 @@ class TableOperation:
 
     def _check_soft(self) -> None:
         if not self._declaration.soft_delete:
-            raise invalid(f"{self._declaration.name} is declared without soft_delete: what is removed is gone")
+            raise invalid(f"cannot restore: {self._declaration.name} is declared without soft_delete")
 
     def _parent(self, parent: str) -> Parent:
-        """The program itself may also clear up after a parent that is gone."""
+        """The parent. The program itself may also remove the rows of a parent that no longer exists."""
         if self._user is None:
             return Parent(None, {})
         return find_parent(self._declaration, parent, self._step.visible)

@@ -15,7 +15,7 @@ from strandline.tables.rows import Row
 
 
 class Known(NamedTuple):
-    """A row that is there, or will be."""
+    """A row that exists, or will exist once its append is durable."""
 
     row: Row
     hidden: bool = False
@@ -27,12 +27,12 @@ class PendingEffect(NamedTuple):
     kind: Literal["add", "amend", "hide", "restore", "remove"]
     seqs: tuple[int, ...] = ()
     before: int = 0
-    #: As it is from then on.
+    #: The row after the change.
     row: Row | None = None
 
     def on(self, known: Known | None) -> Known | None:
-        """The row afterwards. Having been made already changes nothing, so it does not matter whether readers have come
-        to see some of it meanwhile."""
+        """The row after the change. Applying a change twice has no further effect, so the change may already be
+        visible."""
         if self.kind == "add":
             assert self.row is not None
             return Known(self.row)
@@ -45,14 +45,14 @@ class PendingEffect(NamedTuple):
 
 
 class _OfLog:
-    """Effects on the rows of one log, each with a number that says what comes first."""
+    """Pending effects on the rows of one log, numbered in order."""
 
     __slots__ = ("by_seq", "keys", "sweeping")
 
     def __init__(self) -> None:
         self.by_seq: dict[int, deque[tuple[int, PendingEffect]]] = {}
         self.sweeping: deque[tuple[int, PendingEffect]] = deque()
-        #: Idempotency keys of rows that are added, to their seqs.
+        #: The idempotency keys of added rows, with their seqs.
         self.keys: dict[str, int] = {}
 
     def add(self, number: int, effect: PendingEffect) -> None:
@@ -85,7 +85,7 @@ class _OfLog:
 
 
 class Effects:
-    """Effects on the rows of many logs, in order."""
+    """Pending effects on the rows of many logs, in order."""
 
     def __init__(self) -> None:
         self._logs: dict[str, _OfLog] = {}
@@ -98,17 +98,17 @@ class Effects:
         self.all.append((log, effect))
 
     def on(self, log: str, seq: int) -> list[PendingEffect]:
-        """What becomes of a row, in order."""
+        """The pending effects on a row, in order."""
         ours = self._logs.get(log)
         return [] if ours is None else ours.on(seq)
 
     def key(self, log: str, key: str) -> int | None:
-        """The seq of the last row that is added with this key."""
+        """The seq of the last added row with this key."""
         ours = self._logs.get(log)
         return None if ours is None else ours.keys.get(key)
 
     def added(self, log: str) -> list[int]:
-        """The seqs of the rows that are added, ascending."""
+        """The seqs of the added rows, ascending."""
         ours = self._logs.get(log)
         if ours is None:
             return []
@@ -123,7 +123,7 @@ class Effects:
 
 
 class Coming:
-    """What is journaled and not yet known to be durable. Used with the lock of the tables held."""
+    """Changes that are journaled and not yet known to be durable. The caller holds the lock of the tables."""
 
     def __init__(self) -> None:
         self.effects = Effects()
@@ -139,7 +139,8 @@ class Coming:
         self._steps.append((commit, count))
 
     def forget_done(self) -> None:
-        """Readers see what is done. Commits are done in the order in which they were made."""
+        """Drop the effects of commits that are done, because readers see them. Commits are done in the order they were
+        made."""
         while self._steps and self._steps[0][0].done:
             _, count = self._steps.popleft()
             for _ in range(count):
@@ -147,5 +148,5 @@ class Coming:
 
     @property
     def last(self) -> Commit[Any] | None:
-        """The commit that is done once everything that is on its way now is."""
+        """The last pending commit. When it is done, all pending changes are durable."""
         return self._steps[-1][0] if self._steps else None

@@ -21,13 +21,13 @@ Op = Literal["update", "rm", "restore", "purge", "restoreAll"]
 Seq = Annotated[int, Meta(ge=1)]
 Count = Annotated[int, Meta(ge=0)]
 Time = Annotated[int, Meta(ge=0, description="Milliseconds since 1970.")]
-Id = Annotated[str, Meta(description="The parent, a colon, the seq.")]
-Author = Annotated[str | None, Meta(description="The author.")]
+Id = Annotated[str, Meta(description="The id of the row: parent:seq.")]
+Author = Annotated[str | None, Meta(description="The id of the user; null for the application itself.")]
 
 
 class Change(Struct, frozen=True, kw_only=True):
-    """``seq`` is None if it is about all rows, else ``author`` is that of the row. ``soft`` tells of a removal whether
-    it can be taken back. ``previous`` is the payload before an update."""
+    """A change of one row, or of all rows of a parent if ``seq`` is None. ``author`` is the author of the row. ``soft``
+    says whether a removal can be undone. ``previous`` is the payload before an update."""
 
     op: Op
     seq: int | None
@@ -55,14 +55,14 @@ _encode = msgspec.json.Encoder().encode
 
 
 class _Meta(Struct, omit_defaults=True):
-    """What a record says about its row beside the payload."""
+    """Data about a row that is stored beside its payload."""
 
     user: str | None = None
 
 
 _decode_meta = msgspec.json.Decoder(_Meta).decode
 
-#: The members of a row as clients see it, where they are called differently.
+#: The names of the members as clients see them, where they differ.
 _MEMBERS = {
     "user": "userId",
     "created_at": "createdAt",
@@ -72,10 +72,10 @@ _MEMBERS = {
 
 
 class Row(Struct, frozen=True, kw_only=True, omit_defaults=True, rename=_MEMBERS):
-    """A row of a table. Times are in milliseconds; ``updated_at`` is ``created_at`` until the row is edited.
+    """A row of a table. Times are in milliseconds; ``updated_at`` equals ``created_at`` until the row is edited.
 
-    ``user`` is the author's id, None for the program itself. ``author`` is what ``with_author`` says about them, and
-    ``own`` whether whoever reads is the author; both only where there is an answer.
+    ``user`` is the author's id, or None for the program itself. ``author`` is the result of ``with_author`` for the
+    author. ``own`` says whether the reader is the author. Both are present only if they are known.
     """
 
     id: Id
@@ -86,11 +86,11 @@ class Row(Struct, frozen=True, kw_only=True, omit_defaults=True, rename=_MEMBERS
     created_at: Time
     updated_at: Time
     idempotency_key: str | None = None
-    author: Annotated[Mapping[str, Any] | None, Meta(description="What is known of the author.")] | UnsetType = UNSET
+    author: Annotated[Mapping[str, Any] | None, Meta(description="Data about the author.")] | UnsetType = UNSET
     own: Annotated[bool, Meta(description="Whether the reader is the author.")] | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """As clients see it: the members of the payload beside those of the row."""
+        """The row as clients see it, with the fields of the payload as members."""
         shown = dict(self.payload)
         for member, name, default in _SHOWN:
             value = getattr(self, name)
@@ -105,7 +105,7 @@ _SHOWN = [
 
 
 def row_of(parent: str, record: Record) -> Row:
-    """The row that a record of the parent's log is."""
+    """Decode the row from a record of the parent's log."""
     seq, ts, key, _, meta, data = record
     payload = _decode(data)
     updated = payload.pop(UPDATED_AT, ts)
@@ -122,12 +122,12 @@ def row_of(parent: str, record: Record) -> Row:
 
 
 def data_of(row: Row) -> bytes:
-    """What is stored of the payload; raises TableError if it is no JSON."""
+    """Encode the payload for storage. Raises TableError if it cannot be encoded as JSON."""
     payload = row.payload if row.updated_at == row.created_at else {**row.payload, UPDATED_AT: row.updated_at}
     try:
         return _encode(payload)
     except (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError) as error:
-        raise invalid(f"the payload cannot be written as JSON: {error}") from None
+        raise invalid(f"the payload cannot be encoded as JSON: {error}") from None
 
 
 def meta_of(user: str | None) -> bytes | None:
@@ -135,7 +135,7 @@ def meta_of(user: str | None) -> bytes | None:
 
 
 def author_in(meta: bytes | None) -> str | None:
-    """The author of a record's row."""
+    """The author in the meta of a record."""
     return None if meta is None else _decode_meta(meta).user
 
 
@@ -143,9 +143,9 @@ T = TypeVar("T")
 
 
 class Write(Generic[T]):
-    """A write that is journaled and may still wait for the disk. Nobody sees it before ``commit`` is done.
+    """A journaled write that may not be durable yet. It becomes visible when ``commit`` is done.
 
-    ``wait`` gives the result once it is durable; it does not block any more when the commit is done.
+    ``wait`` returns the result once the write is durable. It does not block if the commit is done.
     """
 
     __slots__ = ("_finish", "commit")
@@ -159,7 +159,7 @@ class Write(Generic[T]):
 
 
 class AppendResult(Struct, frozen=True):
-    """Where the row is, and whether this append made it: it did not if its idempotency key was there."""
+    """The position of the row. ``created`` is False if a row with the idempotency key existed already."""
 
     seq: Seq
     created: bool
@@ -167,14 +167,14 @@ class AppendResult(Struct, frozen=True):
 
 
 class AppendBulkResult(Struct, frozen=True):
-    """``count`` is how many rows were made; one result per item, in order."""
+    """The results of the items, in order. ``count`` is the number of rows that were created."""
 
     count: Count
     results: list[AppendResult]
 
 
 class RmResult(Struct, frozen=True):
-    """``deleted`` is False if there was no such row."""
+    """The result of a removal. ``deleted`` is False if the row does not exist."""
 
     deleted: bool
     id: str
@@ -182,7 +182,7 @@ class RmResult(Struct, frozen=True):
 
 
 class RmBulkResult(Struct, frozen=True):
-    """``count`` is how many rows were there; one result per id, in order."""
+    """The results of the ids, in order. ``count`` is the number of rows that were removed."""
 
     count: Count
     results: list[RmResult]
@@ -198,8 +198,8 @@ class RestoreResult(Struct, frozen=True):
 
 
 class RowPage(Struct, frozen=True):
-    """Rows, the newest first. If it ``is_done``, there are no older ones; else ``cursor`` says where to go on. A page
-    can be short, or empty, without being the last: looking for rows that fit ends after a while."""
+    """Rows, newest first. If ``is_done``, there are no older rows; otherwise ``cursor`` is the start of the next page.
+    A page that is not the last can be short or empty, because the number of rows examined per page is limited."""
 
     rows: list[Row]
     is_done: bool
@@ -207,8 +207,8 @@ class RowPage(Struct, frozen=True):
 
 
 class RowsAfter(Struct, frozen=True):
-    """Rows, the oldest first. ``last`` is the seq up to which there are no others, ``head`` the last one ever given to
-    a row that can be seen."""
+    """Rows, oldest first. ``last`` is the seq up to which all rows were returned. ``head`` is the highest seq of a
+    visible row."""
 
     rows: list[Row]
     head: int
@@ -217,22 +217,22 @@ class RowsAfter(Struct, frozen=True):
 
 
 class Found(Struct, frozen=True):
-    """Rows that were found, the newest first. ``complete`` is False if time ran out before all could be looked at."""
+    """Matching rows, newest first. ``complete`` is False if the search timed out before all rows were examined."""
 
     rows: list[Row]
     complete: bool
 
 
 class Counts(Struct, frozen=True):
-    """How many rows have which value, by the value as text, and how many there are."""
+    """The number of rows per value, with values as text, and the total."""
 
     counts: dict[str, Count]
     total: Count
 
 
 class Edit(Struct, frozen=True):
-    """What a row was before it was edited, by whom and when."""
+    """The payload of a row before an edit, with the time and the user of the edit."""
 
     at: Time
     user: Author
-    previous: Annotated[dict[str, Any], Meta(description="The payload as it was before.")]
+    previous: Annotated[dict[str, Any], Meta(description="The payload before the edit.")]

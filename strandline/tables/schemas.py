@@ -1,5 +1,5 @@
-"""Schemas: what the payloads of a table must be, said by a msgspec Struct, a dataclass, a pydantic model or a JSON
-Schema. All of them check payloads and name the fields that are wrong."""
+"""Schemas: the type of a table's payloads, declared as a msgspec Struct, a dataclass, a pydantic model or a JSON
+Schema. Each kind validates payloads and names the invalid fields."""
 
 from __future__ import annotations
 
@@ -16,40 +16,41 @@ import msgspec
 from strandline.tables.errors import BadDeclaration, TableError, invalid, invalid_fields
 from strandline.tables.names import is_field
 
-#: What msgspec raises for a value that does not fit, __post_init__ included.
+#: The exceptions that msgspec raises for an invalid value, including those of __post_init__.
 _REFUSED = (msgspec.ValidationError, ValueError, TypeError, OverflowError, RecursionError)
 
 
 class Schema(ABC):
-    """``document`` is the JSON Schema of payloads, ``fields`` their names, or None where others may come as well."""
+    """``document`` is the JSON Schema of payloads. ``fields`` are their field names, or None if other fields are
+    allowed."""
 
     document: dict[str, Any]
     fields: tuple[str, ...] | None
-    #: What a payload can be instead of a mapping.
+    #: A class whose instances are accepted as payloads besides mappings.
     model: type | None = None
 
     def validate(self, payload: object) -> dict[str, Any]:
-        """The payload as it is stored: defaults filled in, what the schema does not know left out if it says so.
-        Raises TableError with everything that is wrong."""
+        """Return the payload to store, with defaults filled in and unknown fields removed if the schema ignores them.
+        Raises TableError that lists all invalid fields."""
         if self.model is not None and isinstance(payload, self.model):
             payload = self.plain(payload)
         if not isinstance(payload, Mapping):
             raise invalid("the payload must be an object", "payload")
         checked = self.check(dict(payload))
         if self.fields is None:
-            wrong = {name: "is a name that rows have for themselves" for name in checked if not is_field(name)}
+            wrong = {name: "is a reserved name" for name in checked if not is_field(name)}
             if wrong:
                 raise invalid_fields(wrong, "")
         return checked
 
     def patch(self, payload: Mapping[str, Any], patch: object) -> dict[str, Any]:
-        """The fields of the patch as they are stored; the payload with them must be valid. Raises TableError."""
+        """Return the fields of the patch to store. Raises TableError if the patched payload is invalid."""
         if not isinstance(patch, Mapping):
             raise invalid("the patch must be an object", "patch")
         if not patch:
-            raise invalid("the patch changes nothing", "patch")
+            raise invalid("the patch must have at least one field", "patch")
         checked = self.validate({**payload, **patch})
-        # A schema may leave out what is the default.
+        # A schema may omit fields that have their default value.
         known = checked.keys() | set(self.fields or ())
         unknown = {name: "is not a field" for name in patch if name not in known}
         if unknown:
@@ -61,7 +62,7 @@ class Schema(ABC):
 
     @abstractmethod
     def plain(self, payload: Any) -> Any:
-        """An instance of the model as a mapping."""
+        """Convert an instance of the model to a mapping."""
 
     @property
     def text_fields(self) -> tuple[str, ...]:
@@ -71,7 +72,7 @@ class Schema(ABC):
 
 
 def schema_of(declared: object) -> Schema:
-    """The schema that a declaration means."""
+    """Create the schema of a declaration."""
     schema: Schema
     if isinstance(declared, dict):
         schema = JsonSchema(declared)
@@ -86,7 +87,7 @@ def schema_of(declared: object) -> Schema:
         )
     for name in schema.fields if schema.fields is not None else _properties(schema.document):
         if not is_field(name):
-            raise BadDeclaration(f"a payload cannot have the field {name!r}: rows have that name for themselves")
+            raise BadDeclaration(f"a payload cannot have the field {name!r}: the name is reserved for rows")
     return schema
 
 
@@ -115,7 +116,7 @@ class TypeSchema(Schema):
 
     def plain(self, payload: Any) -> Any:
         if not isinstance(payload, msgspec.Struct):
-            # A dataclass whose defaults are attributes of the class does not have them itself.
+            # A dataclass can keep its defaults as attributes of the class, so the fields are read one by one.
             payload = {name: getattr(payload, name) for name in self._members}
         return msgspec.to_builtins(payload)
 
@@ -139,7 +140,7 @@ class TypeSchema(Schema):
 
 
 class PydanticSchema(Schema):
-    """A pydantic model. It is used as it is, so pydantic itself is only needed by those who have one."""
+    """A pydantic model. This module does not import pydantic, so only users of pydantic need it."""
 
     def __init__(self, model: Any) -> None:
         self.model = model
@@ -153,7 +154,7 @@ class PydanticSchema(Schema):
         try:
             encoded = msgspec.json.encode(payload)
         except _REFUSED as error:
-            raise invalid(f"the payload cannot be written as JSON: {error}") from None
+            raise invalid(f"the payload cannot be encoded as JSON: {error}") from None
         try:
             checked: dict[str, Any] = model.model_validate_json(encoded).model_dump(mode="json", by_alias=True)
             return checked
@@ -176,17 +177,17 @@ class PydanticSchema(Schema):
 
 
 class JsonSchema(Schema):
-    """A JSON Schema. References lead nowhere but into the schema itself."""
+    """A JSON Schema. References to other documents are not resolved."""
 
     def __init__(self, document: dict[str, Any]) -> None:
         try:
-            # A copy that nobody changes.
+            # A private copy, so that later changes of the original have no effect.
             self.document = msgspec.json.decode(msgspec.json.encode(document))
             self._validator = jsonschema_rs.validator_for(self.document, validate_formats=True, offline=True)
         except (jsonschema_rs.ValidationError, jsonschema_rs.ReferencingError, *_REFUSED) as error:
             raise BadDeclaration(f"the JSON Schema cannot be used: {error}") from None
         if self.document.get("type", "object") != "object":
-            raise BadDeclaration("the JSON Schema must be one of objects")
+            raise BadDeclaration("the JSON Schema must have the type object")
         is_closed = self.document.get("additionalProperties") is False and "patternProperties" not in self.document
         self.fields = tuple(_properties(self.document)) if is_closed else None
 
@@ -197,7 +198,7 @@ class JsonSchema(Schema):
                 return plain
             errors, otherwise = self._errors(plain)
         except _REFUSED as error:
-            raise invalid(f"the payload cannot be checked: {error}") from None
+            raise invalid(f"the payload cannot be validated: {error}") from None
         raise invalid_fields(errors, otherwise)
 
     def plain(self, payload: Any) -> Any:
@@ -222,7 +223,7 @@ class JsonSchema(Schema):
 
 
 def _members(model: type) -> Iterator[tuple[str, Any, bool]]:
-    """Name in JSON, type, and whether it must be there, of each field."""
+    """The JSON name, the type, and whether the field is required, for each field."""
     if issubclass(model, msgspec.Struct):
         for info in msgspec.structs.fields(model):
             yield info.encode_name, info.type, info.required
@@ -250,7 +251,7 @@ def _properties(document: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _resolved(declared: Any, document: Mapping[str, Any]) -> Mapping[str, Any]:
-    """What a reference into the document refers to."""
+    """Follow references within the document."""
     for _ in range(16):
         reference = declared.get("$ref") if isinstance(declared, Mapping) else None
         if not isinstance(reference, str) or not reference.startswith("#/"):

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from strandline.tables.table import Table
     from strandline.tables.view import View
 
-#: A search ends after this, with what it has found.
+#: The time limit of a search. The rows found by then are returned.
 SEARCH_SECONDS = 3.0
 MAX_QUERY = 1_000
 
@@ -31,7 +31,7 @@ _NEWEST_FIRST = (SortKey(OFFSET, True),)
 
 
 def search_config(declaration: TableDeclaration) -> SearchConfig:
-    """What can be asked of a table's rows: words, their beginnings, and phrases."""
+    """The search configuration of a table: words, prefixes and phrases in its search fields."""
     fields = {
         name: Field(
             name, "text", (Binding(0, _pointer(name)),), analyzer="unicode_word_v1", prefix=True, positions=True
@@ -44,7 +44,7 @@ def search_config(declaration: TableDeclaration) -> SearchConfig:
 def search_rows(table: Table, view: View, query: object, limit: int) -> Found:
     """See :meth:`Table.search`."""
     if not table.declaration.search_fields:
-        raise invalid(f"{table.name} is declared without search")
+        raise invalid(f"cannot search {table.name}: it is declared without search")
     bound = _bound(query, table.search_config)
     if view.log is None:
         return Found([], True)
@@ -67,7 +67,7 @@ def search_rows(table: Table, view: View, query: object, limit: int) -> Found:
 
 
 def _bound(query: object, config: SearchConfig) -> Bound:
-    """All words must be there; what is no word is passed over."""
+    """The query that requires all words of the text. Words without a letter or digit are ignored."""
     if type(query) is not str or len(query) > MAX_QUERY:
         raise invalid(f"query must be text of at most {MAX_QUERY} characters", "query")
     clauses: list[Bound] = []
@@ -76,9 +76,9 @@ def _bound(query: object, config: SearchConfig) -> Bound:
         try:
             clauses.append(bare_clause(Bare(word if phrase is None else phrase, phrase is not None), config))
         except BadQuery:
-            continue  # it has no letter or digit
+            continue  # the word has no letter or digit
     if not clauses:
-        raise invalid("query has no letter or digit to look for", "query")
+        raise invalid("query must have at least one letter or digit", "query")
     return clauses[0] if len(clauses) == 1 else AndB(tuple(clauses[:MAX_CLAUSES]))
 
 

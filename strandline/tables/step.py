@@ -20,10 +20,10 @@ from strandline.tables.names import RowId, changes_log, rows_log
 from strandline.tables.pending import Coming, Effects, Known, PendingEffect
 from strandline.tables.rows import Change, Row, data_of, encode_change, meta_of, row_of
 
-#: From what the engine answers to how many rows were concerned.
+#: Returns the number of affected rows, given the results of the engine.
 Outcome = Callable[[list[Any]], int]
 
-#: Rows that are read at a time where all of a parent's are gone through.
+#: Rows per read when all rows of a parent are visited.
 PAGE_ROWS = 1024
 
 
@@ -36,18 +36,18 @@ class TableStep:
         self._coming = coming
         self._effects = Effects()
         self._alterations: list[Amend | Delete | Hide | Restore] = []
-        #: What is appended, by log: rows by seq, and what is told.
+        #: Planned appends by log: rows by seq, and changes.
         self._rows: dict[str, tuple[TableDeclaration, dict[int, Row]]] = {}
         self._told: dict[str, tuple[TableDeclaration, list[Change]]] = {}
-        #: Somebody has seen the times of planned rows.
+        #: A hook has seen the times of planned rows, so they must be kept.
         self.shown = False
-        #: The logs that were made for it.
+        #: The logs that this step created.
         self.made: list[str] = []
 
-    # --- what there is -------------------------------------------------------------------------------------
+    # --- current rows --------------------------------------------------------------------------------------
 
     def known(self, table: TableDeclaration, id: RowId) -> Known | None:
-        """The row as it will be once everything is made that was planned before."""
+        """The row after all pending and planned changes."""
         name = rows_log(table.name, id.parent)
         effects = [*self._coming.effects.on(name, id.seq), *self._effects.on(name, id.seq)]
         is_new = bool(effects) and effects[0].kind == "add"
@@ -61,7 +61,7 @@ class TableStep:
         return None if known is None or known.hidden else known.row
 
     def keyed(self, table: TableDeclaration, parent: str, key: str) -> int | None:
-        """The seq of the row with this idempotency key; one that is hidden counts."""
+        """The seq of the row with this idempotency key. Hidden rows count."""
         name = rows_log(table.name, parent)
         for effects in (self._effects, self._coming.effects):
             found = effects.key(name, key)
@@ -75,9 +75,9 @@ class TableStep:
         return None if any(each.kind == "remove" for each in effect) else seq
 
     def rows(self, table: TableDeclaration, parent: str) -> Iterator[Row]:
-        """The rows of a parent that are not hidden, in order, each as it is when its turn comes."""
+        """The visible rows of a parent in order. Each row is looked up when it is yielded."""
         if self._coming.last is not None:
-            # They are gone through one by one, which takes longer than a flush.
+            # Visiting all rows takes longer than a flush, so wait for the pending changes first.
             self._coming.last.wait()
             self._coming.forget_done()
         log = self.log(rows_log(table.name, parent))
@@ -124,7 +124,7 @@ class TableStep:
         if self._is_planned(name, prev.seq):
             row = self._rows[name][1][prev.seq] = replace(prev, payload=payload)
         else:
-            # Every edit has another time than the one before, so that whoever has seen that one is found out.
+            # Every edit gets a new time, so that a stale ``expected_updated_at`` is detected.
             row = replace(prev, payload=payload, updated_at=max(self.now, prev.updated_at + 1))
             self._alterations.append(Amend(self._there(name), prev.seq, data_of(row)))
             self._tell(table, prev.parent, "update", user, prev, previous=prev.payload)
@@ -134,7 +134,7 @@ class TableStep:
     def remove(self, table: TableDeclaration, row: Row, soft: bool, user: str | None) -> None:
         name = rows_log(table.name, row.parent)
         if self._is_planned(name, row.seq):
-            raise MisusedHook("a row cannot be removed in the step that appends it: raise an exception instead")
+            raise MisusedHook("a hook cannot remove the row that the same write appends: raise an exception instead")
         log = self._there(name)
         self._alterations.append((Hide if soft else Delete)(log, seqs=[row.seq]))
         if not soft:
@@ -149,7 +149,7 @@ class TableStep:
         self._effects.add(name, PendingEffect("restore", (row.seq,)))
 
     def sweep(self, table: TableDeclaration, parent: str, soft: bool, user: str | None) -> Outcome:
-        """Remove all rows of a parent; with a hard sweep nothing is left that could be restored."""
+        """Remove all rows of a parent. After a hard removal, no row can be restored."""
         name = rows_log(table.name, parent)
         log = self._to_sweep(name)
         if log is None:
@@ -163,7 +163,7 @@ class TableStep:
         return outcome
 
     def expect_swept(self, table: TableDeclaration, row: Row, soft: bool) -> None:
-        """The row will be among those that are swept."""
+        """Record that a later sweep in this step removes the row."""
         self._effects.add(rows_log(table.name, row.parent), PendingEffect("hide" if soft else "remove", (row.seq,)))
 
     def restore_all(self, table: TableDeclaration, parent: str, user: str | None) -> Outcome:
@@ -182,12 +182,12 @@ class TableStep:
 
     def _there(self, name: str) -> Log:
         log = self.log(name)
-        assert log is not None, "it has the row that is changed"
+        assert log is not None, "the log of an existing row exists"
         return log
 
     def _to_sweep(self, name: str) -> Log | None:
         if self._rows.get(name, (None, {}))[1]:
-            raise MisusedHook("all rows of a parent cannot be removed or restored in a step that has appended some")
+            raise MisusedHook("a hook cannot remove or restore all rows of a parent that the same write appends to")
         log = self.log(name)
         return log if log is not None and log.next_seq > 1 else None
 
@@ -212,7 +212,8 @@ class TableStep:
         told.append(Change(op=op, seq=seq, at=self.now, user=user, soft=soft, **more))
 
     def _forget_changes(self, table: TableDeclaration, parent: str, seq: int | None) -> None:
-        """What is removed for good leaves no earlier payload behind: of one row, or of all."""
+        """Delete the changes of a row, or of all rows if ``seq`` is None, so that a hard removal leaves no earlier
+        payload."""
         name = changes_log(table.name, parent)
         if name in self._told:
             told = self._told[name][1]
@@ -226,7 +227,7 @@ class TableStep:
     # --- writing -------------------------------------------------------------------------------------------
 
     def commit(self) -> Commit[Any]:
-        """Journal everything that was planned, in one piece. Where there are alterations, it gives their results, in
+        """Journal the plan in one transaction. The commit's value is the list of the results of the alterations, in
         order."""
         batches = {name: (table, _rows_batch(rows.values())) for name, (table, rows) in self._rows.items() if rows}
         batches |= {name: (table, _changes_batch(told)) for name, (table, told) in self._told.items() if told}
@@ -235,8 +236,8 @@ class TableStep:
         new = [name for name in batches if self.log(name) is None]
         if len(new) == len(batches) == 1 and not self._alterations and not self.shown:
             return self._create(new[0], *batches[new[0]])
-        # A power cut may take whatever is not flushed and leave what was written later. So a step is not written before
-        # the logs that it needs are durable.
+        # A power cut can lose an unflushed write and keep a later one. So the logs that a step needs are made durable
+        # before the step is written.
         for name in new:
             batches[name][1].check(self.engine.options.max_record_bytes)
         for created in [self.engine.create(name, _config(batches[name][0]), notes=_NOTES) for name in new]:
@@ -247,7 +248,7 @@ class TableStep:
         ]
         commit: Commit[Any]
         if len(appends) == 1 and not self._alterations:
-            # Most steps: nothing but what is needed for them.
+            # The common case: one append, without a transaction.
             commit = appends[0].log.append(appends[0].batch, ts=self.now)
         else:
             commit = self.engine.change_all([*self._alterations, *appends])
@@ -255,7 +256,7 @@ class TableStep:
         return commit
 
     def _create(self, name: str, table: TableDeclaration, batch: Batch) -> Commit[Any]:
-        """The first rows of a parent are there together with their log, with no need to wait for that first."""
+        """Create the log with its first rows in one write, which avoids waiting for the log's creation."""
         commit = self.engine.create(name, _config(table), notes=_NOTES, batch=batch)
         self.made.append(name)
         at = self._there(name).last_ts
@@ -264,7 +265,7 @@ class TableStep:
         return commit
 
     def _configured(self, name: str, table: TableDeclaration) -> Log:
-        """The log, as durable as the table is declared to be now."""
+        """The log, with the durability that the table is declared with."""
         log = self._there(name)
         if log.config.durability != table.durability:
             log.configure(replace(log.config, durability=table.durability))
@@ -297,15 +298,15 @@ def _changes_batch(told: Sequence[Change]) -> Batch:
 
 
 def find_log(engine: Engine, name: str) -> Log | None:
-    """The log of this name, if there is one; raises TableError if it does not belong to a table."""
+    """Find a table's log. Raises TableError (CONFLICT) if a log of this name does not belong to a table."""
     log = engine.find(name)
     if log is not None and TABLE not in log.notes:
-        raise TableError("CONFLICT", f"there is a log {name!r} that does not belong to a table")
+        raise TableError("CONFLICT", f"log {name!r} exists and does not belong to a table")
     return log
 
 
 def published(log: Log | None, id: RowId) -> Known | None:
-    """The row as readers see it, or hidden from them."""
+    """The row as readers see it, or the hidden row."""
     while log is not None:
         revision = log.revision
         row = read_row(log, id)

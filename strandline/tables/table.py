@@ -1,4 +1,4 @@
-"""A table: every operation on its rows; and :class:`Tables`, the declared tables bound to an engine."""
+"""A table: all operations on its rows; and :class:`Tables`, the declared tables bound to an engine."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ from strandline.tables.view import (
     view_of,
 )
 
-#: So many rows can be appended or removed in one call.
+#: The maximum number of rows that one call can append or remove.
 MAX_BULK = 100
-#: So many edits of a row are given at most: the last ones.
+#: The maximum number of edits that ``history`` returns: the latest ones.
 MAX_EDITS = 1_000
 
-# In the class, ``list`` is one of its methods.
+# Inside the class, ``list`` is a method.
 Appends = list[AppendResult]
 Removals = list[RmResult]
 Groups = dict[str, list[Row]]
@@ -60,8 +60,8 @@ Edits = list[Edit]
 class Table:
     """The rows of one declaration. Safe to use from any thread.
 
-    ``user`` is who does it; None is the program itself, which may do everything. Writes give a :class:`Write`: it is
-    journaled, and ``wait`` gives the result once it is durable. Everything raises :class:`TableError`.
+    ``user`` is the acting user; None is the program itself, which has full access. Writes return a :class:`Write`,
+    which is journaled; its ``wait`` returns the result once it is durable. All operations raise :class:`TableError`.
     """
 
     def __init__(self, tables: Tables, declaration: TableDeclaration) -> None:
@@ -81,13 +81,14 @@ class Table:
     def append(
         self, parent: str, payload: object, *, user: str | None = None, idempotency_key: str | None = None
     ) -> Write[AppendResult]:
-        """Append a row. If there is a row with this idempotency key, also a removed one, nothing happens and the
-        result tells which."""
+        """Append a row. If a row with this idempotency key exists, even a removed one, nothing is written and the
+        result names that row."""
         commit, results = self._append(parent, [Item(payload, idempotency_key)], user)
         return Write(commit, lambda _: results[0])
 
     def append_bulk(self, parent: str, items: Sequence[object], *, user: str | None = None) -> Write[AppendBulkResult]:
-        """Append up to 100 rows, all or none, under consecutive seqs: payloads, or :class:`Item` with a key."""
+        """Append up to 100 rows with consecutive seqs, all or none. ``items`` are payloads, or :class:`Item` with a
+        key."""
         _check_bulk(items, "items")
         rows = [item if isinstance(item, Item) else Item(item) for item in items]
         commit, results = self._append(parent, rows, user)
@@ -101,7 +102,7 @@ class Table:
         with self.tables.step() as (step, coming):
             operation = TableOperation(self, step, user)
             results = operation.append(parent, items)
-            # A repetition is as durable as the first one; both are once everything is that is on its way.
+            # A repeated append must be as durable as the first one, so it waits for all pending changes.
             commit = step.commit() if operation.created else coming.last or Commit.of(None)
             if operation.created and user is not None and self.window is not None:
                 self.window.add(user, operation.created, step.now)
@@ -110,7 +111,7 @@ class Table:
     def update(
         self, id: str, patch: Mapping[str, Any], *, user: str | None = None, expected_updated_at: int | None = None
     ) -> Write[Row]:
-        """Change the fields that the patch has; gives the whole row. Raises NOT_FOUND, FORBIDDEN, and CONFLICT if the
+        """Change the fields in the patch and return the whole row. Raises NOT_FOUND, FORBIDDEN, or CONFLICT if the
         row's ``updated_at`` is not the expected one."""
         row_id, user = parse_id(id), check_user(user)
         if expected_updated_at is not None:
@@ -122,12 +123,12 @@ class Table:
         return Write(commit, lambda _: view.dress([row])[0])
 
     def rm(self, id: str, *, user: str | None = None, hard: bool = False) -> Write[RmResult]:
-        """Remove a row: for good if it is to be ``hard`` or the table has no soft delete."""
+        """Remove a row. The removal is permanent if ``hard`` is set or the table has no soft delete."""
         commit, results = self._rm([id], user, hard)
         return Write(commit, lambda _: results[0])
 
     def rm_bulk(self, ids: Sequence[str], *, user: str | None = None, hard: bool = False) -> Write[RmBulkResult]:
-        """Remove up to 100 rows, or none if one of them may not be removed."""
+        """Remove up to 100 rows. If one of them may not be removed, none is."""
         _check_bulk(ids, "ids")
         if not ids:
             raise invalid("ids must name at least one row", "ids")
@@ -143,8 +144,8 @@ class Table:
             return step.commit(), results
 
     def purge_by_parent(self, parent: str, *, user: str | None = None, hard: bool = False) -> Write[PurgeResult]:
-        """Remove all rows of a parent, however many, at once. A hard purge takes those as well that were removed
-        before: nothing is left to restore. With hooks on removals the rows are gone through in order."""
+        """Remove all rows of a parent at once. A hard purge includes rows that were removed before, so that no row can
+        be restored. If there are hooks on removals, they run for each row in order."""
         check_parent(parent)
         with self.tables.step() as (step, _):
             outcome, soft = TableOperation(self, step, check_user(user)).purge(parent, hard)
@@ -152,7 +153,7 @@ class Table:
         return Write(commit, lambda results: PurgeResult(outcome(results), soft))
 
     def restore_by_parent(self, parent: str, *, user: str | None = None) -> Write[RestoreResult]:
-        """Bring back all rows of a parent that were removed and not for good, also those removed one by one."""
+        """Restore all hidden rows of a parent, including those that were removed one by one."""
         check_parent(parent)
         with self.tables.step() as (step, _):
             outcome = TableOperation(self, step, check_user(user)).restore_all(parent)
@@ -160,7 +161,7 @@ class Table:
         return Write(commit, lambda results: RestoreResult(outcome(results)))
 
     def restore(self, id: str, *, user: str | None = None) -> Write[Row]:
-        """Bring one row back; raises NOT_FOUND if it is not one that was removed."""
+        """Restore one row. Raises NOT_FOUND if no removed row has this id."""
         row_id, user = parse_id(id), check_user(user)
         with self.tables.step() as (step, _):
             row = TableOperation(self, step, user).restore(row_id)
@@ -171,8 +172,8 @@ class Table:
     # --- reading -------------------------------------------------------------------------------------------
 
     def view(self, parent: str, *, user: str | None = None, public: bool = False) -> View:
-        """What somebody sees of a parent's rows: all of them if they are the owner, or it is the program, or public;
-        else their own. Raises NOT_FOUND if the parent is not there, or not public."""
+        """The rows of a parent that a reader can see: all rows for the owner, the program and public reads, otherwise
+        the reader's own rows. Raises NOT_FOUND if the parent does not exist, or is not public."""
         return view_of(self, check_parent(parent), check_user(user), public)
 
     def list(
@@ -185,7 +186,7 @@ class Table:
         user: str | None = None,
         public: bool = False,
     ) -> RowPage:
-        """The newest rows, 50 or up to 1,000, that fulfil a condition, if there is one; see ``where``."""
+        """The newest rows that match ``where``: 50 by default, at most 1,000."""
         before, limit = check_cursor(cursor), check_limit(limit, LIST_ROWS)
         condition = None if where is None else compile_where(where, user, self.declaration.schema.fields)
         return self.view(parent, user=user, public=public).list(limit, before, condition)
@@ -193,39 +194,39 @@ class Table:
     def list_after(
         self, parent: str, seq: int, *, limit: int | None = None, user: str | None = None, public: bool = False
     ) -> RowsAfter:
-        """The rows behind a seq in order, 500 or up to 1,000."""
+        """The rows after a sequence number in order: 500 by default, at most 1,000."""
         check_seq(seq, "seq")
         limit = check_limit(limit, LIST_AFTER_ROWS)
         return self.view(parent, user=user, public=public).list_after(seq, limit)
 
     def read(self, id: str, *, user: str | None = None, public: bool = False) -> Row | None:
-        """A row, or None if there is none, or none for this reader."""
+        """Return a row, or None if it does not exist or the reader may not see it."""
         row_id = parse_id(id)
         return self.view(row_id.parent, user=user, public=public).row(row_id.seq)
 
     def search(
         self, parent: str, query: str, *, limit: int | None = None, user: str | None = None, public: bool = False
     ) -> Found:
-        """The newest rows that have all words of the query in one of the fields that can be searched; words in quotes
-        stand side by side, and a star at the end of a word stands for whatever it goes on with."""
+        """The newest rows that have all words of the query in one searchable field. Quoted words must be adjacent. A
+        star at the end of a word matches any ending."""
         return search_rows(self, self.view(parent, user=user, public=public), query, check_limit(limit, LIST_ROWS))
 
     def indexed(
         self, parent: str, by: str, *, limit: int | None = None, user: str | None = None, public: bool = False
     ) -> Groups:
-        """Rows grouped by a field, by its value as text: of each group the newest 50, or up to 1,000. If that are more
-        than 10,000 together, it is refused."""
+        """Rows grouped by the value of a field, as text. Each group has its newest rows: 50 by default, at most 1,000.
+        Raises VALIDATION_FAILED if the groups together have more than 10,000 rows."""
         return group_rows(self, self.view(parent, user=user, public=public), by, check_limit(limit, LIST_ROWS))
 
     def counts(self, parent: str, by: str, *, user: str | None = None, public: bool = False) -> Counts:
-        """How many rows have which value in a field, by the value as text."""
+        """The number of rows per value of a field, with values as text."""
         return count_rows(self, self.view(parent, user=user, public=public), by)
 
     def history(self, id: str, *, user: str | None = None, public: bool = False) -> Edits:
-        """The edits of a row, the oldest first, of many the last 1,000. Raises NOT_FOUND."""
+        """The edits of a row, oldest first, at most the last 1,000. Raises NOT_FOUND."""
         row_id = parse_id(id)
         if self.view(row_id.parent, user=user, public=public).row(row_id.seq) is None:
-            raise TableError("NOT_FOUND", f"there is no row {id!r} in {self.name}")
+            raise TableError("NOT_FOUND", f"row {id!r} of {self.name} does not exist")
         edits: Edits = []
         log, after, caught_up = self.changes_log(row_id.parent), 0, False
         while log is not None and not caught_up:
@@ -237,11 +238,12 @@ class Table:
         return edits
 
     def rows_log(self, parent: str) -> Log | None:
-        """The log of a parent's rows, if there has ever been one."""
+        """The log of a parent's rows, or None if nothing was appended yet."""
         return find_log(self.tables.engine, rows_log(self.name, parent))
 
     def changes_log(self, parent: str) -> Log | None:
-        """The log of what became of them, if anything did; see :class:`~strandline.tables.rows.Change`."""
+        """The log of the changes of a parent's rows, or None if no row was changed; see
+        :class:`~strandline.tables.rows.Change`."""
         return find_log(self.tables.engine, changes_log(self.name, parent))
 
 
@@ -249,19 +251,19 @@ def _check_bulk(items: Sequence[object], name: str) -> None:
     if isinstance(items, str | bytes) or not isinstance(items, Sequence):
         raise invalid(f"{name} must be a list", name)
     if len(items) > MAX_BULK:
-        raise invalid(f"there are {len(items)} {name}, the limit is {MAX_BULK}", name)
+        raise invalid(f"{name} has {len(items)} items, the maximum is {MAX_BULK}", name)
 
 
-#: What the indexes of searches, and the columns that are counted, may take of the memory each.
+#: The memory for the search indexes, and for the columns.
 SEARCH_BYTES = 64 << 20
 COLUMN_BYTES = 64 << 20
 
 
 class Tables:
-    """All tables of one engine, by name. Safe to use from any thread. A table may be in only one of these at a time: it
-    knows what is on its way to the disk.
+    """All tables of one engine, by name. Safe to use from any thread. A table must belong to only one ``Tables`` object
+    at a time, because that object tracks the pending changes.
 
-    ``hooks`` are called for every table, before its own. ``searcher`` may be one that is shared with others.
+    ``hooks`` run for every table, before the table's own hooks. ``searcher`` may be shared with other components.
     """
 
     def __init__(
@@ -276,8 +278,8 @@ class Tables:
         self.hooks = hooks or NO_HOOKS
         self.searcher = searcher or Searcher(SEARCH_BYTES)
         self.columns = RowColumns(COLUMN_BYTES)
-        #: Called with the name of every log that is made, on whatever thread writes, while nobody else can: they must
-        #: be quick. What is in the log may still wait for the disk.
+        #: Called with the name of each new log, on the writing thread and while the lock is held, so listeners must be
+        #: fast. The records of the log may not be durable yet.
         self.listeners: list[Callable[[str], None]] = []
         self._coming = Coming()
         self._lock = threading.Lock()
@@ -285,11 +287,13 @@ class Tables:
         self._tables: dict[str, Table] = {}
         for declaration in declarations:
             if declaration.name in self._tables:
-                raise BadDeclaration(f"there are two tables of the name {declaration.name}")
+                raise BadDeclaration(f"table {declaration.name} is declared twice")
             self._tables[declaration.name] = Table(self, declaration)
         for declaration in declarations:
             if isinstance(declaration.parent, TableDeclaration) and declaration.parent not in declarations:
-                raise BadDeclaration(f"{declaration.name} needs its parent {declaration.parent.name} among the tables")
+                raise BadDeclaration(
+                    f"parent {declaration.parent.name} of {declaration.name} must be one of the tables"
+                )
 
     def __getitem__(self, name: str) -> Table:
         """Raises TableError (NOT_FOUND)."""
@@ -308,17 +312,15 @@ class Tables:
         return len(self._tables)
 
     def find_row(self, declaration: TableDeclaration, id: RowId) -> Row | None:
-        """A row as everybody sees it."""
+        """A row as readers see it."""
         log = find_log(self.engine, rows_log(declaration.name, id.parent))
         return None if log is None else read_row(log, id)
 
     @contextmanager
     def step(self) -> Iterator[tuple[TableStep, Coming]]:
-        """Plan a step: nobody else writes meanwhile."""
+        """Begin a step. No other thread can write until it ends."""
         if self._writer == threading.get_ident():
-            raise MisusedHook(
-                "inside of a hook, write through its context: ctx.append(table, parent, payload) and so on"
-            )
+            raise MisusedHook("a hook must write through its context, for example ctx.append(table, parent, payload)")
         with self._lock:
             self._writer = threading.get_ident()
             step = TableStep(self.engine, self._coming)

@@ -23,11 +23,11 @@ from strandline.tables.step import read_row
 if TYPE_CHECKING:
     from strandline.tables.table import Table
 
-#: So that the work per row stays bounded.
+#: These limits bound the work per row.
 MAX_CLAUSES = 256
 MAX_DEPTH = 16
 
-#: Says of a row whether it is wanted.
+#: Returns whether a row matches.
 Condition = Callable[[Row], bool]
 
 _MISSING = object()
@@ -43,7 +43,7 @@ _COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {"$gt": gt, "$gte": ge, "$
 
 
 def compile_where(where: object, user: str | None, fields: Sequence[str] | None) -> Condition:
-    """The condition; ``fields`` are those that there are, if that is known. Raises TableError."""
+    """Compile a condition. ``fields`` are the declared fields, or None if any field is allowed. Raises TableError."""
     return _Compiler(user, fields).group(where, 0)
 
 
@@ -57,7 +57,7 @@ class _Compiler:
         if not isinstance(where, Mapping):
             raise invalid("where must be an object of conditions", "where")
         if depth > MAX_DEPTH:
-            raise invalid(f"where is nested more than {MAX_DEPTH} deep", "where")
+            raise invalid(f"where has more than {MAX_DEPTH} levels of nesting", "where")
         conditions = [self._clause(name, wanted, depth) for name, wanted in where.items()]
         if len(conditions) == 1:
             return conditions[0]
@@ -69,7 +69,7 @@ class _Compiler:
             raise invalid(f"where has more than {MAX_CLAUSES} conditions", "where")
         if name == "own":
             if wanted is not True:
-                raise invalid("own in where can only be true", "where")
+                raise invalid("own in where must be true", "where")
             user = self._user
             return lambda row: row.user == user
         if name == "or":
@@ -83,7 +83,7 @@ class _Compiler:
         value_of = _OF_ROWS.get(name)
         if value_of is None:
             if self._fields is not None and name not in self._fields:
-                raise invalid(f"where names the field {name!r}, which there is not", "where")
+                raise invalid(f"where names an unknown field: {name!r}", "where")
             value_of = lambda row: row.payload.get(name, _MISSING)  # noqa: E731
         if not isinstance(wanted, Mapping) or not any(str(key).startswith("$") for key in wanted):
             return lambda row: is_same(value_of(row), wanted)
@@ -94,7 +94,7 @@ class _Compiler:
 def _comparison(operator: str, bound: Any) -> Callable[[Any], bool]:
     if operator == "$between":
         if not isinstance(bound, Sequence) or isinstance(bound, str) or len(bound) != 2:
-            raise invalid("$between in where must have a list of two values", "where")
+            raise invalid("$between in where requires a list of two values", "where")
         low, high = (_check_bound(operator, each) for each in bound)
         return lambda value: is_comparable(value, low) and is_comparable(value, high) and low <= value <= high
     compare = _COMPARISONS.get(operator)
@@ -106,17 +106,17 @@ def _comparison(operator: str, bound: Any) -> Callable[[Any], bool]:
 
 def _check_bound(operator: str, bound: Any) -> Any:
     if isinstance(bound, bool) or not isinstance(bound, int | float | str):
-        raise invalid(f"{operator} in where must have a number or a string", "where")
+        raise invalid(f"{operator} in where requires a number or a string", "where")
     return bound
 
 
 def _unknown(operator: str) -> TableError:
     known = ", ".join([*_COMPARISONS, "$between"])
-    return invalid(f"where has no operator {operator!r}: there are {known}", "where")
+    return invalid(f"unknown operator {operator!r} in where: expected one of {known}", "where")
 
 
 def is_same(value: Any, wanted: Any) -> bool:
-    """Equality as JSON has it: 1 is 1.0, but not true."""
+    """Equality as in JSON: 1 equals 1.0, but not true."""
     if isinstance(value, bool) or isinstance(wanted, bool):
         return value is wanted
     if isinstance(value, list) and isinstance(wanted, list):
@@ -127,17 +127,17 @@ def is_same(value: Any, wanted: Any) -> bool:
 
 
 def is_comparable(value: Any, bound: Any) -> bool:
-    """Whether one can be greater than the other: numbers among themselves, and texts."""
+    """Whether the values can be ordered: two numbers, or two strings."""
     if isinstance(value, bool):
         return False
     return isinstance(value, str) if isinstance(bound, str) else isinstance(value, int | float)
 
 
-#: A page never takes longer than looking at so many rows, however few of them are wanted.
+#: A page examines at most this many rows, even if few of them match.
 SCAN_ROWS = 16_384
-#: Rows that are read at a time where some are passed over.
+#: Rows per read when some rows are skipped.
 READ_ROWS = 1_024
-#: A page has no more than about so many bytes, however few rows that are.
+#: The approximate maximum size of a page.
 PAGE_BYTES = 8 << 20
 LIST_ROWS, LIST_AFTER_ROWS, MAX_ROWS = 50, 500, 1_000
 
@@ -148,17 +148,17 @@ class View:
     def __init__(self, table: Table, parent: str, log: Log | None, user: str | None, sees_all: bool) -> None:
         self._table = table
         self.parent = parent
-        #: The log of the rows; None as long as there has never been one.
+        #: The log of the rows, or None if nothing was appended yet.
         self.log = log
         self.user = user
-        #: Else only those of whoever reads.
+        #: If False, the reader sees only their own rows.
         self.sees_all = sees_all
 
     def shows(self, row: Row) -> bool:
         return self.sees_all or row.user == self.user
 
     def dress(self, rows: Iterable[Row]) -> list[Row]:
-        """The rows with what is said about their authors."""
+        """Add the data about the author and ``own`` to the rows."""
         look_up, user = self._table.declaration.with_author, self.user
         if look_up is None and user is None:
             return list(rows)
@@ -224,7 +224,7 @@ class View:
         return RowsAfter(self.dress(rows), head, not caught_up, after)
 
     def _row(self, record: Record, condition: Condition | None) -> Row | None:
-        """The row of a record if it is for this reader and wanted. Others are not even decoded, where that can be."""
+        """The row of a record if the reader may see it and it matches. Records of other authors are not decoded."""
         if not self.sees_all and author_in(record.meta) != self.user:
             return None
         row = row_of(self.parent, record)
@@ -248,7 +248,7 @@ def view_of(table: Table, parent: str, user: str | None, public: bool) -> View:
 
 
 def check_limit(limit: object, default: int) -> int:
-    """How many rows to give: what was asked for, but no more than anybody gets."""
+    """The number of rows to return: the requested number, up to the maximum."""
     if limit is None:
         return default
     if type(limit) is not int or limit < 1:

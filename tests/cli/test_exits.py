@@ -46,7 +46,7 @@ def test_no_server_is_told_in_one_line_and_makes_exit_code_4(
     result = Cli(NOBODY)(*command)
     assert result.exit_code == Exit.UNREACHABLE, result.output
     assert (len(result.stderr.splitlines()), result.stdout) == (1, "")
-    assert f"no answer from {NOBODY}" in result.stderr
+    assert f"the server at {NOBODY} does not answer" in result.stderr
     assert "start the server with `strandline serve`, or set --url" in result.stderr
 
 

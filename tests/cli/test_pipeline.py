@@ -290,4 +290,4 @@ def test_status_from_a_server(start_server: StartServer) -> None:
 
 def test_a_server_that_is_not_there_is_told(tmp_path: Path) -> None:
     result = call("status", "--url", "http://127.0.0.1:1")
-    assert (result.exit_code, "no answer from http://127.0.0.1:1" in result.stderr) == (1, True)
+    assert (result.exit_code, "the server at http://127.0.0.1:1 does not answer" in result.stderr) == (1, True)

@@ -217,7 +217,7 @@ def test_statements_that_are_wrong_are_told(cli: Cli, name: str, cli_server: Ser
     assert "Parser Error" in cli.fails(2, "sql", "selec 1")
     cli.lines("log", "append", name, "1")
     assert "nothing_like_it" in cli.fails(2, "sql", f'select nothing_like_it from "{name}"')
-    assert "found 2 statements; expected one" in cli.fails(2, "sql", "select 1; select 2")
+    assert "expected one SQL statement, got 2" in cli.fails(2, "sql", "select 1; select 2")
     cli.fails(2, "sql", " ; ")
     assert cli.lines("sql", "-", input="select 7 as n") == ["n", "7"]
     cli.lines("log", "append", name.upper(), "1")

@@ -74,24 +74,24 @@ def test_what_goes_together(options: dict[str, Any]) -> None:
         ({"storage_path": "a\u200bb"}, "storage_path: it contains non-printable characters"),
         ({"pull_only": True, "push_only": True, "append_only": None}, "it cannot be both pull_only and push_only"),
         ({"pull_only": True}, "append_only cannot be combined with pull_only"),
-        ({"allowed_mime_types": ("image/*",)}, "append_only needs application/json among the allowed_mime_types"),
-        ({"allowed_mime_types": (), "append_only": None}, "allowed_mime_types is empty"),
+        ({"allowed_mime_types": ("image/*",)}, "append_only requires application/json among the allowed_mime_types"),
+        ({"allowed_mime_types": (), "append_only": None}, "allowed_mime_types must not be empty"),
         (
             {"allowed_mime_types": ("image/*",), "append_only": None, "object_schema": {}},
-            "object_schema needs application/json",
+            "object_schema requires application/json",
         ),
         ({"object_schema": {"type": "nonsense"}}, "object_schema is not a JSON Schema: "),
         ({"object_schema": {"$ref": "https://example.org/other"}}, "object_schema is not a JSON Schema: "),
         ({"bundle": "b"}, "append_only cannot be combined with bundle"),
-        ({"append_only": AppendOnly(persist=False, max_items=1)}, "append_only.max_items needs persist = true"),
-        ({"append_only": AppendOnly(persist=False, chunk_size=1)}, "append_only.chunk_size needs persist = true"),
-        ({"append_only": AppendOnly(persist=False, max_pull_limit=1)}, "append_only.max_pull_limit needs persist"),
+        ({"append_only": AppendOnly(persist=False, max_items=1)}, "append_only.max_items requires persist = true"),
+        ({"append_only": AppendOnly(persist=False, chunk_size=1)}, "append_only.chunk_size requires persist = true"),
+        ({"append_only": AppendOnly(persist=False, max_pull_limit=1)}, "append_only.max_pull_limit requires persist"),
         (
             {"append_only": AppendOnly(persist=False, max_checkpoint_age_ms=1)},
-            "append_only.max_checkpoint_age_ms needs persist",
+            "append_only.max_checkpoint_age_ms requires persist",
         ),
-        ({"listable": True, "storage_path": "events"}, "listable needs a placeholder as the last segment"),
-        ({"listable": True, "storage_path": "{day}/events"}, "listable needs a placeholder as the last segment"),
+        ({"listable": True, "storage_path": "events"}, "listable requires a placeholder as the last segment"),
+        ({"listable": True, "storage_path": "{day}/events"}, "listable requires a placeholder as the last segment"),
         ({"listable": True, "append_only": AppendOnly(persist=False)}, "listable cannot be combined with append_only"),
         ({"listable": True, "append_only": None, "bundle": "b"}, "listable cannot be combined with bundle"),
         ({"root_only": True, "read_roles": ("public",)}, 'root_only cannot be combined with the role "public"'),
@@ -104,17 +104,17 @@ def test_what_goes_together(options: dict[str, Any]) -> None:
                     pull=RateRule(window_ms=1, max_requests=1, bucket="ip", ip=RateDimension())
                 )
             },
-            "rate_limit.pull has both a bucket and limits per identity or ip",
+            "rate_limit.pull cannot combine a bucket with limits per identity or ip",
         ),
         (
             {"queue": QueueEvents(subject_param="room")},
             "queue.subject_param: the storage_path has no placeholder {room}",
         ),
         ({"queue": QueueEvents(subject_id_pattern="(")}, "queue.subject_id_pattern is not a regular expression"),
-        ({"queue": QueueEvents(topic="a/b")}, "queue.topic: 'a/b' cannot name a topic"),
+        ({"queue": QueueEvents(topic="a/b")}, "queue.topic: 'a/b' is not a valid topic name"),
         (
             {"storage_path": "events", "queue": QueueEvents()},
-            'queue.topic: its events would go to the log "events", which is the document of the collection "events"',
+            'queue.topic: events cannot be written to the log "events", which is a document of the collection "events"',
         ),
     ],
 )
@@ -133,21 +133,21 @@ def test_everything_is_told_at_once() -> None:
 
 def test_a_name_is_there_once_in_a_namespace() -> None:
     twice = (collection(), collection(storage_path="other"))
-    assert errors_of(*twice) == ('collection "events": there is another collection of this name',)
+    assert errors_of(*twice) == ('collection "events": another collection has the same name',)
     assert errors_of(collection(), namespaces={"acme": (collection(),), "globex": (collection(),)}) == ()
 
 
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("a.b", "its name may have letters"),
-        ("", "its name may have letters"),
-        ("a\n", "its name may have letters"),
-        ("pull", "this name is a word of the protocol"),
-        ("batch", "this name is a word of the protocol"),
-        ("v1", "this name is taken"),
-        ("stream", "this name is taken"),
-        ("tables", "this name is taken"),
+        ("a.b", "its name must consist of letters"),
+        ("", "its name must consist of letters"),
+        ("a\n", "its name must consist of letters"),
+        ("pull", "this name is reserved by the protocol"),
+        ("batch", "this name is reserved by the protocol"),
+        ("v1", "this name is reserved for another route"),
+        ("stream", "this name is reserved for another route"),
+        ("tables", "this name is reserved for another route"),
     ],
 )
 def test_a_namespace_has_a_name_that_is_free(name: str, message: str) -> None:
@@ -156,7 +156,7 @@ def test_a_namespace_has_a_name_that_is_free(name: str, message: str) -> None:
 
 
 def test_errors_say_in_which_namespace_they_are() -> None:
-    assert errors_of(namespaces={"acme": ()}) == ('namespace "acme": it has no collection',)
+    assert errors_of(namespaces={"acme": ()}) == ('namespace "acme": it must have at least one collection',)
     (error,) = errors_of(namespaces={"acme": (collection(read_roles=()),)})
     assert error.startswith('namespace "acme": collection "events": read_roles is empty')
 
@@ -171,7 +171,7 @@ def test_a_limit_for_all_collections_completes_the_others() -> None:
     [
         ({"append_only": None}, "it is not append-only"),
         ({"write_roles": ("public",)}, 'write_roles has "public"'),
-        ({"read_roles": ("cap:read:notes",)}, 'read_roles has "cap:read:notes", which is about another collection'),
+        ({"read_roles": ("cap:read:notes",)}, 'read_roles has "cap:read:notes", which names another collection'),
         ({"write_roles": ("self",)}, 'the role "self" has no effect'),
         ({"append_only": AppendOnly(persist=False)}, "append_only.persist is false and there is no queue"),
         ({"append_only": AppendOnly(chunk_size=1)}, "append_only.chunk_size has no effect"),
@@ -191,4 +191,4 @@ def test_what_is_likely_meant() -> None:
 
 def test_a_collection_that_no_path_leads_to_is_told() -> None:
     (doubt,) = doubts_of(collection(), collection(name="same", storage_path="events/{date}"))
-    assert doubt.startswith('collection "same": its documents have the same paths as those of "events"')
+    assert doubt.startswith('collection "same": its paths are the same as those of "events"')

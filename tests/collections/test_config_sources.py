@@ -122,7 +122,7 @@ def test_append_only_may_be_yes_or_no(given: object, read: AppendOnly | None) ->
 def test_the_strategy_of_appending_is_by_timestamp() -> None:
     assert from_tables({**MINIMAL, "append_only": {"type": "by_timestamp"}}).collections[0].append_only == AppendOnly()
     (error,) = errors_of({**MINIMAL, "append_only": {"type": "by_magic"}})
-    assert error == "append_only: type is 'by_magic'; the only one there is is by_timestamp"
+    assert error == "append_only: type is 'by_magic'; expected by_timestamp"
 
 
 def test_limits_and_queues_may_be_yes_or_no() -> None:
@@ -154,9 +154,9 @@ def test_limits_and_queues_may_be_yes_or_no() -> None:
         ),
         ({"object_schema": []}, "object_schema is []; expected a JSON Schema"),
         ({"durability": "stone"}, "durability is 'stone'; expected ephemeral, memory, disk or fsync"),
-        ({"readRoles": ["a"]}, "read_roles is there twice, in both spellings"),
+        ({"readRoles": ["a"]}, "read_roles is given twice, in both spellings"),
         ({"colour": "red"}, "unknown key 'colour'"),
-        ({"restrictions": [{"mode": "deny"}]}, "restrictions by identity are not enforced here"),
+        ({"restrictions": [{"mode": "deny"}]}, "restrictions by identity are not supported"),
     ],
 )
 def test_a_value_that_cannot_be_is_told_where_it_is(options: dict[str, Any], message: str) -> None:
@@ -170,13 +170,13 @@ def test_errors_of_form_and_of_sense_are_told_together() -> None:
         "unknown key 'colour'",
         "storage_path is missing",
         "collections.collection: collection 3 is 'nonsense'; expected a table",
-        'collection "b": append_only cannot be combined with pull_only: nothing could ever be appended',
+        'collection "b": append_only cannot be combined with pull_only: no element could be appended',
     ]
 
 
 def test_options_without_an_effect_are_told() -> None:
     config = from_tables({**MINIMAL, "keyring_path": "k", "forceFullFetch": True, "restrictions": []})
-    assert "keyring_path has no effect: a keyring is a document like others" in config.warnings[0]
+    assert "keyring_path has no effect: a keyring is a regular document" in config.warnings[0]
     assert "forceFullFetch has no effect" in config.warnings[1]
     assert len(config.warnings) == 2
 
@@ -185,9 +185,10 @@ def test_namespaces_are_tables() -> None:
     config = from_tables(namespace={"acme": {"collection": [MINIMAL]}, "globex": {"collection": [MINIMAL]}})
     assert list(config.namespaces) == ["acme", "globex"]
     assert errors_of(namespace={"acme": {"collection": [MINIMAL], "restrictions": [1], "colour": 1}}) == [
-        "collections.namespace.acme: restrictions by identity are not enforced here; give roles with a role enricher "
+        "collections.namespace.acme: restrictions by identity are not supported; assign roles with a role enricher "
         "instead",
-        "collections.namespace.acme: unknown key 'colour'; collections are [[collections.namespace.acme.collection]]",
+        "collections.namespace.acme: unknown key 'colour'; "
+        "declare collections as [[collections.namespace.acme.collection]]",
     ]
     assert errors_of(namespace={"acme": 1})[0] == "collections.namespace.acme is 1; expected a table"
 
@@ -295,6 +296,6 @@ def test_two_sources_must_not_contradict_each_other(tmp_path: Path) -> None:
     with pytest.raises(BadCollections) as caught:
         reader.config()
     assert caught.value.errors == (
-        f"{path}: rateLimit: there is another limit for all collections, which says something else",
-        'collection "events": there is another collection of this name',
+        f"{path}: rateLimit: another limit for all collections is declared with different values",
+        'collection "events": another collection has the same name',
     )

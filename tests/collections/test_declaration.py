@@ -46,5 +46,5 @@ def test_what_is_wrong_with_declared_collections_is_told() -> None:
 
 
 def test_there_can_be_one_of_what_goes_for_all() -> None:
-    with pytest.raises(BadCollections, match="there are 2 of Roles"):
+    with pytest.raises(BadCollections, match="found 2 Roles objects"):
         Declared.of([Roles(), Roles(resolver=lambda request: None)])

@@ -74,7 +74,7 @@ def test_keys_that_are_not_safe(key: str) -> None:
     ("text", "why"),
     [
         ("/events", "must not start with /"),
-        ("", "is empty"),
+        ("", "must not be empty"),
         ("events/", "empty segment"),
         ("a//b", "empty segment"),
         ("a/../b", r"\.\."),

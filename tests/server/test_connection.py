@@ -396,7 +396,7 @@ def test_connections_have_a_cap(start_server: StartServer, lane: str) -> None:
         assert metric(server, "strandline_connections", client) == 8
         assert metric(server, "strandline_connections_limit", client) == 8
         assert metric(server, "strandline_connections_refused_total", client) == 20
-    assert server.log().count("connections are open, which is the limit") == 1
+    assert server.log().count("open connections is reached") == 1
     eventually(lambda: is_there(server, "a"))
 
 
@@ -425,7 +425,7 @@ def test_connections_leave_files_for_the_journal(start_server: StartServer, lane
         assert metric(server, "strandline_connections_limit", client.http) == 120
         assert metric(server, "strandline_connections_refused_total", client.http) >= 180
     assert "Too many open files" not in server.log()
-    assert server.log().count("which is the limit") == 1
+    assert server.log().count("open connections is reached") == 1
 
 
 def test_running_out_of_files_does_not_flood_the_log(start_server: StartServer) -> None:
@@ -455,7 +455,7 @@ def test_the_limit_follows_from_the_open_files(caplog: pytest.LogCaptureFixture)
         assert connection_limit(100) == 100
         assert not caplog.text
         assert connection_limit(1999) == 2000 - RESERVED_FILES
-        assert "limits.max_connections is 1999, but this process may open 2000 files only" in caplog.text
+        assert "limits.max_connections is 1999, but this process may open only 2000 files" in caplog.text
     with open_files(200):
         assert connection_limit(0) == 150
 
@@ -466,7 +466,7 @@ def test_the_limit_is_logged_again_once_there_was_room(caplog: pytest.LogCapture
     for _ in range(5):
         assert not cap.admits(10)
         cap.relax(9)
-    assert (cap.refused, caplog.text.count("which is the limit")) == (5, 1)
+    assert (cap.refused, caplog.text.count("open connections is reached")) == (5, 1)
     cap.relax(8)
     assert not cap.admits(10)
-    assert caplog.text.count("which is the limit") == 2
+    assert caplog.text.count("open connections is reached") == 2

@@ -456,8 +456,8 @@ def test_everything_that_is_wrong_with_collections_is_told_at_once(tmp_path: Pat
         "the collections cannot be served:",
         "  - collections.collection: collection 1: name is 1; expected text",
         "  - collections.collection: collection 1: storage_path is missing",
-        '  - namespace "pull": this name is a word of the protocol',
-        '  - namespace "pull": it has no collection',
+        '  - namespace "pull": this name is reserved by the protocol',
+        '  - namespace "pull": it must have at least one collection',
     ]
 
 

@@ -99,7 +99,7 @@ def test_a_missing_key_is_refused(text: str) -> None:
 
 
 def test_a_key_listed_twice_is_refused() -> None:
-    with pytest.raises(BadKeys, match="API key 3: this key is listed twice"):
+    with pytest.raises(BadKeys, match="API key 3: the key is listed twice"):
         Keys.parse("a:read,b,a:admin")
 
 

@@ -52,12 +52,16 @@ _LEFT_OUT = re.compile(
 #: What is another one whenever the guide is followed.
 _VARYING = (
     (re.compile(r"\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z"), "<time>"),
+    (re.compile(r"\b\d{8}T\d{6}\.\d{3}Z"), "<backup>"),
     (re.compile(r"\b1[789]\d{11}\b"), "<ms>"),
+    (re.compile(r"\b[\d.]+ (?:bytes|kB|MB)\b"), "<size>"),
     (re.compile(r'("\w*_?(?:took|time|get|scan|enumerate|merge|decode|fallback\w*)_ms": ?)[\d.]+'), r"\1<n>"),
     (re.compile(r'("server_total_ms":|"wal_append_ms":|"fsync_ms":|"throttle_wait_ms":)[\d.]+'), r"\1<n>"),
     (re.compile(r'(stream-cursor: |"streamCursor":")\d+'), r"\1<n>"),
     (re.compile(r'("(?:wake_id|token|callback_token|kid|x)": ?")[^"]+'), r"\1<secret>"),
     (re.compile(r"\b[0-9a-f]{16}:\d+"), "<cursor>"),
+    (re.compile(r"\bwid_[\w-]+"), "<wid>"),
+    (re.compile(r'("effective_priority":)\d+'), r"\1<n>"),
     (re.compile(r"(etag: .*):[0-9a-f]+\.[0-9a-f]+\."), r"\1:<epoch>."),
 )
 

@@ -16,13 +16,15 @@ from support.document_tables import ROOT
 from support.guide import Block, Follower, blocks, rewritten, settled
 from support.server_process import ServerProcess
 
-#: Their commands need Spark, an object store or a data directory of which the page tells, and other tests follow them.
-ELSEWHERE = {"backup", "use-the-command-line"}
+#: Other tests follow them.
+ELSEWHERE = {"use-the-command-line"}
 PAGES = {
     page.stem: page
     for page in sorted((ROOT / "docs/how-to").glob("*.md"))
     if page.stem not in ELSEWHERE and "```console\n" in page.read_text()
 }
+#: Not a how-to guide, but it restarts its server as well.
+PAGES["topics"] = ROOT / "docs/reference/topics.md"
 CONFIG = "# strandline.toml\n"
 
 

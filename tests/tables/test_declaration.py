@@ -83,7 +83,7 @@ def test_tables_are_found_by_name(plain_bed: Bed) -> None:
 
 
 def test_tables_that_do_not_go_together_are_refused(plain_bed: Bed) -> None:
-    with pytest.raises(BadDeclaration, match="two tables"):
+    with pytest.raises(BadDeclaration, match="table poll is declared twice"):
         Tables(plain_bed.engine, [POLL, POLL])
     with pytest.raises(BadDeclaration, match="parent"):
         Tables(plain_bed.engine, [make_log("vote", parent=POLL, schema=Vote)])

@@ -1,1 +1,1 @@
-"""Live invalidation: telling clients that cache the result of a query that it may have changed."""
+"""Live invalidation: notifies clients that cache the result of a query when the result may have changed."""

@@ -1,7 +1,7 @@
-"""Keys: what can be touched, as 64-bit numbers that clients derive by the same rules.
+"""Keys: the things that a change can touch, as 64-bit numbers that clients derive by the same rules.
 
-Every key is the XXH3-64 of a few parts with NUL in between. On the wire a key is 16 hexadecimal digits; waiting is by
-the lower 32 bits of it, which are enough for a wake-up that may be one too many.
+Every key is the XXH3-64 hash of a few parts, joined with NUL. In requests and answers a key is 16 hexadecimal digits.
+Waits use only its lower 32 bits, so a client may get a superfluous wake-up.
 """
 
 from __future__ import annotations
@@ -21,24 +21,24 @@ _HEX16 = re.compile("[0-9a-f]{16}", re.ASCII)
 _INTEGER = re.compile("-?[0-9]{1,100}", re.ASCII)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
-#: Touched by every change at all; for those who wait on templates that nobody knows.
+#: Touched by every change, for clients that wait on unknown templates.
 ANY = xxh3_64_intdigest(b"any")
-#: Touched when changes are recorded less finely than they could be; for those who name no templates.
+#: Touched when changes are recorded with less detail, for clients that name no templates.
 COARSENED = xxh3_64_intdigest(b"coarsened")
 
 
 def hexadecimal(key: int) -> str:
-    """A key or a template id as clients see it."""
+    """Format a key or a template id for clients."""
     return f"{key:016x}"
 
 
 def parse_hexadecimal(text: str) -> int | None:
-    """The number of 16 lower-case hexadecimal digits; None if it is anything else."""
+    """Parse 16 lower-case hexadecimal digits. Returns None for any other text."""
     return int(text, 16) if _HEX16.fullmatch(text) else None
 
 
 def key_id(text: str) -> int:
-    """The 32 bits that stand for a key that a client names, whatever it looks like."""
+    """The 32-bit id of a key that a client names, in any form."""
     text = text.strip().lower()
     if _HEX16.fullmatch(text):
         return int(text[8:], 16)
@@ -47,29 +47,29 @@ def key_id(text: str) -> int:
 
 @lru_cache(maxsize=4096)
 def table_key(entity: str) -> int:
-    """Touched by every change of the entity."""
+    """The key that every change of the entity touches."""
     return xxh3_64_intdigest(b"tbl\0" + entity.encode())
 
 
 def in_order(names: Iterable[str]) -> list[str]:
-    """Names of fields as they are sorted for a template: by UTF-16 code units, as clients sort strings."""
+    """Sort the names of fields by UTF-16 code units, as clients sort strings."""
     return sorted(names, key=lambda name: name.encode("utf-16-be", "surrogatepass"))
 
 
 def template_id(entity: str, names: Iterable[str]) -> int:
-    """Which template it is: an entity and the fields that are compared."""
+    """The id of a template: a hash of the entity and the compared fields."""
     parts = [entity, *in_order(names)]
     return xxh3_64_intdigest(b"tpl\0" + NUL.join(part.encode() for part in parts))
 
 
 def template_key(identifier: int) -> int:
-    """Touched when it is not recorded which rows of the template have changed."""
+    """The key that is touched when changed rows of the template are not recorded one by one."""
     return xxh3_64_intdigest(b"tpl\0" + identifier.to_bytes(8, "big"))
 
 
 class RowKeys:
-    """The keys of the rows that have the same arguments in the fields of one template. ``arguments`` are encoded, in
-    the order of the fields, with NUL in between."""
+    """The keys of the rows with the same arguments in the fields of one template. ``arguments`` are encoded in the
+    order of the fields and joined with NUL."""
 
     __slots__ = ("_field", "_membership", "_watch")
 
@@ -80,15 +80,15 @@ class RowKeys:
         self._field = b"fld\0" + raw
 
     def watch(self, arguments: bytes) -> int:
-        """Anything about one of these rows has changed."""
+        """The key that any change of one of these rows touches."""
         return xxh3_64_intdigest(self._watch + arguments)
 
     def membership(self, arguments: bytes) -> int:
-        """There is one row more, or one less."""
+        """The key that is touched when a row is added or removed."""
         return xxh3_64_intdigest(self._membership + arguments)
 
     def field(self, name: str, arguments: bytes) -> int:
-        """One field of one of these rows has changed."""
+        """The key that is touched when one field of one of these rows changes."""
         return xxh3_64_intdigest(self._field + name.encode(errors="replace") + NUL + arguments)
 
 
@@ -130,7 +130,7 @@ def _datetime(value: Any) -> bytes | None:
     try:
         if kind is str:
             moment = datetime.fromisoformat(value.strip())
-            # One without a zone is taken as what it nearly always is.
+            # A time without a time zone is taken as UTC.
             moment = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
         elif kind is int or kind is float:
             moment = _EPOCH + timedelta(milliseconds=int(value))
@@ -146,7 +146,7 @@ def _bytes(value: Any) -> bytes | None:
 
 
 Encode = Callable[[Any], bytes | None]
-#: How a value becomes an argument, by the name of the encoding. None: such a value is equal to no argument.
+#: Encodes a value as an argument, by the name of the encoding. None means that the value equals no argument.
 ENCODINGS: dict[str, Encode] = {
     "string": _string,
     "int64": _int64,
@@ -157,11 +157,11 @@ ENCODINGS: dict[str, Encode] = {
 
 
 def _number_text(value: float) -> str:
-    """A number as ECMAScript writes it, which is how most clients make a string of one."""
+    """Format a number as ECMAScript does, because most clients convert numbers to strings that way."""
     if not value:
         return "0"
     sign, digit_tuple, exponent = Decimal(repr(value)).normalize().as_tuple()
-    assert isinstance(exponent, int), "JSON has no infinities"
+    assert isinstance(exponent, int), "JSON numbers are finite"
     digits = "".join(map(str, digit_tuple))
     point = len(digits) + exponent
     if len(digits) <= point <= 21:

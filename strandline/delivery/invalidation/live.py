@@ -1,4 +1,4 @@
-"""The logs with live invalidation, on the event loop: when each of them is processed, and its statistics.
+"""The logs with live invalidation, on the event loop: schedules their processing and reports their statistics.
 
 docs/reference/live-invalidation.md explains the statistics.
 """
@@ -28,7 +28,7 @@ _Milliseconds = Annotated[float, Meta(ge=0)]
 
 
 class TouchMeta(msgspec.Struct, rename="camel", kw_only=True):
-    """The state of live invalidation of a log, as JSON. Totals count from when it began."""
+    """The state of live invalidation of a log, as JSON. Totals count from its start."""
 
     mode: Literal["memory"]
     cursor: str
@@ -85,12 +85,12 @@ class TouchMeta(msgspec.Struct, rename="camel", kw_only=True):
     wal_scanned_through: str | None
 
 
-#: What the ticks tell the growth of.
+#: The totals of a runtime. A tick reports their growth.
 Totals = dict[str, Any]
 
 
 def totals_of(runtime: Runtime) -> Totals:
-    """Everything that only ever grows, by the fields of :class:`TouchMeta`."""
+    """All counters, by the fields of :class:`TouchMeta`."""
     processor, follower, telling = runtime.processor, runtime.follower, runtime.telling
     return {
         "scan_rows_total": follower.rows,
@@ -116,7 +116,7 @@ def totals_of(runtime: Runtime) -> Totals:
 
 
 def meta_of(runtime: Runtime, now: float, scanned_through: str | None) -> TouchMeta:
-    """``scanned_through`` is the last record that was looked at, as the protocol writes it."""
+    """``scanned_through`` is the last processed record, in the protocol's notation."""
     journal, waiters, settings = runtime.journal, runtime.waiters, runtime.settings
     keys, templates = waiters.keys, waiters.templates
     longest, usual = journal.flush_intervals(now)
@@ -161,21 +161,21 @@ def meta_of(runtime: Runtime, now: float, scanned_through: str | None) -> TouchM
 
 log = logging.getLogger(__name__)
 
-#: The note of a log that keeps its templates until the next start.
+#: The note of a log that stores its templates across restarts.
 TEMPLATES_NOTE = "templates"
-#: How often it is told what has happened.
+#: How often ticks are published.
 TICK_SECONDS = 10.0
 
 
 class InvalidationKeeper(Protocol):
-    """The owner of all followed logs, as one of them sees it."""
+    """The owner of all followed logs, as seen by one of them."""
 
     def get(self, log: Log) -> LiveInvalidation | None:
-        """What follows the log now; None if nothing is to."""
+        """The current live invalidation of the log, or None if the log must not be followed."""
 
 
 class LiveInvalidation(Waiter):
-    """Live invalidation of one log on the event loop. After every call of ``runtime``, call ``go_on``."""
+    """Live invalidation of one log on the event loop. Call ``go_on`` after every call of ``runtime``."""
 
     __slots__ = ("_alarms", "_fetching", "_hub", "_keeper", "_stopped", "log", "rings_at", "runtime", "told")
 
@@ -196,24 +196,24 @@ class LiveInvalidation(Waiter):
             stored=log.notes.get(TEMPLATES_NOTE),
             persist=self._persist,
         )
-        #: The totals as of the last tick.
+        #: The totals at the last tick.
         self.told: Totals = totals_of(self.runtime)
         hub.watch(log, self)
         self.go_on()
 
     def now(self) -> float:
-        """Milliseconds that never go back."""
+        """Monotonic time in milliseconds."""
         return self._hub.loop.time() * 1000
 
-    # --- whose turn it is ------------------------------------------------------------------------------------------
+    # --- scheduling ------------------------------------------------------------------------------------------------
 
     def wake(self, log: Log) -> None:
-        # What changes may also be that nobody wants the log to be followed any more, or in another way.
+        # The configuration may have changed as well: the log may have to be followed differently, or not at all.
         if self._keeper.get(log) is self and not self.runtime.asleep:
             self.run()
 
     def run(self) -> None:
-        """Go on for a slice of time, and in the next turn if there is more."""
+        """Process records for one time slice, and schedule another turn if there are more."""
         if self._stopped:
             return
         try:
@@ -228,7 +228,7 @@ class LiveInvalidation(Waiter):
         self.go_on()
 
     def go_on(self) -> None:
-        """See to it that what there is to do is done in its time."""
+        """Schedule the next turn or timer."""
         if self._stopped:
             return
         if self.runtime.busy and not (self._fetching and not self.runtime.telling.busy):
@@ -245,7 +245,7 @@ class LiveInvalidation(Waiter):
         due = self.runtime.next_due()
         return None if due is None else due / 1000
 
-    # --- what is not in memory -------------------------------------------------------------------------------------
+    # --- records that are not in memory ----------------------------------------------------------------------------
 
     def _fetch(self) -> None:
         if not self._fetching:
@@ -274,21 +274,24 @@ class LiveInvalidation(Waiter):
         self.go_on()
 
     def _skip(self, error: BaseException) -> None:
-        """What cannot be read may have been about anything: everybody is told, and it goes on behind it."""
+        """Skip records that cannot be read. They may have changed anything, so all clients are notified."""
         if not self.log.dropped:
-            report(f"{self.log!r} cannot be followed behind {self.runtime.follower.position}", error)
+            report(
+                f"{self.log!r}: live invalidation cannot read the records after seq {self.runtime.follower.position}",
+                error,
+            )
             self.runtime.follower.skip()
 
     def _persist(self, stored: object) -> None:
         try:
             self.log.note({TEMPLATES_NOTE: stored})
         except EngineError:
-            pass  # they are declared again
+            pass  # clients declare them again
 
-    # --- the end ---------------------------------------------------------------------------------------------------
+    # --- shutdown --------------------------------------------------------------------------------------------------
 
     def stop(self, *, shutting_down: bool = False) -> None:
-        """Follow the log no longer, and answer everybody who waits."""
+        """Stop following the log, and answer all waiting clients."""
         if self._stopped:
             return
         self._stopped = True
@@ -299,8 +302,8 @@ class LiveInvalidation(Waiter):
 
 
 class Lives:
-    """All logs that are followed. ``settings_of`` says how a log is to be followed, None if it is not; ``publish``
-    takes what is told about them every ten seconds, and is called with nothing when the first one begins."""
+    """All followed logs. ``settings_of`` returns the settings of a log, or None if it must not be followed. ``publish``
+    gets the ticks every ten seconds, and an empty list when the first log is followed."""
 
     def __init__(
         self,
@@ -321,15 +324,15 @@ class Lives:
 
     @property
     def waiting(self) -> int:
-        """How many wait, on whatever log."""
+        """The number of waiting clients of all logs."""
         return sum(len(live.runtime.waiters) for live in self._lives.values())
 
     def filters(self) -> list[tuple[Log, int]]:
-        """The logs that are followed, and the bytes of each one's filter."""
+        """The followed logs, each with the size of its filter in bytes."""
         return [(live.log, live.runtime.journal.filter.nbytes) for live in self._lives.values()]
 
     def get(self, log: Log) -> LiveInvalidation | None:
-        """What follows the log now, begun if need be; None if it is not to be followed."""
+        """The live invalidation of the log, started if necessary; None if the log must not be followed."""
         live = self._lives.get(log.epoch)
         settings = None if log.dropped else self._settings_of(log)
         if settings is None:
@@ -348,7 +351,7 @@ class Lives:
         return live
 
     def drop(self, log: Log) -> None:
-        """The log is not followed any more."""
+        """Stop following the log."""
         live = self._lives.pop(log.epoch, None)
         if live is not None:
             live.stop()
@@ -358,16 +361,16 @@ class Lives:
             if not log.dropped and TEMPLATES_NOTE in log.notes:
                 log.note({TEMPLATES_NOTE: None})
         except EngineError:
-            pass  # they retire by themselves when they are not named again
+            pass  # templates that clients no longer name expire
 
     def stop(self) -> None:
-        """The server stops: whoever waits is sent away with the cursor they have got to."""
+        """Stop following all logs. Waiting clients get a timeout with their current cursor."""
         self._alarms.cancel(self)
         for live in list(self._lives.values()):
             live.stop(shutting_down=True)
         self._lives.clear()
 
-    # --- telling what has happened ---------------------------------------------------------------------------------
+    # --- ticks -----------------------------------------------------------------------------------------------------
 
     def ring(self, now: float) -> float | None:
         ticks = [tick for live in self._lives.values() if (tick := self._tick(live))]
@@ -376,7 +379,7 @@ class Lives:
         return now + TICK_SECONDS if self._lives else None
 
     def _tick(self, live: LiveInvalidation) -> dict[str, object] | None:
-        """What has grown since the last tick; None if nothing has."""
+        """The counters that grew since the last tick, or None if none did."""
         totals, before = totals_of(live.runtime), live.told
         grown = {name: round(value - before[name], 3) for name, value in totals.items() if value != before[name]}
         live.told = totals

@@ -1,6 +1,5 @@
 """From records to touches: follows a log, parses its row changes, and records which keys they touch. Other records are
-skipped.
-"""
+skipped."""
 
 from __future__ import annotations
 
@@ -45,7 +44,7 @@ _decode = msgspec.json.Decoder(RowChange).decode
 
 
 def change_of(data: bytes) -> RowChange | None:
-    """The change that a record is; None if it is none, as control messages are."""
+    """Decode a row change from a record. Returns None for other records, such as control messages."""
     try:
         change = _decode(data)
     except (msgspec.MsgspecError, RecursionError):
@@ -54,7 +53,7 @@ def change_of(data: bytes) -> RowChange | None:
 
 
 def row_of(raw: Raw) -> dict[str, Any] | None:
-    """A row by its fields; None if it is missing, or is no object."""
+    """Decode a row. Returns None if it is missing or is not an object."""
     if not raw:
         return None
     try:
@@ -66,7 +65,7 @@ def row_of(raw: Raw) -> dict[str, Any] | None:
 
 log = logging.getLogger(__name__)
 
-#: Tables whose last touch is remembered; more than this are looked through for those that need not be.
+#: If the last touches of more tables than this are kept, expired entries are removed.
 _MANY_TABLES = 4096
 _SCALARS = (str, int, float, bool, type(None))
 _MISSING = object()
@@ -75,7 +74,7 @@ Row = dict[str, Any]
 
 
 class Mode(Enum):
-    """How finely changes are recorded."""
+    """The level of detail in which changes are recorded."""
 
     FINE = "fine"
     RESTRICTED = "restricted"
@@ -83,7 +82,7 @@ class Mode(Enum):
 
 
 class Processor:
-    """Of one log. ``now`` is always given, in milliseconds of a clock that never goes back."""
+    """Records the touches of one log. The caller passes ``now`` in milliseconds of a monotonic clock."""
 
     def __init__(
         self,
@@ -105,7 +104,7 @@ class Processor:
         self._refilled_at = now
         self._table_due: dict[str, float] = {}
         self._owed: dict[str, float] = {}
-        #: The last generation in which anything was skipped because nobody seemed to be interested.
+        #: The last generation in which a key was skipped because no client had shown interest in it.
         self.skipped = -1
         self._complained = False
         self.touches_table = 0
@@ -117,12 +116,12 @@ class Processor:
 
     @property
     def touches(self) -> int:
-        """How many keys were touched so far, once per bucket each."""
+        """The number of touched keys so far, counted once per bucket."""
         return self.touches_table + self.touches_template
 
     @property
     def filters_keys(self) -> bool:
-        """Whether keys that nobody is interested in are skipped: only while it is known who is interested in what."""
+        """Whether keys without interest are skipped. They are not while a client waits on too many keys to index."""
         return not self._waiters.broad.by_key
 
     @property
@@ -132,7 +131,7 @@ class Processor:
     # --- a batch ---------------------------------------------------------------------------------------------------
 
     def begin(self, lag: int, now: float) -> None:
-        """A batch begins, with so many records still to be looked at."""
+        """Begin a batch with ``lag`` records left to process."""
         settings = self._settings
         self.judge(lag)
         if self.mode is Mode.FINE:
@@ -144,7 +143,7 @@ class Processor:
         self._refilled_at = now
 
     def judge(self, lag: int) -> None:
-        """How finely changes are recorded depends on how far behind it is. Between the two bounds it stays as it is."""
+        """Set the level of detail according to the lag. Between the two thresholds it stays unchanged."""
         settings = self._settings
         if lag >= max(settings.lag_degrade, 1):
             self.mode = Mode.RESTRICTED if settings.lag_reserved_budget_per_batch else Mode.COARSE_ONLY
@@ -152,7 +151,7 @@ class Processor:
             self.mode = Mode.FINE
 
     def take(self, data: bytes, now: float) -> None:
-        """Touch whatever the record changes."""
+        """Touch the keys that the record changes."""
         change = change_of(data)
         if change is None:
             return
@@ -188,30 +187,31 @@ class Processor:
 
     @property
     def owed(self) -> int:
-        """How many tables have changed again, too soon for being touched again."""
+        """The number of tables that changed again too soon after their last touch."""
         return len(self._owed)
 
     def next_owed(self) -> float | None:
-        """When the next of them may be touched."""
+        """The next time at which one of them may be touched."""
         return min(self._owed.values(), default=None)
 
     def pay(self, now: float, *, all_of_them: bool = False) -> None:
-        """Touch the tables whose time has come."""
+        """Touch the tables that are due."""
         for entity, due in list(self._owed.items()):
             if all_of_them or due <= now:
                 del self._owed[entity]
                 self._touch_table_now(entity, now)
 
-    # --- less than rows --------------------------------------------------------------------------------------------
+    # --- templates -------------------------------------------------------------------------------------------------
 
     def touch_template(self, template: Template) -> None:
-        """Everybody who waits on rows of the template is to be told."""
+        """Notify all clients that wait on rows of the template."""
         self._journal.touch(COARSENED)
         if self._journal.touch(template.key):
             self.touches_template += 1
 
     def _touch_templates(self, group: dict[int, Template]) -> None:
-        """Too far behind for looking at rows. With more templates than the budget allows, all of the entity go."""
+        """Touch templates instead of rows, because the lag is too large. If the budget runs out, touch all templates of
+        the entity."""
         pending = self._journal.pending
         for template in group.values():
             if self._is_cold(template):
@@ -231,7 +231,7 @@ class Processor:
             self.touch_template(template)
 
     def _is_cold(self, template: Template) -> bool:
-        """Whether nobody is interested; then it is noted that something is left out."""
+        """Whether no client is interested in the template. Then a skip is recorded."""
         if not self.filters_templates or template.id in self._waiters.templates.by_key:
             return False
         self.skipped_cold_template += 1
@@ -278,14 +278,18 @@ class Processor:
                 self._tokens -= 1
 
     def _without_before(self, change: RowChange, template: Template, after: Row | None) -> list[int]:
-        """What to touch when it is not known which rows it was before."""
+        """The keys to touch if the row before the change is unknown."""
         policy = self._settings.on_missing_before
         if policy == "skipBefore":
             return [] if after is None or change.operation == DELETE else _keys_after(template, after)
         if policy == "error":
             if not self._complained:
                 self._complained = True
-                log.error("a change of %r in %r does not say what it was before", change.type, self._name)
+                log.error(
+                    "a change of %r in log %r lacks row data (value or old_value); all cached results are invalidated",
+                    change.type,
+                    self._name,
+                )
             self._journal.touch_everything()
         else:
             self.touch_template(template)
@@ -293,7 +297,7 @@ class Processor:
 
 
 def keys_of(template: Template, operation: str, before: Row | None, after: Row | None) -> list[int] | None:
-    """The keys that a change touches for one template; None if the rows do not say enough to know."""
+    """The keys that a change touches for one template, or None if the rows lack the data to know."""
     if operation == INSERT:
         return _both(template, _arguments_or_none(template, after))
     if before is None or (after is None and operation != DELETE):
@@ -323,7 +327,7 @@ def _keys_after(template: Template, after: Row) -> list[int]:
 
 
 def _arguments_or_none(template: Template, row: Row | None) -> bytes | None:
-    """A row that lacks a field is equal to no arguments there."""
+    """The arguments of a row, or None if the row lacks a field."""
     if row is None:
         return None
     try:
@@ -339,7 +343,7 @@ def _both(template: Template, arguments: bytes | None) -> list[int]:
 
 
 def _changed_fields(template: Template, arguments: bytes, before: Row, after: Row) -> list[int]:
-    """The keys of the fields that are another value now. What only one of the rows has counts as changed."""
+    """The keys of the changed fields. A field that only one of the rows has counts as changed."""
     keys = []
     for name in before.keys() | after.keys():
         if name in template.names:
@@ -350,14 +354,14 @@ def _changed_fields(template: Template, arguments: bytes, before: Row, after: Ro
     return keys
 
 
-#: What one batch of records takes at the most.
+#: The limits of one batch of records.
 BATCH_RECORDS = 500
 BATCH_BYTES = 4 << 20
 
 
 class Follower:
-    """``position`` is the seq up to which the log has been accounted for. The counts are since the start.
-    ``open_bucket`` is called before something may be touched."""
+    """Reads a log in batches. All records up to ``position`` are processed. Counters are since the start.
+    ``open_bucket`` is called before a key may be touched."""
 
     def __init__(
         self,
@@ -383,19 +387,19 @@ class Follower:
 
     @property
     def lag(self) -> int:
-        """How many records have not been accounted for."""
+        """The number of records that are not processed yet."""
         return max(0, self._log.head - self.position)
 
     def skip(self) -> None:
-        """Account for everything there is without looking at it."""
+        """Skip all records up to the head, and touch all keys."""
         self._page = None
         self._open_bucket()
         self._journal.touch_everything()
         self._advance(self._log.head)
 
     def some(self, until: float) -> bool:
-        """Look at some records, until it is later than ``until`` by ``perf_counter``. False: the next ones must be read
-        from the disk, and given to ``give``."""
+        """Process records until ``until``, a time of ``perf_counter``. Returns False if the next records must be read
+        from the disk and passed to ``give``."""
         while self.lag or self._page is not None:
             if self._page is None:
                 page = self._log.read_resident(self.position, **self.bounds)
@@ -408,23 +412,23 @@ class Follower:
 
     @property
     def bounds(self) -> dict[str, Any]:
-        """How much of the log is read at a time."""
+        """The limits of one read of the log."""
         return {"limit": BATCH_RECORDS, "max_bytes": BATCH_BYTES, "epoch": self._log.epoch}
 
     def give(self, page: Page) -> None:
-        """What comes behind the position."""
+        """Begin a batch with the page after the position."""
         if self._page is not None:
             return
         self._page, self._page_at = page, 0
         self._touches = self._processor.touches
         self._processor.begin(self.lag, self._clock())
         if page.tombstone is not None:
-            # Whatever was lost may have been about anything.
+            # The lost records may have changed anything.
             self._open_bucket()
             self._journal.touch_everything()
 
     def _go_through(self, until: float) -> bool:
-        """Look at the records of the page; False when the time is over."""
+        """Process the records of the page. Returns False if the time is up."""
         page, processor, now = self._page, self._processor, self._clock()
         assert page is not None
         count = len(page)
@@ -434,7 +438,7 @@ class Follower:
             self._advance(page.seqs[self._page_at])
             self._page_at += 1
             self.rows += 1
-            # One change may concern hundreds of templates, so it is looked at the time after each.
+            # One change may concern hundreds of templates, so check the time after each record.
             if perf_counter() > until and self._page_at < count:
                 return False
         self._advance(max(self.position, page.next_after))

@@ -1,7 +1,7 @@
-"""What somebody wants to wait for, and whether there is something to tell them right away.
+"""Wait requests: the keys to wait on, and whether the client can be answered at once.
 
-This is where nothing may be missed: what is waited on besides the keys that were asked for, and what may have been left
-out of the journal since the cursor.
+This module ensures that no change is missed. It adds the keys that stand for coarser changes to those that were
+requested, and detects changes since the cursor that the journal may not have recorded.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from strandline.delivery.invalidation.waiters import Kind, TouchAnswer, Wait, Wa
 
 
 class WaitRequest:
-    """``keys`` are full keys, for exact waits. ``templates`` are those that the client names; None means none."""
+    """A request to wait. ``keys`` are full keys, for exact waits. ``templates`` are those that the client names, or
+    None."""
 
     __slots__ = ("coarse", "ids", "keys", "templates", "timeout_ms")
 
@@ -37,7 +38,7 @@ class WaitRequest:
 
 
 class Asking:
-    """Of one log."""
+    """Evaluates the wait requests of one log."""
 
     def __init__(self, journal: TouchJournal, templates: Templates, waiters: Waiters, processor: Processor) -> None:
         self._journal = journal
@@ -46,7 +47,7 @@ class Asking:
         self._processor = processor
 
     def kind_of(self, request: WaitRequest) -> Kind:
-        """What a request waits on in the first place."""
+        """The kind of keys that a request waits on."""
         if request.coarse:
             return "tableKey"
         if request.templates:
@@ -57,7 +58,7 @@ class Asking:
         return "fineKey"
 
     def wait_for(self, request: WaitRequest, tell: Callable[[TouchAnswer], None], now: float) -> Wait:
-        """The wait that misses nothing of what was asked for, however finely changes are recorded while it lasts."""
+        """Create a wait that misses no requested change, whatever the level of detail while it lasts."""
         kind = self.kind_of(request)
         fine = kind != "tableKey"
         further: set[int] = set()
@@ -80,14 +81,14 @@ class Asking:
         )
 
     def _stand_in(self, identifier: int, template: Template | None) -> int:
-        """The key that is touched when rows of a template cannot be told apart, as far as the template is known."""
+        """The key that is touched when rows of the template are not recorded one by one."""
         if template is not None:
             return template.key
         entity = self._templates.entity_of(identifier)
         return ANY if entity is None else table_key(entity)
 
     def touched_after(self, wait: Wait, generation: int) -> bool:
-        """Whether something that the wait is about was, or may have been, told in a later generation."""
+        """Whether a key of the wait was, or may have been, touched in a later generation."""
         journal = self._journal
         if generation >= journal.generation:
             return False
@@ -100,7 +101,7 @@ class Asking:
         return self._skipped_after(wait, generation, journal.generation) or self._changed_too_early(wait, generation)
 
     def missing_from_bucket(self, wait: Wait, generation: int) -> bool:
-        """Whether something that the wait is about may be left out of the bucket that is open."""
+        """Whether the open bucket may lack a touch that concerns the wait."""
         journal = self._journal
         if not wait.fine:
             return False
@@ -112,7 +113,7 @@ class Asking:
         )
 
     def _skipped_after(self, wait: Wait, generation: int, until: int) -> bool:
-        """Whether keys of rows were skipped, up to a generation, while nobody seemed to be interested in them."""
+        """Whether row keys were skipped, up to a generation, because no client had shown interest in them."""
         if wait.templates is None:
             skipped = self._processor.skipped
         else:
@@ -120,7 +121,7 @@ class Asking:
         return generation < skipped <= until and not self._waiters.lasts_since(wait, generation)
 
     def _changed_too_early(self, wait: Wait, generation: int) -> bool:
-        """Whether there were changes when one of the templates was not active yet."""
+        """Whether there were changes before one of the templates was active."""
         return any(
             template.active_from > generation
             and self._journal.touched_after([table_key(template.entity) & ID_MASK], generation)

@@ -21,12 +21,12 @@ from strandline.schema.profiles.touch_settings import TouchSettings
 
 TouchMode = Literal["idle", "fine", "restricted", "coarseOnly"]
 
-#: So many are told before it is looked at the time.
+#: The time is checked after this many notifications.
 LOOK_EVERY = 8
 
 
 class _Group:
-    """Some who are told the same."""
+    """Waits that get the same answer."""
 
     __slots__ = ("_answers", "began", "bucket", "verdict", "waits")
 
@@ -62,12 +62,12 @@ class Notifications:
         return len(self._groups) > 0 or self._waiters.scanning
 
     def now(self, verdict: Verdict, wait: Wait) -> TouchAnswer:
-        """The answer to one that need not wait."""
+        """The answer to a request that does not have to wait."""
         self.counts[verdict] += 1
         return TouchAnswer(verdict, wait.kind, self._journal.generation, self._journal.last)
 
     def flushed(self, bucket: TouchBucket, began: float) -> None:
-        """Whom the bucket concerns are to be told; the flush began at a time of ``perf_counter``."""
+        """Queue the notifications for a flushed bucket. ``began`` is the start of the flush, by ``perf_counter``."""
         waits = self._waiters.found_by(bucket)
         if waits:
             self._groups.append(_Group("touched", bucket, waits))
@@ -75,12 +75,12 @@ class Notifications:
             self.flush_ms = (perf_counter() - began) * 1000
 
     def queue(self, verdict: Verdict, waits: list[Wait]) -> None:
-        """These are to be told how it stands now."""
+        """Queue the same answer for these waits."""
         if waits:
             self._groups.append(_Group(verdict, self._journal.last, waits))
 
     def some(self, until: float) -> None:
-        """Tell some, until it is later than ``until`` by ``perf_counter``."""
+        """Send notifications until ``until``, a time of ``perf_counter``."""
         while self.busy:
             if self._groups:
                 self._tell_few(self._groups[0])
@@ -116,18 +116,18 @@ class Notifications:
         self.wake_ms_max = max(self.wake_ms_max, took_ms)
 
 
-#: Flushes follow each other no faster than this, and take no more than one part in so many of the time.
+#: The minimum time between flushes, and the factor that limits the share of time spent on notifications.
 MIN_WINDOW_MS = 5.0
 WINDOW_SHARE = 4
-#: How often it is looked what is no longer of interest.
+#: How often expired interests are removed.
 CARE_MS = 1000.0
-#: Templates that were activated or retired are written down after this time, together with those that follow.
+#: How long changes of templates are collected before they are stored.
 PERSIST_MS = 1000.0
 
 
 class Runtime:
-    """``clock`` gives milliseconds that never go back, ``wall`` those since 1970. ``persist`` keeps the templates until
-    the next start, which is given them as ``stored``; losing them costs nothing but precision."""
+    """``clock`` returns monotonic milliseconds, ``wall`` milliseconds since 1970. ``persist`` stores the templates, and
+    ``stored`` passes them to the next start. Losing them only reduces precision."""
 
     def __init__(
         self,
@@ -161,17 +161,17 @@ class Runtime:
         self._attended_at = now
         self._care_at = now + CARE_MS
         self._collect_at = now + settings.templates.gc_interval_ms
-        #: When templates are to be written down; and from when on, because they were merely named.
+        #: When to store the templates, and when they were last stored.
         self._persist_at: float | None = None
         self._persisted_at = now
         self.timeouts_fired = 0
         self.sweep_ms = 0.0
 
-    # --- where it stands -------------------------------------------------------------------------------------------
+    # --- state -----------------------------------------------------------------------------------------------------
 
     @property
     def settled(self) -> bool:
-        """Whether the current generation knows of everything that is in the log."""
+        """Whether the current generation covers all records of the log."""
         return not (self.journal.dirty or self.processor.owed or self.follower.lag)
 
     @property
@@ -182,19 +182,19 @@ class Runtime:
 
     @property
     def window_ms(self) -> float:
-        """How long touches gather. The longer it takes until the last is told, the longer the next ones gather."""
+        """How long touches are collected. It grows with the time that the notifications of a flush take."""
         longest = min(self.settings.memory.bucket_ms, self.settings.coalesce_window_ms)
         return min(longest, max(MIN_WINDOW_MS, WINDOW_SHARE * self.telling.flush_ms))
 
     @property
     def busy(self) -> bool:
-        """Whether ``step`` has something to do."""
+        """Whether ``step`` has work to do."""
         return self.telling.busy or (not self.asleep and self.follower.lag > 0)
 
     # --- interest --------------------------------------------------------------------------------------------------
 
     def attend(self) -> None:
-        """Somebody takes an interest: from now on the log is followed."""
+        """Record that a client is interested, and resume following the log."""
         self._attended_at = self._clock()
         if self.asleep:
             self.asleep = False
@@ -209,7 +209,7 @@ class Runtime:
             self.asleep = True
 
     def activate(self, declarations: Sequence[Declaration], ttl_ms: int | None) -> Activation:
-        """Make templates active. What was looked at before is not looked at again for them."""
+        """Activate templates. Records that are already processed are not processed again for them."""
         self.attend()
         now, journal = self._clock(), self.journal
         self._open_bucket()
@@ -227,11 +227,12 @@ class Runtime:
         return outcome
 
     def _since(self) -> int:
-        """Everything of a later generation than this is recorded for an interest that begins now."""
+        """For an interest that begins now, all later generations are recorded."""
         return max(self.journal.generation, self.processor.skipped)
 
     def _tell_retired(self, templates: Collection[Template]) -> None:
-        """Whoever waits on their rows would wait in vain. They are told, and wait on more when they return."""
+        """Notify the clients that wait on rows of retired templates, because those rows are no longer recorded. Their
+        next wait covers more."""
         if templates:
             self._open_bucket()
         for template in templates:
@@ -240,14 +241,15 @@ class Runtime:
     # --- waiting ---------------------------------------------------------------------------------------------------
 
     def kind_of(self, request: WaitRequest) -> str:
-        """What the request would wait on in the first place."""
+        """The kind of keys that the request would wait on."""
         self.processor.judge(self.follower.lag)
         return self._asking.kind_of(request)
 
     def wait(
         self, request: WaitRequest, epoch: str, generation: int | None, tell: Callable[[TouchAnswer], None]
     ) -> TouchAnswer | None:
-        """The answer if there is one now; else ``tell`` is called with it. ``generation`` None means from now on."""
+        """Return the answer if there is one now; otherwise ``tell`` is called with it later. ``generation`` None means
+        from now on."""
         self.attend()
         self.processor.judge(self.follower.lag)
         now, journal = self._clock(), self.journal
@@ -263,7 +265,7 @@ class Runtime:
         missing = not touched and self._asking.missing_from_bucket(wait, generation)
         self.waiters.add(wait, journal.generation, self._since(), now + request.timeout_ms)
         if touched or request.timeout_ms <= 0:
-            # What it asks for is of interest even if it does not wait for it.
+            # The keys are of interest even if the request does not wait.
             self.waiters.remove(wait, now)
             return self.telling.now("touched" if touched else "timeout", wait)
         if missing:
@@ -273,7 +275,7 @@ class Runtime:
         return None
 
     def settle(self, timeout_ms: int, tell: Callable[[], None]) -> None:
-        """Have ``tell`` called once everything is settled, or the time is up."""
+        """Call ``tell`` once all records are processed and flushed, or when the timeout ends."""
         self._settling.append((self._clock() + timeout_ms, tell))
         self._flush_if_due()
 
@@ -284,11 +286,11 @@ class Runtime:
             if settled or due <= now:
                 tell()
 
-    # --- going on --------------------------------------------------------------------------------------------------
+    # --- processing ------------------------------------------------------------------------------------------------
 
     def step(self, until: float) -> bool:
-        """Tell whom there is to be told and look at some records, until it is later than ``until`` by ``perf_counter``.
-        False: the next records must be read from the disk, and given to the follower."""
+        """Send notifications and process records until ``until``, a time of ``perf_counter``. Returns False if the next
+        records must be read from the disk and passed to the follower."""
         self.telling.some(until)
         there = self.asleep or self.follower.some(until)
         self._flush_if_due()
@@ -324,7 +326,7 @@ class Runtime:
     # --- time ------------------------------------------------------------------------------------------------------
 
     def tick(self) -> None:
-        """Do what it is time for."""
+        """Perform all tasks that are due."""
         now = self._clock()
         self._flush_if_due()
         self._time_out(now)
@@ -339,7 +341,7 @@ class Runtime:
             self._persist(self.templates.stored(self._wall() - now) or None)
 
     def next_due(self) -> float | None:
-        """When ``tick`` is to be called next."""
+        """The time at which ``tick`` must be called next."""
         times = (
             self._flush_due(),
             self.processor.next_owed(),
@@ -374,7 +376,7 @@ class Runtime:
         self._persist_at = when if self._persist_at is None else min(self._persist_at, when)
 
     def end(self, verdict: Verdict) -> None:
-        """Answer everybody who waits. Nothing is to be asked of it any more."""
+        """Answer all waiting clients. The runtime must not be used afterwards."""
         self.telling.all()
         self.telling.queue(verdict, self.waiters.everybody())
         self.telling.all()

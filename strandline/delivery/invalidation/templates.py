@@ -1,7 +1,7 @@
-"""Templates: which fields of an entity clients compare with which kind of arguments.
+"""Templates: the fields of an entity that clients compare with arguments, and the encoding of each argument.
 
-Only for active templates are the keys of rows worked out. A template is activated by declaring it, stays active while
-it is named now and then, and is not retroactive: what was processed before it was active is not looked at again.
+Row keys are computed for active templates only. Declaring a template activates it, and it stays active while clients
+keep naming it. Activation is not retroactive: records that are already processed are not processed again.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from strandline.schema.profiles.touch_settings import TemplateSettings
 
 MAX_FIELDS = 3
 _MINUTE_MS = 60_000
-#: Retired templates whose entity is still known, so that those who go on naming them can be told of its changes.
+#: The number of retired templates whose entity is remembered, so that clients that still name them learn of changes.
 MAX_RETIRED = 4096
-#: What a declaration that makes no sense is denied as.
+#: The template id in the refusal of an invalid declaration.
 NO_TEMPLATE = hexadecimal(0)
 
 
@@ -58,7 +58,7 @@ class Declaration(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Template:
-    """Generations are those of the journal."""
+    """An active template. Generations are those of the touch journal."""
 
     __slots__ = ("_fields", "active_from", "declaration", "entity", "id", "key", "keys", "last_seen", "names",
                  "skipped", "ttl_ms")  # fmt: skip
@@ -71,9 +71,9 @@ class Template:
         self.keys = RowKeys(self.id)
         self.ttl_ms = ttl_ms
         self.last_seen = last_seen
-        #: Changes that were told in this generation or before were not looked at for this template.
+        #: Changes up to and including this generation were not evaluated for this template.
         self.active_from = active_from
-        #: The last generation in which keys of rows were left out because nobody seemed to wait for them.
+        #: The last generation in which row keys were skipped because no client had shown interest in them.
         self.skipped = -1
         encodings = {field.name: field.encoding for field in declaration.fields}
         ordered = in_order(encodings)
@@ -81,8 +81,8 @@ class Template:
         self._fields = tuple((name, ENCODINGS[encodings[name]]) for name in ordered)
 
     def arguments(self, row: dict[str, Any]) -> bytes | None:
-        """What the row has in the fields of the template; None when it is equal to no arguments. Raises KeyError when
-        the row does not say."""
+        """The encoded fields of the row, or None if a value equals no argument. Raises KeyError if the row lacks a
+        field."""
         parts = []
         for name, encode in self._fields:
             part = encode(row[name])
@@ -93,7 +93,7 @@ class Template:
 
 
 class Activation(msgspec.Struct):
-    """What became of declarations. ``evicted`` had to make room."""
+    """The result of declarations. ``evicted`` templates were retired to make room."""
 
     activated: list[Template]
     denied: list[tuple[str, str]]
@@ -101,7 +101,7 @@ class Activation(msgspec.Struct):
 
 
 class StoredTemplate(msgspec.Struct, frozen=True, array_like=True):
-    """A template as it is written down. ``seen`` is milliseconds since 1970."""
+    """A template as it is stored. ``seen`` is in milliseconds since 1970."""
 
     entity: str
     fields: tuple[tuple[str, str], ...]
@@ -110,7 +110,7 @@ class StoredTemplate(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Templates:
-    """Those of one log, the least recently named ones first. ``now`` is always given, in milliseconds."""
+    """The templates of one log, least recently named first. The caller passes ``now`` in milliseconds."""
 
     def __init__(self, settings: TemplateSettings) -> None:
         self._settings = settings
@@ -131,7 +131,7 @@ class Templates:
         return self._by_entity.get(entity)
 
     def entity_of(self, identifier: int) -> str | None:
-        """The entity of a template that is active or was not too long ago."""
+        """The entity of a template that is active or was retired recently."""
         template = self._active.get(identifier)
         return self._retired.get(identifier) if template is None else template.entity
 
@@ -140,7 +140,7 @@ class Templates:
     def activate(
         self, declarations: Iterable[Declaration], ttl_ms: int | None, now: float, active_from: int
     ) -> Activation:
-        """Make the templates active, or see them again if they are."""
+        """Activate the templates, or refresh those that are active."""
         ttl_ms = self._settings.default_inactivity_ttl_ms if ttl_ms is None else ttl_ms
         outcome = Activation([], [], [])
         for declaration in declarations:
@@ -150,7 +150,7 @@ class Templates:
             template = self._active.get(declaration.identifier)
             if template is not None:
                 if set(template.declaration.fields) != set(declaration.fields):
-                    # With other encodings the keys that somebody waits on would no longer be touched.
+                    # With other encodings, the keys that clients wait on would no longer be touched.
                     outcome.denied.append((hexadecimal(template.id), "invalid"))
                     continue
                 template.ttl_ms = ttl_ms
@@ -187,10 +187,10 @@ class Templates:
         self._by_entity.setdefault(template.entity, {})[template.id] = template
         self._retired.pop(template.id, None)
 
-    # --- being named, and being forgotten --------------------------------------------------------------------------
+    # --- use and retirement ----------------------------------------------------------------------------------------
 
     def see(self, identifier: int, now: float) -> Template | None:
-        """Somebody names the template; None if it is not active."""
+        """Record that a client names the template. Returns None if it is not active."""
         template = self._active.get(identifier)
         if template is not None:
             self._see(template, now)
@@ -202,7 +202,7 @@ class Templates:
             order[template.id] = order.pop(template.id)
 
     def retire_inactive(self, now: float, in_use: Iterable[int]) -> list[Template]:
-        """Retire those that nobody has named for their time, and nobody waits on."""
+        """Retire the templates that were not named within their TTL and that no client waits on."""
         in_use = set(in_use)
         inactive = [
             template
@@ -223,10 +223,10 @@ class Templates:
         if len(self._retired) > MAX_RETIRED:
             del self._retired[next(iter(self._retired))]
 
-    # --- writing them down -----------------------------------------------------------------------------------------
+    # --- storage ---------------------------------------------------------------------------------------------------
 
     def stored(self, offset_ms: float) -> list[Any]:
-        """What to write down; ``offset_ms`` is what makes a time since 1970 of a time here."""
+        """The templates to store. ``offset_ms`` converts a time of the clock to milliseconds since 1970."""
         stored: list[Any] = msgspec.to_builtins(
             [
                 StoredTemplate(
@@ -241,7 +241,7 @@ class Templates:
         return stored
 
     def load(self, stored: object, offset_ms: float, now: float) -> None:
-        """Make active what was written down, as far as the bounds of today allow."""
+        """Activate stored templates, within the current limits."""
         for one in msgspec.convert(stored, list[StoredTemplate]):
             declaration = Declaration(one.entity, tuple(TemplateField(*field) for field in one.fields))
             if declaration.valid and len(self._active) < self._settings.max_active_per_stream:

@@ -1,4 +1,4 @@
-"""Which keys were touched, by generation.
+"""The journal of touched keys, by generation.
 
 :class:`TouchFilter` is a Bloom filter whose cells hold generations instead of bits. Touching a key sets ``k`` cells to
 the current generation. The key was touched after a generation only if all its cells hold a later one. It may report
@@ -15,16 +15,16 @@ import numpy as np
 from strandline.delivery.invalidation.keys import ID_MASK
 from strandline.schema.profiles.touch_settings import MemorySettings
 
-#: From so many keys on it is quicker to ask for all of them at once.
+#: From this many keys on, one vectorized lookup is faster than single ones.
 _MANY = 24
-#: Spreads the 32 bits of a key over 64, of which the halves are the start and the step of its cells.
+#: Spreads the 32 bits of a key over 64. The two halves are the start and the step of its cells.
 _SPREAD = 0x9E3779B97F4A7C15
 _MASK64 = (1 << 64) - 1
 _MASK32 = (1 << 32) - 1
 
 
 class TouchFilter:
-    """``size`` cells of 4 bytes. Memory is used only for cells that are set."""
+    """A filter of ``size`` cells with 4 bytes each. Memory is used only for cells that are set."""
 
     __slots__ = ("_array", "_cells", "_mask", "k", "size")
 
@@ -33,7 +33,7 @@ class TouchFilter:
         self.k = k
         self._mask = self.size - 1
         self._array = np.zeros(self.size, dtype=np.uint32)
-        #: The same memory; single cells are read faster this way.
+        #: The same memory as a buffer, because reading single cells is faster this way.
         self._cells = self._array.data
 
     @property
@@ -41,7 +41,7 @@ class TouchFilter:
         return int(self._array.nbytes)
 
     def set(self, ids: Collection[int], generation: int) -> None:
-        """The keys are touched in this generation, which is later than all before."""
+        """Touch the keys in this generation, which must be later than all before."""
         if ids:
             self._array[self._positions(ids)] = generation
 
@@ -62,22 +62,22 @@ class TouchFilter:
         return False
 
     def _positions(self, ids: Collection[int]) -> np.ndarray[tuple[int, int], np.dtype[np.uint64]]:
-        """The cells of the keys: one row for each of the k."""
+        """The cells of the keys, with one row for each of the ``k`` cells."""
         spread = np.fromiter(ids, dtype=np.uint64, count=len(ids)) * np.uint64(_SPREAD)
         start, step = spread >> np.uint64(32), spread & np.uint64(_MASK32) | np.uint64(1)
         times = np.arange(self.k, dtype=np.uint64)[:, None]
         return (start[None, :] + times * step[None, :]) & np.uint64(self._mask)
 
 
-#: So many flushed buckets, with so many keys together, are kept with their whole keys.
+#: The maximum number of flushed buckets, and of their keys, that are kept with full keys.
 MAX_EXACT_BUCKETS = 256
 MAX_EXACT_KEYS = 200_000
-#: Flushes of so long a time are looked at for how regular they are.
+#: The period over which flush intervals are measured.
 _INTERVALS_MS = 10_000.0
 
 
 class TouchBucket:
-    """A flushed bucket. ``everything``: all keys count as touched. Times are milliseconds since 1970."""
+    """A flushed bucket. If ``everything``, all keys count as touched. Times are milliseconds since 1970."""
 
     __slots__ = ("everything", "flushed_at", "generation", "ids", "keys", "source_seq", "started_at")
 
@@ -94,25 +94,25 @@ class TouchBucket:
         self.keys = frozenset(keys)
         self.ids = frozenset(key & ID_MASK for key in keys)
         self.everything = everything
-        #: The last record that was looked at for this bucket or those before.
+        #: The last record that was processed for this bucket or an earlier one.
         self.source_seq = source_seq
         self.started_at = started_at
         self.flushed_at = flushed_at
 
 
 class TouchJournal:
-    """The touched keys of one log, in memory. Times are milliseconds: ``now`` of a monotonic clock, ``wall`` since
+    """The touched keys of one log, in memory. Times are in milliseconds: ``now`` of a monotonic clock, ``wall`` since
     1970."""
 
     def __init__(self, settings: MemorySettings, source_seq: int, now: float, wall: int) -> None:
         self._max_keys = settings.pending_max_keys
         self.filter = TouchFilter(settings.filter_pow2, settings.k)
         self.generation = 0
-        #: The keys of the bucket that is open.
+        #: The keys of the open bucket.
         self.pending: set[int] = set()
-        #: The open bucket touches every key there is.
+        #: The open bucket touches all keys.
         self.everything = False
-        #: Something about the open bucket is to be known even if it touches no key.
+        #: The open bucket must be flushed even if it touches no key.
         self._marked = False
         self._started: tuple[float, int] | None = None
         self._everything_at = -1
@@ -120,7 +120,7 @@ class TouchJournal:
         self.last = TouchBucket(0, (), False, source_seq, wall, wall)
         self._exact: deque[TouchBucket] = deque()
         self._exact_keys = 0
-        #: Everything after this generation is among the exact buckets.
+        #: All later generations are among the exact buckets.
         self._exact_after = 0
         self._intervals: deque[tuple[float, float]] = deque()
         self.overflow_buckets = 0
@@ -130,7 +130,7 @@ class TouchJournal:
 
     @property
     def next_generation(self) -> int:
-        """What the open bucket becomes."""
+        """The generation that the open bucket becomes."""
         return self.generation + 1
 
     @property
@@ -144,12 +144,12 @@ class TouchJournal:
         return None if self._started is None else self._started[0]
 
     def open(self, now: float, wall: int) -> None:
-        """Something may be touched now; the bucket's time begins when the first thing is."""
+        """Set the start time of the open bucket, if nothing was touched yet."""
         if not self.dirty:
             self._started = (now, wall)
 
     def touch(self, key: int) -> bool:
-        """Touch a key; whether it was not touched in this bucket yet."""
+        """Touch a key. Returns whether it is new in this bucket."""
         if self.everything or key in self.pending:
             return False
         if len(self.pending) >= self._max_keys:
@@ -159,16 +159,16 @@ class TouchJournal:
         return True
 
     def touch_everything(self) -> None:
-        """It is not known what was touched."""
+        """Touch all keys, because the touched ones are unknown."""
         self.everything = True
         self.pending.clear()
 
     def mark(self) -> None:
-        """Flush the bucket even if it touches nothing."""
+        """Flush the bucket even if it touches no key."""
         self._marked = True
 
     def flush(self, source_seq: int, now: float, wall: int) -> TouchBucket:
-        """Make the next generation of what is pending."""
+        """Turn the open bucket into the next generation."""
         started = (now, wall) if self._started is None else self._started
         self.generation += 1
         bucket = TouchBucket(self.generation, self.pending, self.everything, source_seq, started[1], wall)
@@ -198,16 +198,16 @@ class TouchJournal:
             self._exact_keys -= len(forgotten.keys)
             self._exact_after = forgotten.generation
 
-    # --- looking back ----------------------------------------------------------------------------------------------
+    # --- lookups ---------------------------------------------------------------------------------------------------
 
     def touched_after(self, ids: Collection[int], generation: int) -> bool:
-        """Whether one of the keys may have been touched in a later generation."""
+        """Whether any of the keys may have been touched in a later generation."""
         if generation >= self.generation:
             return False
         return self._everything_at > generation or self.filter.touched_after(ids, generation)
 
     def touched_exactly_after(self, keys: frozenset[int], generation: int) -> bool:
-        """The same by whole keys, where they are still known."""
+        """Like :meth:`touched_after`, but by full keys for as long as they are kept."""
         if generation >= self.generation:
             return False
         if generation < self._exact_after:
@@ -219,7 +219,7 @@ class TouchJournal:
                 return True
         return False
 
-    # --- how regular flushes are -----------------------------------------------------------------------------------
+    # --- flush intervals -------------------------------------------------------------------------------------------
 
     def _note_interval(self, now: float) -> None:
         self._intervals.append((now, now - self.flushed_at))
@@ -231,7 +231,7 @@ class TouchJournal:
             self._intervals.popleft()
 
     def flush_intervals(self, now: float) -> tuple[float, float]:
-        """Of the last ten seconds: the longest time between two flushes, and the one that 95 % stay below."""
+        """The longest interval between two flushes in the last ten seconds, and the 95th percentile."""
         self._forget_intervals(now)
         intervals = sorted(interval for _, interval in self._intervals)
         if not intervals:

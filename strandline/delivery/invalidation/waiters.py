@@ -1,8 +1,7 @@
-"""The clients that wait: found by key when a bucket is flushed, and by time when their timeout ends; and recent
-interest.
+"""Waiting clients, found by key when a bucket is flushed and by deadline when their timeout ends; and recent interest.
 
-Keys that have no recent interest are not recorded. A client that asks later, with a cursor from a time when a key was
-not recorded, learns from ``since`` that it may have missed something.
+Keys without recent interest are not recorded. If a client comes with a cursor from a time when a key was not recorded,
+``since`` shows that it may have missed a change.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from strandline.schema.profiles.touch_settings import MemorySettings
 
 
 class Interest:
-    """Of somebody in one thing. Everything of a later generation than ``since`` is recorded."""
+    """The interest of clients in one key or template. All generations later than ``since`` are recorded for it."""
 
     __slots__ = ("since", "until", "waits")
 
@@ -28,12 +27,12 @@ class Interest:
 
 
 class Interests:
-    """By what they are in. An interest outlives its last waiter by ``ttl_ms``; when there are more than ``limit``,
-    those that nobody waits on any more go first."""
+    """Interests by key. An interest outlives its last waiting client by ``ttl_ms``. If there are more than ``limit``,
+    interests without a waiting client are removed first."""
 
     def __init__(self, ttl_ms: int, limit: int) -> None:
         self.by_key: dict[int, Interest] = {}
-        #: How many have somebody who waits.
+        #: The number of interests with a waiting client.
         self.active = 0
         self._ttl_ms = ttl_ms
         self._limit = limit
@@ -44,11 +43,11 @@ class Interests:
 
     @property
     def in_grace(self) -> int:
-        """How many nobody waits on any more."""
+        """The number of interests without a waiting client."""
         return len(self.by_key) - self.active
 
     def join(self, key: int, wait: Wait, since: int) -> None:
-        """``since`` is what is true of an interest that begins now."""
+        """Add a wait to an interest. ``since`` is used if the interest is new."""
         interest = self.by_key.get(key)
         if interest is None:
             interest = self._begin(key, since)
@@ -65,13 +64,13 @@ class Interests:
         self._end(key, interest, now)
 
     def show(self, key: int, now: float, since: int) -> None:
-        """Somebody is interested without waiting."""
+        """Record interest without a wait."""
         interest = self.by_key.get(key) or self._begin(key, since)
         if not interest.waits:
             self._end(key, interest, now)
 
     def lasts_since(self, key: int, generation: int) -> bool:
-        """Whether everything of a later generation was recorded."""
+        """Whether all later generations were recorded for the key."""
         interest = self.by_key.get(key)
         return interest is not None and interest.since <= generation
 
@@ -86,25 +85,25 @@ class Interests:
         self._ending.append((interest.until, key))
 
     def sweep(self, now: float) -> None:
-        """Forget what was of interest too long ago."""
+        """Remove expired interests."""
         ending = self._ending
         while ending and ending[0][0] <= now:
             self._forget(*ending.popleft())
 
     def _forget(self, until: float, key: int) -> None:
         interest = self.by_key.get(key)
-        # One that somebody waits on again, or waited on since, has another end.
+        # An interest that was renewed has a later end.
         if interest is not None and interest.until == until:
             del self.by_key[key]
 
 
 Kind = Literal["fineKey", "templateKey", "tableKey"]
-#: ``ended``: there is nothing to wait for any more; whoever ended it knows why.
+#: ``ended`` means that the log is no longer followed; the caller knows the reason.
 Verdict = Literal["touched", "timeout", "stale", "ended"]
 
-#: Deadlines within so many milliseconds are looked at together.
+#: Deadlines within this many milliseconds are processed together.
 SLOT_MS = 20
-#: The only thing that some interests are in.
+#: The single key of interests that have only one.
 ONLY = 0
 
 
@@ -119,13 +118,13 @@ class TouchAnswer:
         self.kind = kind
         self.generation = generation
         self.bucket = bucket
-        #: What whoever passes it on makes of it.
+        #: A cache for the encoded answer.
         self.memo: Any = None
 
 
 class Wait:
-    """Somebody who waits. ``ids`` are the keys that were asked for, ``further`` those that the server adds in order to
-    miss nothing; ``exact`` are all of them in full when 32 bits are not enough. ``tell`` is called exactly once."""
+    """A waiting client. ``ids`` are the requested keys. ``further`` are keys that the server adds so that no change is
+    missed. ``exact`` are all of these as full keys, if 32 bits are not enough. ``tell`` is called exactly once."""
 
     __slots__ = ("broad", "checked", "done", "exact", "fine", "further", "ids", "kind", "slot", "tell", "templates")
 
@@ -146,17 +145,17 @@ class Wait:
         self.kind: Kind = kind
         #: Waits on rows, not on tables.
         self.fine = fine
-        #: The active ones among the templates that it names; None if it names none.
+        #: The active ones of the templates that the client names, or None if it names none.
         self.templates = templates
         self.tell = tell
         self.broad = False
         self.checked = 0
         self.slot = -1
-        #: It will be told, or was already.
+        #: The client was notified or is about to be.
         self.done = False
 
     def touched_by(self, bucket: TouchBucket) -> bool:
-        """Whether a bucket has one of its keys."""
+        """Whether the bucket touches one of the keys."""
         if bucket.everything:
             return True
         if self.exact is not None:
@@ -165,24 +164,25 @@ class Wait:
 
 
 class Waiters:
-    """All of one log."""
+    """All waiting clients of one log."""
 
     def __init__(self, memory: MemorySettings) -> None:
         self._index_max_keys = memory.key_index_max_keys
-        #: Keys of rows: what is of interest is also what is recorded.
+        #: Row keys. Only keys of interest are recorded.
         self.keys = Interests(memory.hot_key_ttl_ms, memory.hot_max_keys)
         self.templates = Interests(memory.hot_template_ttl_ms, memory.hot_max_templates)
-        #: Who waits on rows without naming templates is interested in all of them; who waits on many keys, in any key.
+        #: A client that waits on rows without naming templates is interested in all templates. A client that waits on
+        #: many keys is interested in all keys.
         self.nameless = Interests(memory.hot_template_ttl_ms, 1)
         self.broad = Interests(memory.hot_key_ttl_ms, 1)
-        #: Everything else that is waited on: tables, and what stands for rows that cannot be told apart.
+        #: All other keys that are waited on: tables, and the keys that stand for unrecorded rows.
         self._coarse: dict[int, dict[Wait, None]] = {}
         self._all: dict[Wait, None] = {}
         self._broad: dict[Wait, None] = {}
         self._scans: deque[tuple[TouchBucket, Iterator[Wait]]] = deque()
         self._slots: dict[int, dict[Wait, None]] = {}
         self._slot_order: list[int] = []
-        #: Told at the next flush, whatever it brings.
+        #: Notified at the next flush, whatever it contains.
         self._next: list[Wait] = []
         self.fine = 0
 
@@ -199,16 +199,16 @@ class Waiters:
 
     @property
     def interested(self) -> bool:
-        """Whether anybody waits, or did a short while ago."""
+        """Whether a client waits, or did so recently."""
         return bool(self._all or self.keys.by_key or self.templates.by_key or self.nameless.by_key or self.broad.by_key)
 
-    # --- coming and going ------------------------------------------------------------------------------------------
+    # --- adding and removing ---------------------------------------------------------------------------------------
 
     def is_broad(self, wait: Wait) -> bool:
         return len(wait.ids) > self._index_max_keys
 
     def add(self, wait: Wait, generation: int, since: int, deadline: float) -> None:
-        """It was asked about everything up to ``generation``. ``since`` is what is true of interests that begin now."""
+        """Add a wait that is checked up to ``generation``. ``since`` applies to interests that begin now."""
         self._all[wait] = None
         wait.checked = generation
         wait.broad = self.is_broad(wait)
@@ -235,7 +235,7 @@ class Waiters:
                 self.templates.join(template, wait, since)
 
     def remove(self, wait: Wait, now: float) -> None:
-        """It waits no longer. What it was interested in stays interesting for a while."""
+        """Remove a wait. Its interests stay active for their TTL."""
         if self._all.pop(wait, self) is self:
             return
         if wait.fine:
@@ -267,8 +267,8 @@ class Waiters:
                 self.templates.leave(template, wait, now)
 
     def lasts_since(self, wait: Wait, generation: int) -> bool:
-        """Whether everything that the wait is about was recorded after the generation, because somebody was interested
-        all the time."""
+        """Whether all keys of the wait were recorded after the generation, because there was interest in them all the
+        time."""
         if wait.templates is None:
             if not self.nameless.lasts_since(ONLY, generation):
                 return False
@@ -284,13 +284,13 @@ class Waiters:
         for interests in (self.keys, self.templates, self.nameless, self.broad):
             interests.sweep(now)
 
-    # --- what a bucket means ---------------------------------------------------------------------------------------
+    # --- flushed buckets -------------------------------------------------------------------------------------------
 
     def tell_at_next_flush(self, wait: Wait) -> None:
         self._next.append(wait)
 
     def found_by(self, bucket: TouchBucket) -> list[Wait]:
-        """Whom the bucket concerns, as far as they are found by key; the others are looked at by ``scan``."""
+        """The waits that the bucket touches, as far as they are indexed by key. ``scan`` checks the others."""
         if bucket.everything:
             self._next.clear()
             self._scans.clear()
@@ -312,7 +312,7 @@ class Waiters:
         return len(self._scans) > 0
 
     def scan(self, few: int) -> list[Wait]:
-        """Look at a few of those who are not found by key; whom a bucket concerns."""
+        """Check a few of the waits that are not indexed by key, and return those that a bucket touches."""
         found = []
         while self._scans and few:
             bucket, waits = self._scans[0]
@@ -329,14 +329,14 @@ class Waiters:
         return _taken(found)
 
     def answerable(self, wait: Wait, generation: int) -> int:
-        """The generation up to which the wait has been asked."""
+        """The generation up to which the wait was checked."""
         return wait.checked if wait.broad and self._scans else generation
 
     def everybody(self) -> list[Wait]:
-        """All who are not about to be told anyway."""
+        """All waits that are not about to be answered."""
         return _taken(self._all)
 
-    # --- time ------------------------------------------------------------------------------------------------------
+    # --- deadlines -------------------------------------------------------------------------------------------------
 
     def _set_deadline(self, wait: Wait, deadline: float) -> None:
         slot = wait.slot = int(-(-deadline // SLOT_MS))
@@ -347,13 +347,13 @@ class Waiters:
         waits[wait] = None
 
     def next_deadline(self) -> float | None:
-        """When somebody's time is up next."""
+        """The next deadline."""
         while self._slot_order and not self._slots[self._slot_order[0]]:
             del self._slots[heappop(self._slot_order)]
         return self._slot_order[0] * float(SLOT_MS) if self._slot_order else None
 
     def overdue(self, now: float) -> list[Wait]:
-        """Whose time is up."""
+        """The waits whose deadline has passed."""
         found: list[Wait] = []
         while self._slot_order and self._slot_order[0] * SLOT_MS <= now:
             found.extend(self._slots.pop(heappop(self._slot_order)))
@@ -361,7 +361,7 @@ class Waiters:
 
 
 def _taken(waits: Iterable[Wait]) -> list[Wait]:
-    """Those who were not taken before; nobody is told twice."""
+    """The waits that were not taken before, so that no client is answered twice."""
     taken = [wait for wait in waits if not wait.done]
     for wait in taken:
         wait.done = True

@@ -1,4 +1,4 @@
-"""Jobs that are done with. On a log that waits for the disk, they can be seen until their deletion is durable."""
+"""Completed jobs and dead letters whose deletion is not durable yet. They stay visible in the log until it is."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from strandline.engine.errors import DiskFull, EngineError, JournalFailed, Seali
 class _Departure(NamedTuple):
     commit: Commit[Any]
     seqs: list[int]
-    #: Those who come back should the deletion fail; None for dead letters, which must not.
+    #: The jobs to return to the queue if the deletion fails; None for dead letters, which must not return.
     jobs: list[JobState] | None
 
 
@@ -22,13 +22,13 @@ class Leaving:
     def __init__(self, log: Log) -> None:
         self._log = log
         self._departures: deque[_Departure] = deque()
-        #: Dead letters whose deletion has yet to be begun.
+        #: Dead letters whose deletion has not begun yet.
         self._buried: list[int] = []
-        #: Done with and perhaps still visible: never to be handed out.
+        #: The seqs of jobs that may still be visible and must not be delivered again.
         self.seqs: set[int] = set()
 
     def delete(self, jobs: list[JobState]) -> Commit[Any]:
-        """Delete acked jobs. When it raises nothing has changed."""
+        """Delete acknowledged jobs. If it raises, nothing was changed."""
         seqs = [job.seq for job in jobs]
         commit = self._log.delete(seqs=seqs, erasure=False)
         if not commit.done:
@@ -36,13 +36,13 @@ class Leaving:
         return commit
 
     def bury(self, seqs: list[int]) -> Commit[Any]:
-        """Delete dead letters: now, or if there is no space for it, whenever there is again."""
+        """Delete dead letters. If the disk is full, the deletion is retried later."""
         self._buried.extend(seqs)
         self.seqs.update(seqs)
         return self._finish()
 
     def settle(self) -> list[JobState]:
-        """Take note of what has been done since. Returns the jobs whose deletion failed."""
+        """Process the deletions that are done, and retry pending ones. Returns the jobs whose deletion failed."""
         back: list[JobState] = []
         departures = self._departures
         while departures and departures[0].commit.done:
@@ -60,8 +60,8 @@ class Leaving:
         return back
 
     def _finish(self) -> Commit[Any]:
-        # Without space, while sealing is behind, or once the journal has failed, the jobs stay in the log for now:
-        # nobody is given them.
+        # If the disk is full, sealing is behind or the journal has failed, the jobs stay in the log for now. They are
+        # not delivered.
         with suppress(DiskFull, JournalFailed, SealingBehind):
             seqs = self._buried
             commit = self._log.delete(seqs=seqs, erasure=False)

@@ -1,4 +1,5 @@
-"""Dead letters: jobs that were delivered too often move to a log of their own, and redrive moves them back."""
+"""Dead letters: jobs that reach the maximum number of deliveries move to a separate log, and redrive moves them
+back."""
 
 from __future__ import annotations
 
@@ -18,13 +19,14 @@ from strandline.engine.errors import BadRequest, BatchTooLarge, LogFull, QuotaEx
 if TYPE_CHECKING:
     from strandline.delivery.queues.queue import Queue
 
-#: Where a dead letter came from, how often it had been delivered, and the seq it had there; all of them strings.
+#: Members of a dead letter's meta: the log of origin, the number of deliveries, and the seq in that log. All are
+#: strings.
 FROM = "$dead_letter_from"
 DELIVERIES = "$dead_letter_deliveries"
 SOURCE_SEQ = "$dead_letter_src_seq"
 STAMPS = (FROM, DELIVERIES, SOURCE_SEQ)
 
-#: Records per read when dead letters are looked through.
+#: Records per read of a dead-letter log.
 READ_RECORDS = 256
 
 _Meta = dict[str, msgspec.Raw]
@@ -33,15 +35,15 @@ _encode = msgspec.json.Encoder().encode
 
 
 class Redriven(NamedTuple):
-    """``moved``: how many records went to which log. ``left``: how many were looked at and stay where they are,
-    because nobody knows where they belong, or because there is no room."""
+    """``moved`` is the number of records moved to each log. ``left`` is the number of records that were examined and
+    not moved, because their origin is unknown or the destination has no room."""
 
     moved: dict[str, int]
     left: int
 
 
 def dead_letter(queue: Log, dead: Log, record: Record, deliveries: int) -> Append:
-    """The append that makes a dead letter of a job. Made twice, it makes one."""
+    """The append that writes a job to the dead-letter log. Repeating it has no effect."""
     meta: dict[str, Any] = dict(_meta_of(record.meta))
     meta[FROM] = queue.name
     meta[DELIVERIES] = str(deliveries)
@@ -58,10 +60,10 @@ def redrive(
     key: str | None = None,
     key_prefix: str | None = None,
 ) -> Commit[Redriven]:
-    """Move up to ``limit`` dead letters, oldest first, back to where they came from, or to one given log.
+    """Move up to ``limit`` dead letters, oldest first, to their log of origin or to one given log.
 
-    ``destination`` is that log or queue, or a function from the name of the queue of origin to either; what it gives
-    None for stays. If ``dead`` is a queue, its ``forget_missing`` is to be called afterwards.
+    ``destination`` is that log or queue, or a function that returns a log or queue for the name of the origin. Letters
+    for which it returns None stay. If ``dead`` is a queue, call its ``forget_missing`` afterwards.
     """
     drive = _Drive(dead, destination)
     position = 0
@@ -93,7 +95,7 @@ class _Drive:
                 else:
                     self.left += 1
         finally:
-            # Also when one could not be moved: those before it are in their place, and must not stay here too.
+            # Also after an error: the letters that were moved already must not stay here as well.
             if gone:
                 self.commits.append(self._dead.delete(seqs=gone, erasure=False))
 
@@ -123,7 +125,7 @@ class _Drive:
             if name not in self._found:
                 self._found[name] = _log_of(self._destination(name))
             target = self._found[name]
-        # Moved to where it is, a dead letter would be found again, for ever.
+        # A letter that is moved to its own log would be found again, in an endless loop.
         return None if target is None or target.epoch == self._dead.epoch else target
 
 
@@ -132,7 +134,7 @@ def _log_of(destination: Log | Queue | None) -> Log | None:
 
 
 def _meta_of(meta: bytes | None) -> _Meta:
-    """The meta as an object; one that is something else cannot be stamped and is left out."""
+    """The meta as an object. A meta that is not an object cannot hold the stamps and is dropped."""
     if meta is None:
         return {}
     try:
@@ -156,8 +158,9 @@ def _text(value: msgspec.Raw | None) -> str | None:
 
 
 class Undertaker:
-    """The letter and the event that tells of it are written in one step, and only then is the job deleted. So after a
-    crash either the job is as it was, or it is known to be dead, and its deletion is made up for."""
+    """Moves jobs to the dead-letter log. The letter and its event are written in one transaction, and then the job is
+    deleted. After a crash, either the job is unchanged, or the event says that it is a dead letter and the job is
+    deleted on replay."""
 
     def __init__(
         self,
@@ -176,8 +179,8 @@ class Undertaker:
     def bury(
         self, jobs: list[JobState], records: dict[int, Record], settings: QueueSettings, commits: list[Commit[Any]]
     ) -> None:
-        """Take those of the jobs that must not be delivered again out of the queue. Those without a record are gone
-        already; those that cannot be made into dead letters stay."""
+        """Move the jobs that reached the maximum number of deliveries to the dead-letter log. Jobs without a record are
+        already deleted. Jobs that cannot be moved stay in the queue."""
         limit, name = settings.max_deliveries, settings.dead_letter
         if not limit or name is None:
             return
@@ -192,7 +195,7 @@ class Undertaker:
         try:
             commits.append(self._companion.write_with(DeadLetteredEvent(seqs), [letters[seq] for seq in seqs]))
         except (LogFull, QuotaExceeded, BadRequest, UnknownLog):
-            # Better delivered once more than lost. One that finds no room must not keep the others from going.
+            # Another delivery is better than a lost job. A letter without room must not block the others.
             if len(seqs) > 1:
                 half = len(seqs) // 2
                 self._post(letters, seqs[:half], commits)

@@ -20,23 +20,24 @@ from strandline.engine import Commit, Log
 from strandline.engine.background import delay_after, report
 from strandline.engine.errors import EngineError, UnknownLog
 
-#: When jobs could not be handed out, because the disk is full for example, it is tried again after this time, and after
-#: more with every failure in a row.
+#: The delay before the next attempt if jobs cannot be delivered, for example because the disk is full. It grows with
+#: consecutive failures.
 RETRY_SECONDS = 1.0
-#: No timer is set for a time further away: it is looked at again then.
+#: The maximum wait of a timer. Later times are checked again when it fires.
 MAX_TIMER_SECONDS = 3600.0
-#: A timer that is due already fires after this time, and not at once, so that it cannot keep the loop busy.
+#: The minimum wait of a timer, so that an overdue timer cannot keep the loop busy.
 MIN_TIMER_SECONDS = 0.001
 
 
 class _Claim(NamedTuple):
     request: ClaimRequest
-    #: Called with the jobs, or with why there are none.
+    #: Called with the jobs or with an error.
     done: Callable[[list[Claimed] | Exception], None]
 
 
 class _Cohort(NamedTuple):
-    """Who gets what of one claim of the queue: first the claims, then the workers with what each wished for."""
+    """The recipients of one claim of the queue: first the claims, then the workers, each with the number of jobs it can
+    take."""
 
     claims: list[_Claim]
     workers: list[tuple[QueueWorker, int]]
@@ -46,7 +47,7 @@ class Dispatcher(Waiter):
     """One per queue that has waiting claims or workers. Used on the event loop's thread only.
 
     ``priority`` returns the priority of the queue at a time. ``hold_back`` returns for how many milliseconds no jobs
-    are pushed; 0 means push now. ``idle`` is called when no claim and no worker waits any more.
+    are pushed; 0 means push now. ``idle`` is called when no claim and no worker is left.
     """
 
     __slots__ = (
@@ -83,7 +84,7 @@ class Dispatcher(Waiter):
         self._idle = idle
         self._claims: list[_Claim] = []
         self._workers: dict[QueueWorker, None] = {}
-        #: Workers who can take more, the one who was given something last at the end.
+        #: Workers that can take more jobs, longest waiting first.
         self._hungry: dict[QueueWorker, None] = {}
         self._holdings = WorkerLeases()
         self._window: asyncio.TimerHandle | None = None
@@ -92,19 +93,19 @@ class Dispatcher(Waiter):
         self._fetching = False
         self._held_back = False
         self._watching = False
-        #: How often in a row nothing could be handed out.
+        #: Consecutive failures to deliver jobs.
         self._failures = 0
 
-    # --- who comes and goes ----------------------------------------------------------------------------------------
+    # --- claims and workers ----------------------------------------------------------------------------------------
 
     def claim(self, request: ClaimRequest, done: Callable[[list[Claimed] | Exception], None]) -> None:
-        """Take part in the next cohort."""
+        """Add the claim to the next cohort."""
         self._watch()
         self._claims.append(_Claim(request, done))
         self.feed()
 
     def join(self, worker: QueueWorker) -> None:
-        """Give the worker jobs from now on, until it leaves."""
+        """Push jobs to the worker until it leaves."""
         if self.queue.log.dropped:
             worker.dismiss(gone=True)
             self._rest()
@@ -115,7 +116,7 @@ class Dispatcher(Waiter):
         self.feed()
 
     def leave(self, worker: QueueWorker) -> None:
-        """The worker is gone: what it holds is for others, at once. One that has left already is not looked at."""
+        """Remove a worker and release its jobs at once. Does nothing if the worker has left already."""
         if self._workers.pop(worker, self) is not None:
             return
         self._hungry.pop(worker, None)
@@ -125,12 +126,12 @@ class Dispatcher(Waiter):
 
     def _release(self, leases: dict[int, str]) -> None:
         if leases:
-            # Should it fail, the leases end by themselves.
+            # If this fails, the leases expire.
             with suppress(EngineError):
                 self.queue.release(list(leases), list(leases.values()))
 
     def look_at(self, worker: QueueWorker) -> None:
-        """Something has changed about how much the worker can take."""
+        """Update whether the worker can take more jobs."""
         if worker.free > 0 and worker in self._workers:
             self._hungry.setdefault(worker)
         else:
@@ -152,10 +153,10 @@ class Dispatcher(Waiter):
             self._hub.watch(self.queue.log, self)
             self._watching = True
 
-    # --- what happens to jobs --------------------------------------------------------------------------------------
+    # --- changes of jobs -------------------------------------------------------------------------------------------
 
     def done_with(self, seqs: list[int], *, given_back: bool = False) -> None:
-        """Jobs are not held any more; if they were given back, others may have them."""
+        """Free the workers' capacity for these jobs. Jobs that were given back can be delivered again."""
         found = False
         for seq in seqs:
             worker = self._holdings.let_go(seq)
@@ -166,12 +167,12 @@ class Dispatcher(Waiter):
             self.feed()
 
     def extended(self, deadlines: dict[int, int]) -> None:
-        """Leases end later, or earlier."""
+        """Update the deadlines of leases."""
         self._holdings.extend(deadlines)
         self._set_timer()
 
     def check_held(self) -> None:
-        """Somebody else has deleted jobs: their places are free."""
+        """Free the capacity of jobs that another client has deleted."""
         leases = self._holdings.leases()
         still = set(self.queue.holds(list(leases), list(leases.values())))
         self.done_with([seq for seq in leases if seq not in still])
@@ -180,7 +181,7 @@ class Dispatcher(Waiter):
         for worker in self._holdings.end_leases(self._hub.now()):
             self.look_at(worker)
 
-    # --- waking up -------------------------------------------------------------------------------------------------
+    # --- wake-ups --------------------------------------------------------------------------------------------------
 
     def wake(self, log: Log) -> None:
         if log.dropped:
@@ -192,7 +193,7 @@ class Dispatcher(Waiter):
         return self._priority(now)
 
     def stop(self) -> None:
-        """The server stops: answer who waits for an answer, and let the workers go."""
+        """Complete the pending claims and dismiss the workers, because the server stops."""
         if self._claims and not self._fetching:
             self._close_window()
         self._dismiss_all(gone=False)
@@ -209,7 +210,7 @@ class Dispatcher(Waiter):
         self._rest()
 
     def feed(self) -> None:
-        """There may be jobs, or somebody who can take some."""
+        """Deliver jobs if there are any, because jobs or capacity may have become available."""
         if self._window is not None or self._fetching:
             return
         if not self._claims and not self._hungry and self._holdings.next_deadline is None:
@@ -227,9 +228,10 @@ class Dispatcher(Waiter):
         self._serve()
 
     def _set_timer(self) -> None:
-        """Wake up when the clock sets something free: jobs if somebody waits for them, or places of workers."""
+        """Set the timer for the next job that becomes available while workers wait, or else for the next lease that
+        expires."""
         if self._timer is not None and not self._timer_at:
-            # It is about something else, and will be set for this when that is over.
+            # The timer is set for a retry. It is set again after that.
             return
         when = None
         with suppress(EngineError):
@@ -247,7 +249,7 @@ class Dispatcher(Waiter):
             self._start_timer(min(max(seconds, MIN_TIMER_SECONDS), MAX_TIMER_SECONDS), when)
 
     def _start_timer(self, seconds: float, when: int = 0) -> None:
-        """``when`` is the time that it is set for; 0: it is about trying again."""
+        """``when`` is the time that the timer is set for; 0 for a retry."""
         if self._timer is not None:
             self._timer.cancel()
         self._timer_at = when
@@ -258,10 +260,10 @@ class Dispatcher(Waiter):
         self._let_leases_end()
         self.feed()
 
-    # --- handing out -----------------------------------------------------------------------------------------------
+    # --- delivery --------------------------------------------------------------------------------------------------
 
     def _serve(self, fetched: bool = False) -> None:
-        """Divide what there is among all who wait; if that fails unexpectedly, try again later."""
+        """Divide the available jobs among claims and workers. After an unexpected error, retry later."""
         try:
             self._divide(fetched)
         except Exception as error:
@@ -295,7 +297,8 @@ class Dispatcher(Waiter):
         self._hub.on_done(commit, partial(self._arrived, cohort, commit))
 
     def _choose(self) -> list[tuple[QueueWorker, int]]:
-        """The workers who take part, and how much each wants: no more workers than there are jobs."""
+        """The workers that take part, with the number of jobs each can take. There are no more workers than ready
+        jobs."""
         if not self._hungry:
             return []
         ready = self.queue.counters().ready
@@ -333,7 +336,7 @@ class Dispatcher(Waiter):
             claim.done(next(shares, []))
         given = [self._give(worker, next(shares, [])) for worker, _ in cohort.workers]
         if any(given) and self._hungry:
-            # There may be more: not everybody took part if there were fewer jobs than workers.
+            # If there were fewer jobs than workers, some workers did not take part, and there may be new jobs for them.
             self.feed()
         self._set_timer()
         self._rest()
@@ -343,7 +346,7 @@ class Dispatcher(Waiter):
             return False
         leases = {job.seq: job.lease_id for job in jobs}
         if worker not in self._workers:
-            # It left while the claim was on its way to the disk.
+            # The worker left while the claim was being flushed.
             self._release(leases)
             return True
         self._holdings.add(worker, jobs, leases)
@@ -362,17 +365,17 @@ class Dispatcher(Waiter):
         if self._workers and not self.queue.log.dropped:
             self._failures += 1
             delay = max(RETRY_SECONDS, delay_after(self._failures))
-            report(f"jobs of {self.queue.log.name!r} cannot be handed out; next attempt in {delay:.0f} s", error)
+            report(f"queue {self.queue.log.name!r}: cannot deliver jobs; next attempt in {delay:.0f} s", error)
             self._start_timer(delay)
 
     def _fetch(self, claims: list[_Claim], count: int) -> None:
-        """Some of the jobs are on the disk: read them on another thread, and then go on."""
+        """Read jobs that are not in memory on another thread, and then continue."""
         self._fetching = True
 
         def fetched(future: asyncio.Future[None]) -> None:
             self._fetching = False
             if not future.cancelled():
-                future.exception()  # if it went wrong, the claim itself will say so
+                future.exception()  # the claim itself reports the error
             self._claims = claims + self._claims
             self._serve(fetched=True)
 
@@ -394,7 +397,8 @@ class Dispatchers:
         return self._by_epoch.get(queue.log.epoch)
 
     def at(self, queue: Queue, priority: Callable[[int], int]) -> Dispatcher:
-        """The dispatcher of the queue, set up if there is none. ``priority`` is how urgent the queue is at a time."""
+        """Return the dispatcher of the queue, created if necessary. ``priority`` returns the priority of the queue at a
+        time."""
         dispatcher = self._by_epoch.get(queue.log.epoch)
         if dispatcher is None:
             dispatcher = Dispatcher(

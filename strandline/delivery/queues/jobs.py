@@ -12,11 +12,11 @@ import msgspec
 
 
 class QueueError(Exception):
-    """Base of everything the queues raise on purpose. Nothing has changed when one is raised."""
+    """Base of all errors of queues. Nothing was changed when one is raised."""
 
 
 class BadLeaseId(QueueError):
-    """A lease id that no queue can have given out."""
+    """The lease id has a form that no queue issues."""
 
     def __init__(self, token: object) -> None:
         super().__init__(f"{token!r} is not a lease id: expected lease_ and lowercase hexadecimal digits")
@@ -24,7 +24,7 @@ class BadLeaseId(QueueError):
 
 
 class LeaseIdsMismatch(QueueError):
-    """Lease ids come one per seq, in the same order, or not at all."""
+    """The number of lease ids differs from the number of seqs."""
 
     def __init__(self, seqs: int, lease_ids: int) -> None:
         super().__init__(f"{seqs} seqs and {lease_ids} lease ids: send one lease id for each seq, or none")
@@ -33,7 +33,8 @@ class LeaseIdsMismatch(QueueError):
 
 
 class BadSchedule(QueueError):
-    """A schedule that makes no sense; ``index`` is the job's place in the batch, None when it is about all of them."""
+    """The schedule is invalid. ``index`` is the position of the job in the batch, or None if the error concerns the
+    whole batch."""
 
     def __init__(self, index: int | None, why: str) -> None:
         super().__init__(why if index is None else f"schedule of job {index} of the batch: {why}")
@@ -42,7 +43,7 @@ class BadSchedule(QueueError):
 
 
 class BadClaim(QueueError):
-    """A number in a claim, a nack or an extension that is out of its range."""
+    """A number in a claim, a nack or an extension is out of range."""
 
     def __init__(self, field: str, value: object, why: str) -> None:
         super().__init__(f"{field}={value!r}: {why}")
@@ -52,36 +53,36 @@ class BadClaim(QueueError):
 
 
 LEASE_ID_PREFIX = "lease_"
-#: The companion log keeps times and priorities as 64-bit numbers.
+#: Times and priorities are stored as 64-bit integers in the lease log.
 LARGEST = (1 << 63) - 1
 
 _HEXADECIMAL = frozenset("0123456789abcdef")
 
 
 class QueueSettings(msgspec.Struct, frozen=True):
-    """How a queue hands out its jobs. Whoever takes them from a user clamps them first."""
+    """The settings of a queue. The caller clamps values that come from a user."""
 
-    #: How long a claimed job is held unless the claim says otherwise.
+    #: The default duration of a lease.
     lease_ms: int = 30_000
-    #: How long claims are gathered into a cohort. Kept by whoever gathers; the queue itself never waits.
+    #: How long claims are collected into a cohort. The dispatcher waits; the queue itself never does.
     claim_jitter_ms: int = 0
-    #: After this many deliveries a job goes to the dead letters instead of to a worker; 0: never.
+    #: Move a job to the dead-letter log after this many deliveries; 0 disables dead letters.
     max_deliveries: int = 0
-    #: The log for dead letters; None: jobs are delivered for ever.
+    #: The dead-letter log. If None, jobs are redelivered without limit.
     dead_letter: str | None = None
-    #: A claim is acknowledged only when it would survive a power cut.
+    #: Acknowledge a claim only when it is durable.
     leases_durable: bool = False
 
 
 class Schedule(NamedTuple):
-    """When a job may be handed out first (ms since the Unix epoch, 0: at once), and how urgent it is."""
+    """The earliest delivery of a job (ms since the Unix epoch, 0: at once), and its priority."""
 
     not_before: int = 0
     priority: int = 0
 
 
 class Claimed(NamedTuple):
-    """A record of the jobs log, and the terms under which a worker holds it."""
+    """A record of the jobs log, and its lease."""
 
     seq: int
     ts: int
@@ -90,15 +91,15 @@ class Claimed(NamedTuple):
     meta: bytes | None
     data: bytes
     lease_id: str
-    #: The lease holds up to this moment, the moment included.
+    #: The lease ends after this time.
     deadline: int
-    #: How often the job has been handed out, this time included.
+    #: The number of deliveries, including this one.
     deliveries: int
     priority: int
 
 
 class ClaimRequest(NamedTuple):
-    """One claim of a cohort; without ``lease_ms`` the queue's own."""
+    """One claim of a cohort. Without ``lease_ms``, the lease has the queue's default duration."""
 
     node: str
     max: int
@@ -107,7 +108,7 @@ class ClaimRequest(NamedTuple):
 
 class Acked(NamedTuple):
     acked: list[int]
-    #: Not held by the node, or not under the given lease.
+    #: Seqs that the node does not hold, or holds with another lease.
     skipped: list[int]
 
 
@@ -122,7 +123,7 @@ class Extended(NamedTuple):
 
 
 class QueueCounters(NamedTuple):
-    """``ready``: can be claimed now. ``in_flight``: held. ``delayed``: waits for its time, and is in neither."""
+    """``ready`` jobs can be claimed now, ``in_flight`` jobs are leased, and ``delayed`` jobs wait for their time."""
 
     ready: int
     in_flight: int
@@ -135,7 +136,7 @@ def lease_id(number: int) -> str:
 
 
 def lease_number(token: str) -> int:
-    """The number in a lease id; 0, which no lease has, for the empty one, which fences nothing."""
+    """The number in a lease id. An empty lease id gives 0, which no lease has and which fences nothing."""
     if token == "":
         return 0
     if not isinstance(token, str) or not token.startswith(LEASE_ID_PREFIX):
@@ -143,12 +144,12 @@ def lease_number(token: str) -> int:
     digits = token[len(LEASE_ID_PREFIX) :]
     if not digits or not _HEXADECIMAL.issuperset(digits):
         raise BadLeaseId(token)
-    # Zero was never given out: let it be a number that no lease has, rather than one that fences nothing.
+    # No lease has the number zero. Return a number that matches no lease, instead of 0, which fences nothing.
     return int(digits, 16) or -1
 
 
 def lease_numbers(seqs: Sequence[int], lease_ids: Sequence[str] | None) -> list[int] | None:
-    """The numbers in lease ids that are given one per seq, or not at all."""
+    """The numbers in the lease ids, one per seq, or None."""
     if lease_ids is None:
         return None
     if len(lease_ids) != len(seqs):

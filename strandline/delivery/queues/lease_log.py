@@ -1,4 +1,4 @@
-"""The lease log of a queue: where its events are stored, and how the log is kept short."""
+"""The lease log of a queue: stores the queue's events and is compacted with snapshots."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from strandline.engine.errors import EngineError
 
 NAME_PREFIX = "__leases__:"
 
-#: The companion's configuration names the queue it belongs to by this attribute: the epoch of the jobs log.
+#: The attribute of the lease log's configuration that holds the epoch of its jobs log.
 EPOCH_ATTRIBUTE = "queue_epoch"
 
-#: A snapshot takes the place of the events when there are more of them than this, and than this many per known job:
-#: so what a snapshot costs is small beside what led to it.
+#: A snapshot replaces the events when there are more than this, and more than this many per known job. So the cost of a
+#: snapshot is small compared with the events that led to it.
 COMPACT_EVENTS = 4096
 COMPACT_RATIO = 4
-#: A record may not be too large: this many jobs per event of a snapshot, some megabytes at the most.
+#: Jobs per snapshot event, which limits a record to a few megabytes.
 SNAPSHOT_JOBS = 10_000
 
 READ_EVENTS = 1024
@@ -40,7 +40,7 @@ class LeaseLog:
         self.durable = durable
 
     def configure(self, durable: bool) -> None:
-        """May wait for a flush, so the engine's lock must not be held."""
+        """Set the durability. May wait for a flush, so the caller must not hold the engine's lock."""
         if durable != self.durable:
             self._log.configure(_config(self._log.config.attributes[EPOCH_ATTRIBUTE], durable))
             self.durable = durable
@@ -63,21 +63,21 @@ class LeaseLog:
         return self._promised(commit)
 
     def write_with(self, event: Event, others: Sequence[Append]) -> Commit[Any]:
-        """Write the event in one step with what it speaks of: after any crash all of it is there, or nothing."""
+        """Append the event in one transaction with other appends."""
         commit = self._engine.append_all([*others, self.prepare(event)])
         self.count_prepared()
         return commit
 
     def prepare(self, event: Event) -> Append:
-        """The append that writes the event, for whoever makes it in one step with others."""
+        """The append that writes the event, to be part of a larger transaction."""
         return Append(self._log, Batch([encode(event)]))
 
     def count_prepared(self) -> None:
-        """A prepared event was written."""
+        """Record that a prepared event was written."""
         self._events += 1
 
     def _promised(self, commit: Commit[Any]) -> Commit[Any]:
-        # Nobody waits for events that may be lost, even when the log itself has to wait for a moment.
+        # A caller does not wait for events that may be lost, even if the log has to wait.
         return commit if self.durable else Commit.of(None)
 
     @property
@@ -85,11 +85,12 @@ class LeaseLog:
         return self._events > COMPACT_EVENTS
 
     def compact(self, state: State, coming: Iterable[KnownJob]) -> None:
-        """Put a snapshot in the place of the events if they are many more than what they amount to."""
+        """Replace the events with a snapshot if there are many more events than known jobs."""
         if self._events <= COMPACT_RATIO * len(state.jobs):
             return
         batch = Batch([encode(event) for event in _snapshot(state, coming)])
-        # What called for this has been done: a full disk is for the next call to report, this can be done later.
+        # The operation that led to this is complete. If the disk is full, the next operation reports it and compaction
+        # is retried.
         with suppress(EngineError):
             with self._engine.lock:
                 first = self._log.next_seq
@@ -100,7 +101,7 @@ class LeaseLog:
 
 
 def drop_companion(engine: Engine, jobs: Log) -> Commit[None]:
-    """Remove the companion of this queue, or of an earlier one of its name; not that of a later one."""
+    """Drop the lease log of this queue, or of an earlier queue of the same name, but not of a later one."""
     found = engine.find(companion_name(jobs.name))
     if found is None or found.config.attributes.get(EPOCH_ATTRIBUTE, 0) > jobs.epoch:
         return Commit.of(None)
@@ -115,7 +116,7 @@ def _open(engine: Engine, jobs: Log, durable: bool) -> Log:
         found.drop()
         found = None
     if found is None:
-        # What depends on it is journaled after it, so nobody needs to wait for the flush here.
+        # No flush is needed here: dependent writes are journaled later.
         engine.create(name, config)
     elif found.config != config:
         found.configure(config)

@@ -35,10 +35,10 @@ class PlannedEvent(NamedTuple):
 def append_together(
     engine: Engine, writes: Sequence[QueueWrite], idempotency_key: str | None = None
 ) -> Commit[list[Appended]]:
-    """After any crash all of it is there, or nothing. No log may be written to twice.
+    """Append to several logs in one transaction. Each log may occur only once.
 
-    The key counts for each log by itself: what a log has seen under it is not appended again. A repeated append
-    changes no schedule.
+    The idempotency key applies to each log separately: a log that has seen the key appends nothing. A repeated append
+    does not change schedules.
     """
     scheduling = sorted((write for write in writes if write.schedules is not None), key=lambda write: write.log.epoch)
     for write in scheduling:
@@ -67,9 +67,11 @@ def append_together(
 def _check(write: QueueWrite) -> None:
     schedules = write.schedules
     if schedules is None or write.queue is None:
-        raise BadSchedule(None, f"{write.log.name!r} is no queue, its records cannot have schedules")
+        raise BadSchedule(None, f"{write.log.name!r} is not a queue: its records cannot have schedules")
     if len(schedules) != len(write.batch):
-        raise BadSchedule(None, f"the batch has {len(write.batch)} jobs and {len(schedules)} schedules")
+        raise BadSchedule(
+            None, f"the batch has {len(write.batch)} jobs but {len(schedules)} schedules: send one per job"
+        )
     for index, schedule in enumerate(schedules):
         if schedule is not None:
             check_schedule(index, schedule)

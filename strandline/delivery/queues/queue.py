@@ -1,4 +1,4 @@
-"""A queue: which worker holds which job until when; and all queues of an engine."""
+"""A queue: leases jobs to workers; and :class:`Queues`, all queues of an engine."""
 
 from __future__ import annotations
 
@@ -44,19 +44,19 @@ from strandline.engine.clock import MAX_AHEAD_MS
 from strandline.engine.commit import after_all, then
 from strandline.engine.reads.single_records import records_at
 
-#: Leases and delays are at most a day long; one that is longer after a restart was given by a wrong clock. The second
-#: day is for a clock that was set back and is not made up for yet.
+#: Leases and delays last at most a day. A later end after a restart comes from a wrong clock. The second day allows for
+#: a clock that was set back.
 MAX_HELD_MS = 2 * MAX_AHEAD_MS
 
 
 class Queue:
-    """The jobs of a log, handed out to workers. Safe to use from any thread.
+    """The jobs of a log, leased to workers. Safe to use from any thread.
 
-    Leases end lazily: a lease is over once ``now`` is past its deadline, and every call looks for those first. What a
-    call has decided holds at once for all others; its commit is done when it is as durable as was asked for.
+    Leases expire lazily: a lease has ended once ``now`` is past its deadline, and every call processes expired leases
+    first. A call takes effect for all other calls at once. Its commit is done when it has the requested durability.
 
-    A claim of jobs that are not in memory reads them from the disk and makes this queue's other callers wait, but
-    nobody else. The order of locks is: this queue's, then the engine's.
+    A claim of jobs that are not in memory reads them from the disk. Other callers of this queue wait for it, but no
+    other queue does. The lock of the queue is taken before the engine's lock.
     """
 
     def __init__(
@@ -71,11 +71,11 @@ class Queue:
         self.settings = settings
         self._engine = engine
         self._now = now
-        #: Taken before the engine's, and that of the queue with the lower epoch before that of another.
+        #: Taken before the engine's lock. Locks of several queues are taken in order of their epochs.
         self.lock = threading.RLock()
         self._companion = LeaseLog(engine, log, settings.leases_durable)
         self._state = State()
-        #: Scheduled jobs that are written and not visible yet, by seq, ascending.
+        #: Scheduled jobs that are written but not visible yet, by seq, ascending.
         self._coming: dict[int, JobState] = {}
         self._leaving = Leaving(log)
         self._undertaker = Undertaker(log, self._state, self._companion, self._leaving, create_log)
@@ -86,7 +86,7 @@ class Queue:
         return f"<Queue {self.log.name!r} epoch {self.log.epoch}>"
 
     def configure(self, settings: QueueSettings) -> None:
-        """Go on under other settings. Leases that are held keep their deadlines."""
+        """Change the settings. Current leases keep their deadlines."""
         with self.lock:
             self._companion.configure(settings.leases_durable)
             self.settings = settings
@@ -95,7 +95,7 @@ class Queue:
         state = self._state
         for event in self._companion.events():
             state.apply(event)
-        # A scheduled event may have been left without its jobs; the seqs are for others then.
+        # An interrupted append may have left a scheduled event without its jobs. Their seqs will be used by other jobs.
         next_seq = self.log.next_seq
         without_job = [seq for seq in state.jobs if seq >= next_seq]
         if without_job:
@@ -118,9 +118,9 @@ class Queue:
         schedules: Sequence[Schedule | None] | None = None,
         idempotency_key: str | None = None,
     ) -> Commit[Appended]:
-        """Append jobs; with ``schedules``, one per job, each with its own time and priority.
+        """Append jobs. ``schedules`` has one entry per job with its time and priority.
 
-        A schedule and its job are there together or not at all. A repeated append changes no schedule.
+        A job and its schedule are written in one transaction. A repeated append does not change schedules.
         """
         if schedules is None:
             return self.log.append(batch, idempotency_key=idempotency_key)
@@ -128,36 +128,37 @@ class Queue:
         return then(append_together(self._engine, [write], idempotency_key), lambda appended: appended[0])
 
     def plan(self, schedules: Sequence[Schedule | None]) -> PlannedEvent | None:
-        """What is to be appended along with the next jobs, so that they have these schedules; None if that is nothing.
-        The locks are held, this queue's and the engine's: nobody else can be given the seqs that the event names."""
+        """The event to append together with the next jobs so that they have these schedules, or None if no event is
+        needed. The caller holds the locks of this queue and of the engine, so the seqs in the event are fixed."""
         scheduled = list(_scheduled(schedules, self.log.next_seq, self._now()))
         return PlannedEvent(self, scheduled, self._companion.prepare(ScheduledEvent(scheduled))) if scheduled else None
 
     def carry_out(self, plan: PlannedEvent) -> None:
-        """The planned append was made, and both locks are still held."""
+        """Apply the plan after its append. The caller still holds both locks."""
         self._companion.count_prepared()
         if self.log.next_seq <= plan.jobs[0].seq:
-            # It was a repetition, and there are no such jobs.
+            # The append was a repetition and created no jobs.
             self._companion.write(UnscheduledEvent([job.seq for job in plan.jobs]))
             return
         for job in plan.jobs:
             self._coming[job.seq] = job_of(job)
 
     def catch_up(self) -> None:
-        """Take note of what has happened since. This queue's lock is held, and not yet the engine's."""
+        """Process what has happened since the last call. The caller holds this queue's lock, but not the engine's."""
         self._catch_up(self._now())
         self._compact()
 
     # --- claiming ------------------------------------------------------------------------------------------
 
     def claim(self, node: str, max: int, lease_ms: int | None = None) -> Commit[list[Claimed]]:
-        """Give the node up to ``max`` jobs, in the order of handing out: the highest priority first, then reclaimed
-        before fresh ones, then by seq."""
+        """Lease up to ``max`` jobs to the node, in delivery order: highest priority first, then reclaimed before new
+        jobs, then by seq."""
         claimed, commits = self._claim([ClaimRequest(node, max, lease_ms)])
         return after_all(commits, claimed[0])
 
     def claim_cohort(self, requests: Sequence[ClaimRequest]) -> Commit[list[list[Claimed]]]:
-        """Divide what there is among several claims, in one step; see :mod:`~strandline.delivery.queues.selection`."""
+        """Divide the available jobs among several claims in one step; see
+        :mod:`~strandline.delivery.queues.selection`."""
         claimed, commits = self._claim(requests)
         return after_all(commits, claimed)
 
@@ -189,7 +190,7 @@ class Queue:
             return claimed, commits
 
     def _take(self, count: int, taken: list[JobState], commits: list[Commit[Any]]) -> list[Row]:
-        """The rows of the next jobs to hand out. Known jobs among them are noted in ``taken``."""
+        """The rows of the next jobs to deliver. The known jobs among them are added to ``taken``."""
         rows: list[Row] = []
         while len(rows) < count:
             wanted = count - len(rows)
@@ -234,11 +235,11 @@ class Queue:
             claimed.append(Claimed(*row, lease_id(job.lease), job.until, job.deliveries, job.priority))
         return claimed
 
-    # --- what a holder can do ------------------------------------------------------------------------------
+    # --- operations on held jobs ---------------------------------------------------------------------------
 
     def ack(self, node: str, seqs: Sequence[int], lease_ids: Sequence[str] | None = None) -> Commit[Acked]:
-        """The jobs are done: delete those that the node holds. Skipped are those that it does not hold (any more), or
-        that it holds under another lease than the one given with the seq."""
+        """Acknowledge jobs: delete those that the node holds. Jobs that the node no longer holds, or holds with another
+        lease than the given one, are skipped."""
         fences = lease_numbers(seqs, lease_ids)
         with self.lock:
             self._catch_up(self._now())
@@ -253,7 +254,7 @@ class Queue:
     def nack(
         self, node: str, seqs: Sequence[int], delay_ms: int = 0, lease_ids: Sequence[str] | None = None
     ) -> Commit[Nacked]:
-        """Give held jobs back; they can be claimed again after ``delay_ms``."""
+        """Release held jobs. They can be claimed again after ``delay_ms``."""
         check_amount("delay_ms", delay_ms, 0)
         fences = lease_numbers(seqs, lease_ids)
         with self.lock:
@@ -264,13 +265,13 @@ class Queue:
             return after_all([commit], Nacked(list(held), skipped))
 
     def release(self, seqs: Sequence[int], lease_ids: Sequence[str]) -> Commit[list[int]]:
-        """Give back what a connection that is gone still held: the jobs that are under these very leases."""
+        """Release the jobs of a closed connection that are still held with these leases."""
         fences = lease_numbers(seqs, lease_ids)
         assert fences is not None
         with self.lock:
             self._catch_up(self._now())
             jobs = self._state.jobs
-            # A seq that is named twice is released once.
+            # A seq that occurs twice is released once.
             pairs = dict(zip(seqs, fences, strict=True)).items()
             released = [seq for seq, fence in pairs if fence and seq in jobs and jobs[seq].lease == fence]
             return after_all([self._release(released, 0)], released)
@@ -286,7 +287,7 @@ class Queue:
     def extend(
         self, node: str, seqs: Sequence[int], lease_ms: int, lease_ids: Sequence[str] | None = None
     ) -> Commit[Extended]:
-        """Let the leases of held jobs end ``lease_ms`` from now, whenever they would have ended."""
+        """Set the leases of held jobs to end ``lease_ms`` from now, whether that is later or earlier than before."""
         check_amount("lease_ms", lease_ms, 0)
         fences = lease_numbers(seqs, lease_ids)
         with self.lock:
@@ -301,11 +302,11 @@ class Queue:
             self._compact()
             return after_all([commit], Extended(dict.fromkeys(extended, deadline), skipped))
 
-    # --- looking on ----------------------------------------------------------------------------------------
+    # --- inspection ----------------------------------------------------------------------------------------
 
     @property
     def hands_out(self) -> bool:
-        """Whether any job was held when somebody last looked. Costs next to nothing."""
+        """Whether any job was held at the last call. This check is very cheap."""
         return self._state.in_flight > 0
 
     def counters(self) -> QueueCounters:
@@ -317,15 +318,14 @@ class Queue:
             return QueueCounters(max(ready, 0), state.in_flight, state.dead_lettered, state.delayed)
 
     def known_jobs(self) -> list[KnownJob]:
-        """All jobs that are held or wait for their time, and those that were given back, in no order. Holds up others
-        only for as long as it takes to copy a list."""
+        """All held and delayed jobs, and released ones, in no order. The lock is held only while a list is copied."""
         with self.lock:
             self._catch_up(self._now())
             jobs = list(self._state.jobs.values())
         return [KnownJob(job.seq, job.priority, job.deliveries, job.lease, job.node, job.until) for job in jobs]
 
     def upcoming(self, count: int) -> list[int]:
-        """The seqs of the jobs that would be handed out next, in that order. It may wait for the disk."""
+        """The seqs of the next jobs in delivery order. May read from the disk."""
         self.bring(count)
         with self.lock:
             self._catch_up(self._now())
@@ -336,7 +336,7 @@ class Queue:
             return [job.seq if isinstance(job, JobState) else job[0] for job in picked]
 
     def holds(self, seqs: Sequence[int], lease_ids: Sequence[str]) -> list[int]:
-        """Those of the jobs that are still held under these very leases."""
+        """Those of the jobs that are still held with these leases."""
         with self.lock:
             self._catch_up(self._now())
             jobs = self._state.jobs
@@ -347,13 +347,13 @@ class Queue:
             ]
 
     def at_hand(self, count: int) -> bool:
-        """Whether a claim of so many jobs would find them in memory."""
+        """Whether the next ``count`` jobs are in memory."""
         with self.lock:
             self._catch_up(self._now())
             return self._picker.at_hand(count)
 
     def bring(self, count: int) -> None:
-        """Read what a claim of so many jobs needs from the disk, so that it finds it in memory. Holds up nobody."""
+        """Read the next ``count`` jobs from the disk into the cache, without holding the lock."""
         with self.lock:
             self._catch_up(self._now())
             places = self._picker.places(count)
@@ -361,14 +361,14 @@ class Queue:
             self.log.read(place, limit)
 
     def next_change(self) -> int | None:
-        """The earliest time at which the clock alone lets a job be claimed: a lease is over, a delay has passed. In
-        the past if that has happened since the last call of anything else."""
+        """The earliest time at which a lease expires or a delay ends. The time is in the past if that has happened
+        since the last call."""
         with self.lock:
             self._admit()
             return self._state.next_change()
 
     def forget_missing(self) -> None:
-        """Records were deleted from the jobs log by somebody else, and that is done: their leases go too."""
+        """Drop the leases of jobs that were deleted directly from the jobs log. Call it when the deletion is done."""
         with self.lock:
             self._catch_up(self._now())
             self._forget_absent()
@@ -386,7 +386,7 @@ class Queue:
     # --- shared --------------------------------------------------------------------------------------------
 
     def _catch_up(self, now: int) -> None:
-        """Take note of what the disk, the caps and the clock have done since."""
+        """Process completed deletions, evictions, and expired leases and delays."""
         state, log = self._state, self.log
         for job in self._leaving.settle():
             job.lease = job.until = 0
@@ -399,7 +399,7 @@ class Queue:
         state.sweep(now)
 
     def _admit(self) -> None:
-        """Scheduled jobs have become visible."""
+        """Add the scheduled jobs that have become visible."""
         if self._coming:
             head = self.log.head
             for seq in list(takewhile(lambda seq: seq <= head, self._coming)):
@@ -412,7 +412,7 @@ class Queue:
 
 
 def _scheduled(schedules: Sequence[Schedule | None], first: int, now: int) -> Iterator[Scheduled]:
-    """What is to be known about the jobs that differ from any other."""
+    """The schedules that differ from the default, with the seqs of their jobs."""
     for seq, schedule in enumerate(schedules, first):
         if schedule is not None:
             not_before = schedule.not_before if schedule.not_before > now else 0
@@ -421,8 +421,11 @@ def _scheduled(schedules: Sequence[Schedule | None], first: int, now: int) -> It
 
 
 class Queues:
-    """``create_log`` gives the log for dead letters of a name, made if need be; None if there must be none, and then
-    jobs keep being delivered. ``now`` gives the time in milliseconds."""
+    """All queues of an engine.
+
+    ``create_log`` returns the dead-letter log of a name, created if necessary, or None if it is not allowed; then jobs
+    are redelivered without limit. ``now`` returns the time in milliseconds.
+    """
 
     def __init__(self, engine: Engine, now: Callable[[], int], create_log: Callable[[str], Log | None]) -> None:
         self._engine = engine
@@ -432,7 +435,7 @@ class Queues:
         self._by_epoch: dict[int, Queue] = {}
 
     def open(self, log: Log, settings: QueueSettings) -> Queue:
-        """The queue over this log. The first time, what is known of its jobs is read from its companion log."""
+        """Return the queue over this log. The first call rebuilds its state from its lease log."""
         queue = self._by_epoch.get(log.epoch)
         if queue is None:
             with self._lock:
@@ -448,18 +451,18 @@ class Queues:
         return log.epoch in self._by_epoch
 
     def known(self, log: Log, settings: QueueSettings) -> Queue | None:
-        """The queue over this log, or None if nothing ever happened to its jobs but that they were written. Unlike
-        ``open``, this leaves no trace."""
+        """The queue over this log, or None if no job of it was ever claimed or scheduled. Unlike ``open``, this creates
+        nothing."""
         if not self.is_open(log) and self._engine.find(companion_name(log.name)) is None:
             return None
         return self.open(log, settings)
 
     def in_flight(self) -> int:
-        """How many jobs are held by workers, in all queues that were opened."""
+        """The number of held jobs in all open queues."""
         return sum(queue.counters().in_flight for queue in list(self._by_epoch.values()) if queue.hands_out)
 
     def drop(self, log: Log) -> Commit[None]:
-        """The log is deleted, or about to be: what was known of its jobs goes with it."""
+        """Remove the queue of a log that is being deleted, with its lease log."""
         with self._lock:
             self._by_epoch.pop(log.epoch, None)
             return drop_companion(self._engine, log)

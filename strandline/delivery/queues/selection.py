@@ -1,4 +1,5 @@
-"""Selecting the next jobs: known jobs in their order, merged with new ones from the jobs log, divided among claims."""
+"""Selects the next jobs: known jobs in their order, merged with new ones from the jobs log, and divided among
+claims."""
 
 from __future__ import annotations
 
@@ -8,29 +9,29 @@ from typing import TypeAlias, TypeVar
 from strandline.delivery.queues.state import JobState, State
 from strandline.engine import Log
 
-#: What a record has, in its order. A plain tuple is made in a fraction of the time, and this is the hottest path.
+#: The columns of a record, in order. A plain tuple is much faster to create, and this is the hottest path.
 Row: TypeAlias = tuple[int, int, str | None, str | None, bytes | None, bytes]
 
 
 class Picker:
-    """A cursor over the jobs log: everything up to it is known, handed out, or gone.
+    """A cursor over the jobs log: every job up to it is known, delivered or deleted.
 
-    Jobs without a lease or a schedule cost no memory, they are found by reading on. Hidden records are passed by.
+    Jobs without a lease or a schedule use no memory; they are found by reading on. Hidden records are skipped.
     """
 
     def __init__(self, log: Log, state: State, coming: Container[int], leaving: Container[int]) -> None:
         self._log = log
         self._state = state
-        #: Not fresh either, although the state does not know them: their beginning or their end waits for the disk.
+        #: Jobs that are not in the state and not new either: their append or their deletion is not durable yet.
         self._coming = coming
         self._leaving = leaving
         self.cursor = 0
 
     def pick(self, count: int) -> list[Row | JobState]:
-        """The next ``count`` jobs, or all there are, in the order of handing out: rows of fresh jobs, and known ones.
+        """The next ``count`` jobs, or all if there are fewer, in delivery order: rows of new jobs, and known jobs.
 
-        The cursor moves past the fresh ones; known ones are taken out of the order. If they are not handed out after
-        all, set the cursor back and put them back.
+        The cursor advances past the new jobs, and known jobs are removed from the order. If the jobs are not delivered,
+        the caller must reset the cursor and put the known jobs back.
         """
         state = self._state
         picked: list[Row | JobState] = []
@@ -62,20 +63,20 @@ class Picker:
         return picked
 
     def places(self, count: int) -> list[tuple[int, int]]:
-        """Where the next ``count`` jobs will be read: after which seq, and how many records."""
+        """Where the next ``count`` jobs will be read: the seq to read after, and the number of records."""
         known = sorted(self._state.next_ready(count))
         return [(seq - 1, 1) for seq in known] + [(self.cursor, count)]
 
     def at_hand(self, count: int) -> bool:
-        """Whether all of these places are in memory."""
+        """Whether the next ``count`` jobs are in memory."""
         log = self._log
         if not log.book.runs:
             return True
         return all(log.read_resident(after, limit) is not None for after, limit in self.places(count))
 
     def _read(self, count: int) -> tuple[list[Row], bool]:
-        """The next fresh jobs, at least one if there is one, and whether there may be more behind them. The cursor does
-        not move past them."""
+        """The next new jobs, at least one if there is any, and whether there may be more after them. The cursor does
+        not advance past them."""
         jobs, coming, leaving = self._state.jobs, self._coming, self._leaving
         while True:
             while self.cursor + 1 in jobs:
@@ -95,7 +96,7 @@ T = TypeVar("T")
 
 
 def divide(jobs: list[T], wishes: Sequence[int]) -> list[list[T]]:
-    """Who gets which of the jobs, which are in the order of handing out."""
+    """Divide the jobs, given in delivery order, among claims."""
     if len(wishes) == 1:
         return [jobs]
     parts: list[list[T]] = [[] for _ in wishes]
@@ -105,13 +106,14 @@ def divide(jobs: list[T], wishes: Sequence[int]) -> list[list[T]]:
 
 
 def shares(available: int, wishes: Sequence[int]) -> list[int]:
-    """How many each gets. Nobody gets more than they wish, and nobody who wishes for more gets less."""
+    """The number of jobs for each claim. No claim gets more than it requests, and a larger claim never gets fewer jobs
+    than a smaller one."""
     total = sum(wishes)
     if available >= total:
         return list(wishes)
     given = [0] * len(wishes)
     asking = [index for index, wish in enumerate(wishes) if wish]
-    # With fewer jobs than claims the larger wishes come first, then whoever came first.
+    # If there are fewer jobs than claims, larger claims come first, then earlier ones.
     asking.sort(key=lambda index: -wishes[index])
     for index in asking[:available]:
         given[index] = 1
@@ -130,8 +132,8 @@ def shares(available: int, wishes: Sequence[int]) -> list[int]:
 
 
 def turns(counts: Sequence[int]) -> Iterator[int]:
-    """Whose turn it is, job by job: round robin, those with more to get more often, so that all end together."""
-    # The k-th of n jobs is due at (2k + 1) / 2n of the way.
+    """The claim that gets each job: round robin, weighted so that all claims are filled at the same time."""
+    # The k-th of n jobs of a claim is at (2k + 1) / 2n of the sequence.
     order = sorted(
         ((2 * turn + 1) / (2 * count), turn, index) for index, count in enumerate(counts) for turn in range(count)
     )

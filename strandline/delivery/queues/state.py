@@ -14,7 +14,7 @@ import msgspec
 
 
 class Grant(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """Jobs handed to one node. The first one's lease has the number ``lease``, the next one's the next number."""
+    """Jobs leased to one node. The leases are numbered consecutively from ``lease``."""
 
     node: str
     lease: int
@@ -27,7 +27,7 @@ class ClaimedEvent(msgspec.Struct, frozen=True, array_like=True, gc=False, tag="
 
 
 class ReleasedEvent(msgspec.Struct, frozen=True, array_like=True, gc=False, tag="released"):
-    """Leases given back; the jobs can be claimed from ``not_before`` on (0: at once)."""
+    """Leases were released. The jobs can be claimed from ``not_before`` on (0: at once)."""
 
     seqs: list[int]
     not_before: int
@@ -49,19 +49,19 @@ class ScheduledEvent(msgspec.Struct, frozen=True, array_like=True, gc=False, tag
 
 
 class UnscheduledEvent(msgspec.Struct, frozen=True, array_like=True, gc=False, tag="unscheduled"):
-    """The jobs of a ``scheduled`` event did not come to be; their seqs are for other jobs."""
+    """The jobs of a ``scheduled`` event were not appended. Their seqs will be used by other jobs."""
 
     seqs: list[int]
 
 
 class DeadLetteredEvent(msgspec.Struct, frozen=True, array_like=True, gc=False, tag="dead_lettered"):
-    """Copies of these jobs are among the dead letters: whatever happens, they are not to be handed out again."""
+    """The jobs were copied to the dead-letter log and must not be delivered again."""
 
     seqs: list[int]
 
 
 class KnownJob(NamedTuple):
-    """``until`` is the lease's deadline if there is a lease (a number other than 0), else the time to wait for."""
+    """A stored job. ``until`` is the deadline of the lease if ``lease`` is not 0, otherwise the end of the delay."""
 
     seq: int
     priority: int
@@ -72,7 +72,7 @@ class KnownJob(NamedTuple):
 
 
 class SnapshotEvent(msgspec.Struct, frozen=True, array_like=True, gc=False, tag="snapshot"):
-    """Everything known at one moment. A large one is several events in one batch; the first says so."""
+    """The whole state. A large snapshot consists of several events in one batch; ``first`` marks the first one."""
 
     first: bool
     next_lease: int
@@ -89,24 +89,24 @@ _decoder: msgspec.json.Decoder[Event] = msgspec.json.Decoder(Event)
 
 
 def decode(data: bytes) -> Event | None:
-    """The event, or None when it is none: to lose an event is harmless, to refuse a queue for one is not."""
+    """Decode an event. Returns None if it is invalid: losing an event is harmless, but a queue must always open."""
     try:
         return _decoder.decode(data)
     except msgspec.DecodeError:
         return None
 
 
-#: Heaps keep entries of jobs that have moved on; they are made anew when these are most of them, and at least so many.
+#: Heaps keep stale entries of jobs. A heap is rebuilt when most of its entries, and at least this many, are stale.
 STALE_ENTRIES = 64
 
-#: The order of handing out: the highest priority first, then reclaimed before fresh jobs, then the lowest seq.
+#: The delivery order: highest priority first, then reclaimed before new jobs, then the lowest seq.
 Order = tuple[int, int, int]
 
 
 class JobState:
-    """A job with a ``lease`` (a number, 0: none) is held by ``node`` until ``until``, that moment included.
+    """A job with a ``lease`` (a number other than 0) is held by ``node`` up to and including ``until``.
 
-    One without a lease waits until ``until``; it can be claimed when that is 0.
+    A job without a lease is delayed until ``until``, or can be claimed if that is 0.
     """
 
     __slots__ = ("deliveries", "lease", "node", "priority", "seq", "until")
@@ -129,7 +129,7 @@ class JobState:
 
     @property
     def claimable_at(self) -> int:
-        """The first moment at which the clock alone lets it be claimed."""
+        """The earliest time at which the job can be claimed if nothing else happens to it."""
         return self.until + 1 if self.lease else self.until
 
     @property
@@ -144,16 +144,16 @@ class State:
         self.in_flight = 0
         self.delayed = 0
         self.dead_lettered = 0
-        #: Dead letters whose job may still be in the jobs log. Only a replay leaves any.
+        #: Dead letters whose job may still be in the jobs log. Only set during a replay.
         self.unfinished: set[int] = set()
         self._ready: list[Order] = []
-        #: When, a number that makes entries comparable, and which jobs can be claimed then.
+        #: Entries of a time, a number that makes entries comparable, and the jobs that can be claimed from then on.
         self._timers: list[tuple[int, int, list[int]]] = []
         self._timers_made = 0
-        #: The seqs of all jobs as a heap, once somebody asked for the lowest.
+        #: The seqs of all jobs as a heap, once ``forget_below`` was called.
         self._lowest: list[int] | None = None
 
-    # --- what events do ------------------------------------------------------------------------------------
+    # --- events --------------------------------------------------------------------------------------------
 
     def apply(self, event: Event) -> None:
         match event:
@@ -228,7 +228,7 @@ class State:
         self._remind(deadline + 1, seqs)
 
     def add(self, job: JobState) -> None:
-        """A job with a schedule, or one that comes back."""
+        """Add a scheduled job, or a job whose deletion failed."""
         self.jobs[job.seq] = job
         if self._lowest is not None:
             heappush(self._lowest, job.seq)
@@ -239,7 +239,7 @@ class State:
             heappush(self._ready, job.order)
 
     def forget(self, seq: int) -> JobState | None:
-        """The job is done with, or gone."""
+        """Remove a job that is completed or deleted."""
         job = self.jobs.pop(seq, None)
         if job is not None:
             if job.lease:
@@ -249,13 +249,13 @@ class State:
         return job
 
     def bury(self, seqs: Iterable[int]) -> None:
-        """The jobs have become dead letters."""
+        """Remove jobs that have become dead letters."""
         for seq in seqs:
             self.forget(seq)
             self.dead_lettered += 1
 
     def index(self) -> None:
-        """After a replay: count, and put in order. In a replay a job changes hands without having been taken out."""
+        """Rebuild the counters and the order after a replay, which does not maintain them."""
         jobs = self.jobs.values()
         self.in_flight = sum(1 for job in jobs if job.lease)
         self.delayed = sum(1 for job in jobs if job.until and not job.lease)
@@ -264,8 +264,8 @@ class State:
         self._order_timers()
 
     def correct_times(self, latest: int) -> None:
-        """After a replay: leases and delays that end after ``latest`` were given by a wrong clock, and are over. The
-        times that a writer has set for its jobs stay."""
+        """After a replay, end leases and delays that end after ``latest``, because they come from a wrong clock. Times
+        that a producer set for its jobs are kept."""
         for job in self.jobs.values():
             if job.deliveries and job.until > latest:
                 job.lease = job.until = 0
@@ -274,7 +274,7 @@ class State:
     # --- time ----------------------------------------------------------------------------------------------
 
     def sweep(self, now: int) -> None:
-        """What time has set free can be claimed: leases that are over, delays that have passed."""
+        """Make jobs available whose lease has expired or whose delay has ended."""
         timers = self._timers
         while timers and timers[0][0] <= now:
             for seq in heappop(timers)[2]:
@@ -290,7 +290,8 @@ class State:
                 heappush(self._ready, job.order)
 
     def next_change(self) -> int | None:
-        """When time sets a job free next; in the past when it has done so since the last sweep."""
+        """The next time at which a job becomes available. It is in the past if that has happened since the last
+        sweep."""
         while self._timers:
             when, _, seqs = self._timers[0]
             for seq in seqs:
@@ -315,10 +316,10 @@ class State:
         self._timers_made = len(self._timers)
         heapify(self._timers)
 
-    # --- who is next ---------------------------------------------------------------------------------------
+    # --- delivery order ------------------------------------------------------------------------------------
 
     def first_ready(self) -> Order | None:
-        """The place in the order of the known job that is to be handed out next."""
+        """The order of the next known job to deliver."""
         ready = self._ready
         while ready:
             job = self.jobs.get(ready[0][2])
@@ -328,10 +329,11 @@ class State:
         return None
 
     def next_ready(self, count: int) -> list[int]:
-        """The seqs of about the next ``count`` known jobs to be handed out."""
+        """The seqs of about the next ``count`` known jobs to deliver."""
         ready = self._ready
         seqs: list[int] = []
-        # The smallest of a heap, without looking at all of it: only below one that is taken can the next one be.
+        # Read the smallest entries of the heap in order: the next smallest is always a child of an entry that was
+        # taken.
         candidates = [(ready[0], 0)] if ready else []
         while candidates and len(seqs) < count:
             order, place = heappop(candidates)
@@ -342,11 +344,11 @@ class State:
         return seqs
 
     def take_ready(self) -> JobState:
-        """Take out the job that ``first_ready`` told of. It is granted, forgotten or put back before anything else."""
+        """Remove and return the job of ``first_ready``. The caller must grant, forget or put it back next."""
         return self.jobs[heappop(self._ready)[2]]
 
     def put_back(self, jobs: Iterable[JobState]) -> None:
-        """They were not handed out. Those that are forgotten by now stay so."""
+        """Return jobs that were not delivered. Jobs that were forgotten meanwhile stay forgotten."""
         for job in jobs:
             heappush(self._ready, job.order)
 
@@ -354,7 +356,7 @@ class State:
         self._ready = [job.order for job in self.jobs.values() if not job.until]
         heapify(self._ready)
 
-    # --- what is gone --------------------------------------------------------------------------------------
+    # --- removed jobs --------------------------------------------------------------------------------------
 
     def forget_below(self, floor: int) -> None:
         lowest = self._lowest
@@ -368,7 +370,7 @@ class State:
     def held_by(
         self, node: str, seqs: Sequence[int], fences: list[int] | None
     ) -> tuple[dict[int, JobState], list[int]]:
-        """Those of the jobs that the node holds, and the seqs of the others. A seq counts once."""
+        """The jobs that the node holds, and the seqs of the others. A duplicate seq counts once."""
         jobs = self.jobs
         held: dict[int, JobState] = {}
         skipped = []

@@ -16,11 +16,11 @@ class QueueWorker(ABC):
         self.node = node
         self.max = max
         self.lease_ms = lease_ms
-        #: Lease ids by seq of what was given to this worker and is not done with yet.
+        #: The lease ids of the worker's jobs, by seq.
         self.held: dict[int, str] = {}
-        #: How much was claimed for this worker and has yet to arrive.
+        #: The number of jobs claimed for this worker and not delivered yet.
         self.expected = 0
-        #: Wants nothing for the moment.
+        #: The worker takes no jobs for now.
         self.paused = False
 
     @property
@@ -29,38 +29,39 @@ class QueueWorker(ABC):
 
     @abstractmethod
     def take(self, jobs: list[Claimed]) -> None:
-        """Here are jobs: at least one, in the order of handing out."""
+        """Called with at least one job, in delivery order."""
 
     @abstractmethod
     def held_back(self, milliseconds: int) -> None:
-        """There are jobs, but the server is too busy to hand them out for about this long."""
+        """Called when there are jobs, but the server is too busy to deliver them for about this long."""
 
     @abstractmethod
     def dismiss(self, gone: bool) -> None:
-        """There will be no more jobs: the queue is gone, or the server stops. What it held has been given back."""
+        """Called when there will be no more jobs, because the queue was deleted or the server stops. The worker's jobs
+        were released."""
 
 
 class WorkerLeases:
-    """Which worker of a dispatcher holds which job until when. ``QueueWorker.held`` is kept consistent with it."""
+    """The workers of a dispatcher, with their jobs and deadlines. Keeps ``QueueWorker.held`` consistent."""
 
     __slots__ = ("_by_seq", "_due")
 
     def __init__(self) -> None:
         self._by_seq: dict[int, tuple[QueueWorker, int]] = {}
-        #: A heap of deadlines with their seqs; those that were extended or given up are still in it.
+        #: A heap of deadlines with their seqs. It keeps entries of leases that were extended or released.
         self._due: list[tuple[int, int]] = []
 
     @property
     def next_deadline(self) -> int | None:
-        """No lease ends earlier. None: there are no leases."""
+        """A lower bound of the next deadline, or None if there are no leases."""
         return self._due[0][0] if self._due else None
 
     def leases(self) -> dict[int, str]:
-        """The lease ids of all jobs that are held, by seq."""
+        """The lease ids of all held jobs, by seq."""
         return {seq: holding[0].held[seq] for seq, holding in self._by_seq.items()}
 
     def add(self, worker: QueueWorker, jobs: list[Claimed], leases: dict[int, str]) -> None:
-        """The worker holds these from now on, whoever held them before."""
+        """Assign jobs to the worker and take them from their previous holders."""
         for job in jobs:
             before = self._by_seq.get(job.seq)
             if before is not None:
@@ -70,7 +71,7 @@ class WorkerLeases:
         worker.held.update(leases)
 
     def let_go(self, seq: int) -> QueueWorker | None:
-        """Nobody holds the job any more; gives who did."""
+        """Remove a job from its holder, and return the holder."""
         holding = self._by_seq.pop(seq, None)
         if holding is None:
             return None
@@ -78,7 +79,7 @@ class WorkerLeases:
         return holding[0]
 
     def let_go_all(self, worker: QueueWorker) -> dict[int, str]:
-        """The worker holds nothing any more; gives the leases that it had."""
+        """Remove all jobs of the worker, and return their leases."""
         held, worker.held = worker.held, {}
         for seq in held:
             self._by_seq.pop(seq, None)
@@ -92,7 +93,7 @@ class WorkerLeases:
                 heappush(self._due, (deadline, seq))
 
     def end_leases(self, now: int) -> Iterator[QueueWorker]:
-        """Let go of what is past its deadline; gives, one by one, who held it."""
+        """Remove the jobs whose deadline has passed, and yield their holders."""
         due = self._due
         while due and due[0][0] < now:
             deadline, seq = heappop(due)

@@ -1,4 +1,4 @@
-"""Routers: every record that is appended to one log goes on into another."""
+"""Routers: copy every record that is appended to one log into another log."""
 
 from strandline.delivery.routers.router import (
     Router,

@@ -1,6 +1,6 @@
 """The copies of one round: which records of a page go to which destination, as ranges of seqs.
 
-Routers with the same filter share the computation. Nothing changes before ``make_true``.
+Routers with the same filter share the computation. No router moves before ``make_true``.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from strandline.engine import Copy, Log, Page
 
 
 class Choice:
-    """Some rows of a page. ``rows`` is None when it is all of them."""
+    """Selected rows of a page. ``rows`` is None if all rows are selected."""
 
     __slots__ = ("ranges", "rows", "seqs")
 
@@ -65,7 +65,7 @@ class PageSelection:
         return self._rows_of_keys
 
     def narrow(self, choice: Choice, keep: Sequence[bool]) -> Choice:
-        """Those of the choice that are to be kept."""
+        """The selected rows for which ``keep`` is true."""
         rows = range(len(self.page)) if choice.rows is None else choice.rows
         kept = [row for row, wanted in zip(rows, keep, strict=True) if wanted]
         return Choice([self.page.seqs[row] for row in kept], kept)
@@ -107,7 +107,7 @@ class RouterStep(NamedTuple):
     through: int
     skipped: int
     forwarded: int = 0
-    #: Whether each of them has written it down by itself.
+    #: Whether each router journals its own position; otherwise the shared cursor covers them.
     written: bool = True
 
 
@@ -116,22 +116,22 @@ class RoundPlan:
 
     def __init__(self, source: Log, hops: Mapping[int, Hops], spared: Callable[[Log], bool]) -> None:
         self.copies: list[Copy] = []
-        #: Routers whose destination is spared or has no room for everything, and whether anything went through.
+        #: Routers whose destination is paused or full, and whether each of them forwarded any record.
         self.blocked: list[tuple[Router, bool]] = []
-        #: Destinations that have been removed.
+        #: Destinations that were dropped.
         self.gone: list[Log] = []
         self._source = source
         self._hops = hops
         self._spared = spared
-        #: Those who forward something, and those who only come further.
+        #: Routers that forward records, and routers that only advance.
         self._steps: list[RouterStep] = []
         self._idle: list[RouterStep] = []
         self._new_hops: list[tuple[Hops, int, list[int]]] = []
-        #: By epoch of the destination: records and bytes that earlier copies of the round take, and seqs.
+        #: By epoch of the destination: the records, bytes and seqs used by earlier copies of the round.
         self._taken: dict[int, tuple[int, int, int]] = {}
 
     def add(self, page: Page, position: int, routers: Sequence[Router]) -> None:
-        """Plan for routers that are all at the same position; the page is what comes behind it."""
+        """Plan the copies of routers at the same position. ``page`` holds the records after that position."""
         selection = PageSelection(page, position)
         alike: dict[int, list[Router]] = {}
         choices: dict[int, Choice] = {}
@@ -153,7 +153,7 @@ class RoundPlan:
             self._add_alike(selection, choices[key], group)
 
     def _add_alike(self, selection: PageSelection, choice: Choice, routers: list[Router]) -> None:
-        """The same records for all of them: that is what a fan-out is."""
+        """Plan a fan-out: the same copies for all of these routers."""
         through, lost, ranges = selection.through, selection.lost, choice.ranges
         forwarded = len(choice) + lost
         skipped = through - selection.position - forwarded
@@ -168,7 +168,7 @@ class RoundPlan:
         self._steps.append(RouterStep(routers, through, skipped, forwarded))
 
     def _add_special(self, selection: PageSelection, choice: Choice, router: Router) -> None:
-        """A router that does not just copy: it stamps, goes around in a cycle, or its destination may be full."""
+        """Plan a router that stamps its copies, is part of a cycle, or has a destination that can be full."""
         through, lost, dest = selection.through, selection.lost, router.dest
         cyclic = self._hops.get(dest.epoch)
         if cyclic is not None:
@@ -212,15 +212,16 @@ class RoundPlan:
             if total != router.written_skipped:
                 self.copies.append(Copy(router.dest, router.skipped_cursor, total))
 
-    # --- those who forward nothing -------------------------------------------------------------------------
+    # --- routers that forward nothing ----------------------------------------------------------------------
 
     def arriving_at(self, seq: int) -> int:
-        """How many routers will be there."""
+        """The number of routers that will be at this seq after the round."""
         return sum(len(step.routers) for steps in (self._steps, self._idle) for step in steps if step.through == seq)
 
     def write_idle(self, head: int, together: bool) -> None:
-        """Those who only come further write it down as well: what they left out may be lost any time, and must not be
-        taken for a loss after a restart. When all routers of the source are at its head, one cursor says so for all."""
+        """Journal the positions of routers that only advance. The records they skipped may be evicted at any time, and
+        must not count as lost after a restart. If all routers of the source are at its head, one shared cursor says so
+        for all."""
         for step in self._idle:
             if not together:
                 self.copies += [Copy(router.dest, router.position_cursor, step.through) for router in step.routers]
@@ -234,7 +235,7 @@ class RoundPlan:
     def _fitting(
         self, selection: PageSelection, choice: Choice, stamped: Sequence[bytes | None] | None, dest: Log
     ) -> int:
-        """How many of the records the destination has room for."""
+        """The number of selected records that fit into the destination."""
         room = dest.room()
         if room is None:
             return len(choice)
@@ -267,10 +268,10 @@ class RoundPlan:
         self._new_hops.append((cyclic, first, [count + 1 for count in self._hops_of_source(choice)]))
         self._taken[epoch] = (records, size, seqs + lost + len(choice))
 
-    # --- afterwards ----------------------------------------------------------------------------------------
+    # --- after the copies ----------------------------------------------------------------------------------
 
     def make_true(self) -> int:
-        """The copies are made: the routers are where the plan says. Returns how many records were forwarded."""
+        """Advance the routers as planned, after the copies were made. Returns the number of forwarded records."""
         total = 0
         for routers, through, skipped, forwarded, written in self._steps:
             total += forwarded * len(routers)

@@ -18,11 +18,11 @@ from strandline.engine import Log
 
 
 class RouterError(Exception):
-    """Base of everything that is raised on purpose here."""
+    """Base of all errors of routers."""
 
 
 class RouterCycle(RouterError):
-    """The router would close a circle of logs; ``cycle`` is the way around it, from the source back to the source."""
+    """The router would close a cycle. ``cycle`` is the path around it, from the source back to the source."""
 
     def __init__(self, cycle: list[str]) -> None:
         super().__init__(f"the router would close a cycle: {' -> '.join(cycle)}")
@@ -30,26 +30,26 @@ class RouterCycle(RouterError):
 
 
 class RouterFanIn(RouterError):
-    """Another log is forwarded into the destination already: the order of two sources cannot be derived again."""
+    """The destination already has another source. Records of two sources could not be replayed in the same order."""
 
     def __init__(self, dest: str, source: str) -> None:
-        super().__init__(f"{dest!r} is already the destination of {source!r}, and can have only one source")
+        super().__init__(f"{dest!r} already has the source {source!r}: a destination can have only one source")
         self.dest = dest
         self.source = source
 
 
 class RouterRepointed(RouterError):
-    """A router of this name leads from or to another log. Remove it first."""
+    """A router of this name exists with another source or destination. Remove it first."""
 
     def __init__(self, name: str, source: str, dest: str) -> None:
-        super().__init__(f"router {name!r} leads from {source!r} to {dest!r}, and cannot be pointed elsewhere")
+        super().__init__(f"router {name!r} already copies from {source!r} to {dest!r}: remove it first")
         self.name = name
         self.source = source
         self.dest = dest
 
 
 class RouterFilter(msgspec.Struct, frozen=True, gc=False):
-    """Which records are forwarded, by key: one key, or all keys with a prefix."""
+    """Selects the records to forward by key: one key, or all keys with a prefix."""
 
     key: str | None = None
     prefix: str | None = None
@@ -59,38 +59,38 @@ class RouterFilter(msgspec.Struct, frozen=True, gc=False):
 
 
 class RouterDefinition(msgspec.Struct, frozen=True, kw_only=True):
-    """A router: every record that is appended to ``source`` is appended to ``dest`` as well."""
+    """A router: every record that is appended to ``source`` is also appended to ``dest``."""
 
     name: str
     source: str
     dest: str
     keep_keys: bool = True
     keep_nodes: bool = True
-    #: None: everything goes on.
+    #: None forwards all records.
     filter: RouterFilter | None = None
-    #: Whether the router may close a circle of logs; a record then goes around a bounded number of times.
+    #: Whether the router may close a cycle of logs. A record then passes the cycle a bounded number of times.
     allow_cycle: bool = False
-    #: Whether each copy says in its meta which record it is a copy of.
+    #: Whether the meta of each copy names the original record.
     stamped: bool = False
 
 
-#: Reserved in the meta of every stamped copy.
+#: The member of the meta that holds the stamp of a copy. The name is reserved.
 STAMP = "_topics_router"
-#: Where the meta of the original is if it cannot take the stamp.
+#: The member that holds the original meta if the stamp cannot be added to it.
 ORIGINAL = "_topics_original_meta"
-#: A meta with so many keys is full.
+#: The maximum number of members in a meta.
 MAX_KEYS = 64
 
 _object = msgspec.json.Decoder(dict[str, Raw])
 
 
 class Stamper:
-    """Makes the metas of the copies that one router makes."""
+    """Creates the metas of a router's copies."""
 
     __slots__ = ("_template",)
 
     def __init__(self, router: str, source: Log) -> None:
-        # The epoch tells a log apart from all others of the directory, so it is both: which log, and which life of it.
+        # The epoch identifies the log and its incarnation within the data directory, so it serves as both.
         epoch = source.epoch
         key = msgspec.json.encode(f"router:{router}:{epoch}:{epoch}:")[:-1]
         parts = (key, msgspec.json.encode(router), msgspec.json.encode(source.name), epoch, epoch)
@@ -112,34 +112,34 @@ class Stamper:
 
 
 def stamp_meta(meta: bytes, stamp: bytes) -> bytes:
-    """The meta with the stamp in it; around it, when the meta is no object or has no place for one more key."""
+    """Add the stamp to the meta. If the meta is not an object or is full, it is wrapped together with the stamp."""
     try:
         known = _object.decode(meta)
     except msgspec.MsgspecError:
         known = None
     if known is None or (STAMP not in known and len(known) >= MAX_KEYS):
         known = {ORIGINAL: Raw(meta)}
-    # The stamp of a router further up is replaced: it is about another copy.
+    # Replaces the stamp of an earlier router, which belongs to another copy.
     known[STAMP] = Raw(stamp)
     return msgspec.json.encode(known)
 
 
-#: The cursors of a router in its source: where it has got to, and how many of the seqs up to there it has not forwarded
-#: (those from before its time, and those that were filtered out, deleted, or went around often enough). The difference
-#: is how many it has forwarded. The second one seldom moves, so that it costs nothing to most routers.
+#: The cursors of a router in its source: its position, and how many seqs up to that position it did not forward (seqs
+#: from before its creation, filtered or deleted records, and records that reached the hop limit). The difference is the
+#: number of forwarded records. The second cursor seldom moves, so it costs most routers nothing.
 POSITION = "router:"
 SKIPPED = "skipped:"
-#: A cursor of the source that all of its routers share: every one of them has come at least so far, and those whose own
-#: position is before it have forwarded nothing in between.
+#: A cursor of the source that all of its routers share. Every router has reached at least this position, and routers
+#: whose own position is lower have forwarded nothing in between.
 TOGETHER = "routers"
 
-#: How long a router waits for a full destination: so many milliseconds, twice as long every time, up to a second.
+#: How long a router waits for a full destination, in milliseconds. The delay doubles with each attempt.
 FIRST_DELAY_MS = 50
 MAX_DELAY_MS = 1_000
 
 
 class Router:
-    """Lives on the event loop's thread."""
+    """The state of one router. Used on the event loop's thread only."""
 
     __slots__ = (
         "blocked", "definition", "delay_ms", "dest", "filter", "keep_keys", "keep_nodes", "position",
@@ -153,7 +153,7 @@ class Router:
         self.skipped = self.written_skipped = skipped
         self.position_cursor = POSITION + definition.name
         self.skipped_cursor = SKIPPED + definition.name
-        #: Waits for the destination to have room; then the timer runs, or somebody has looked in the meantime.
+        #: Waits for room in the destination, until the timer fires or the destination is read.
         self.blocked = False
         self.delay_ms = FIRST_DELAY_MS
         self.timer: asyncio.TimerHandle | None = None
@@ -161,10 +161,11 @@ class Router:
 
     @classmethod
     def resumed(cls, definition: RouterDefinition, source: Log, dest: Log) -> Router:
-        """The router as its cursors say that it was."""
+        """Restore the router from its cursors."""
         position, skipped = source.cursor(POSITION + definition.name), source.cursor(SKIPPED + definition.name)
         if position is None or skipped is None:
-            # They are written before the definition is: only a repair after damage can have lost them.
+            # The cursors are journaled before the definition, so they can be missing only after a repair of damaged
+            # files.
             return cls(definition, source, dest, source.head, source.head)
         router = cls(definition, source, dest, position.seq, skipped.seq)
         together = source.cursor(TOGETHER)
@@ -174,7 +175,7 @@ class Router:
         return router
 
     def define(self, definition: RouterDefinition) -> None:
-        """Do it like this from now on."""
+        """Apply a new definition from now on."""
         self.definition = definition
         self.filter = definition.filter
         self.keep_keys = definition.keep_keys
@@ -187,12 +188,12 @@ class Router:
 
     @property
     def forwarded_total(self) -> int:
-        """How many records it has forwarded since it was made, and how many losses it has passed on."""
+        """The number of records forwarded since the router was created, including records that were lost before."""
         return self.position - self.skipped
 
     @property
     def lag(self) -> int:
-        """How many seqs of the source it has not come to yet."""
+        """The number of seqs of the source that the router has not reached yet."""
         return max(0, self.source.head - self.position)
 
 
@@ -200,8 +201,8 @@ N = TypeVar("N", bound=Hashable)
 
 
 def closes_cycle(sources: Mapping[N, N], source: N, dest: N) -> list[N] | None:
-    """The cycle that a router from ``source`` to ``dest`` would be part of, from the source back to it; None if
-    there is none. ``sources`` has the source of every log that is a destination."""
+    """The cycle that a router from ``source`` to ``dest`` would close, from the source back to the source, or None.
+    ``sources`` maps each destination to its source."""
     path = [source]
     seen = {source}
     at: N | None = source
@@ -211,12 +212,12 @@ def closes_cycle(sources: Mapping[N, N], source: N, dest: N) -> list[N] | None:
             return None
         seen.add(at)
         path.append(at)
-    # Found going up; told going down.
+    # The path was found upwards; return it downwards.
     return [source, *reversed(path)]
 
 
 def on_cycles(sources: Mapping[N, N]) -> set[N]:
-    """All logs that are forwarded, over however many others, into themselves."""
+    """All logs whose records return to them, directly or through other logs."""
     found: set[N] = set()
     known: set[N] = set()
     for start in sources:
@@ -232,24 +233,24 @@ def on_cycles(sources: Mapping[N, N]) -> set[N]:
     return found
 
 
-#: A record that has come so far is not forwarded again.
+#: A record that was forwarded this often is not forwarded again.
 MAX_HOPS = 8
 
 
 class Hops:
-    """The counts of one log's records. Those that were appended to it directly have none."""
+    """The hop counts of one log's records. Records that were appended directly have the count 0."""
 
     __slots__ = ("_stretches",)
 
     def __init__(self) -> None:
-        #: First seq, last seq, hops; in order.
+        #: First seq, last seq and hops of each range, in order.
         self._stretches: deque[tuple[int, int, int]] = deque()
 
     def __len__(self) -> int:
         return len(self._stretches)
 
     def of(self, seqs: Sequence[int]) -> list[int]:
-        """The counts of these records, which are in order."""
+        """The hop counts of these records, given in ascending order."""
         counts: list[int] = []
         stretches = iter(self._stretches)
         first, last, hops = next(stretches, _END)
@@ -260,7 +261,7 @@ class Hops:
         return counts
 
     def add(self, first: int, hops: Iterable[int]) -> None:
-        """The records from ``first`` on have come so far."""
+        """Set the hop counts of the records from ``first`` on."""
         stretches = self._stretches
         for seq, count in enumerate(hops, first):
             if stretches and stretches[-1][1:] == (seq - 1, count):
@@ -269,7 +270,7 @@ class Hops:
                 stretches.append((seq, seq, count))
 
     def forget(self, through: int) -> None:
-        """Nobody will ask about these any more."""
+        """Drop the counts up to this seq."""
         while self._stretches and self._stretches[0][1] <= through:
             self._stretches.popleft()
 

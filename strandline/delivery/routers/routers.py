@@ -50,15 +50,15 @@ _decoder = msgspec.json.Decoder(RouterEntry)
 
 
 class Register:
-    """Every change is journaled when it returns, and durable when ``durable`` is done. A definition is removed by
-    deleting its record, so nothing but live ones is left in the log."""
+    """The stored definitions. A change is journaled when its call returns, and durable when ``durable`` is done.
+    Removing a router deletes its record, so the log holds only live definitions."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._seqs: dict[str, int] = {}
 
     def load(self) -> list[RouterEntry]:
-        """What is written down, in the order in which it was. Definitions that have been replaced are removed."""
+        """Read the definitions in the order in which they were written, and delete those that were replaced."""
         log = self._engine.find(NAME)
         if log is None:
             return []
@@ -80,7 +80,7 @@ class Register:
         return list(entries.values())
 
     def put(self, entry: RouterEntry) -> None:
-        """Write a definition down in place of an earlier one of this name."""
+        """Store a definition, replacing an earlier one of the same name."""
         name = entry.definition.name
         with self._engine.lock:
             log = self._log()
@@ -89,7 +89,7 @@ class Register:
             before = self._seqs.get(name)
             self._seqs[name] = seq
             if before is not None:
-                # A crash before this one leaves both; the later one counts.
+                # A crash before the deletion leaves both records. The later one counts.
                 with suppress(EngineError):
                     log.delete(seqs=[before])
 
@@ -101,7 +101,7 @@ class Register:
                 self._seqs.pop(name, None)
 
     def durable(self, value: T) -> Commit[T]:
-        """The value, once everything that was written down so far is durable."""
+        """A commit of ``value`` that is done when all changes so far are durable."""
         with self._engine.lock:
             return self._engine.later((), value, None)
 
@@ -114,7 +114,7 @@ class Register:
 
 
 class Routers:
-    """Made and used on the event loop's thread. What was written down before is at work at once."""
+    """All routers of a server. Created and used on the event loop's thread. Stored routers resume at once."""
 
     def __init__(self, engine: Engine, hub: Hub) -> None:
         self._engine = engine
@@ -122,12 +122,12 @@ class Routers:
         self._register = Register(engine)
         self._routers: dict[str, Router] = {}
         self._names = Names()
-        #: By epoch of the log: what is forwarded from it, and where what is forwarded into it comes from.
+        #: By epoch: the source that a log is, and the source that feeds a log.
         self._from: dict[int, RouterSource] = {}
         self._into: dict[int, RouterSource] = {}
-        #: The epoch of the source of every log that is a destination, by its epoch: the graph of all routers.
+        #: The epoch of each destination's source, by epoch of the destination: the graph of all routers.
         self._above: dict[int, int] = {}
-        #: How many routers lead into a log, by its epoch.
+        #: The number of routers into a log, by its epoch.
         self._leading_into: dict[int, int] = {}
         self._load()
 
@@ -136,24 +136,25 @@ class Routers:
 
     @property
     def forwarded_total(self) -> int:
-        """Copies made, and losses passed on, since the start."""
+        """Records forwarded since the server started, including records that were lost before."""
         return self._shared.forwarded_total
 
     def demote_while(self, busy: Callable[[], bool]) -> None:
-        """Forward after everything else, for as long as this is so."""
+        """Give forwarding the lowest priority while ``busy`` returns True."""
         self._shared.demoted = busy
 
     def spare(self, spared: Callable[[Log], bool]) -> None:
-        """Forward nothing into a log for as long as this is true of it. Its routers wait, as for a full one."""
+        """Pause forwarding into a log while ``spared`` returns True for it. Its routers wait as for a full
+        destination."""
         self._shared.spared = spared
 
-    # --- making --------------------------------------------------------------------------------------------
+    # --- creating ------------------------------------------------------------------------------------------
 
     def check(self, definition: RouterDefinition) -> bool:
-        """Whether the router would be a new one; raises if it cannot be. Its logs need not be there yet."""
+        """Return whether the router would be new. Raises if the router is not allowed. Its logs need not exist yet."""
         name, source, dest = definition.name, definition.source, definition.dest
         if source == dest:
-            raise BadRequest(f"router {name!r} would lead from {source!r} to itself")
+            raise BadRequest(f"router {name!r}: source and destination are the same log, {source!r}")
         known = self.get(name)
         if known is not None and (known.source.name, known.dest.name) != (source, dest):
             raise RouterRepointed(name, known.source.name, known.dest.name)
@@ -166,14 +167,15 @@ class Routers:
         if from_log is not None and to_log is not None and not may_close:
             cycle = closes_cycle(self._above, from_log.epoch, to_log.epoch)
             if cycle is not None:
-                # All but the first and the last, which are the same, are forwarded already.
+                # The first and the last log are the source; all logs in between already have routers.
                 raise RouterCycle([source, *(self._from[epoch].log.name for epoch in cycle[1:-1]), source])
         return known is None
 
     def put(self, definition: RouterDefinition) -> Commit[bool]:
-        """Make a router, or change one; whether it is new. A new one starts with what comes from now on.
+        """Create or change a router. The commit's value says whether it is new. A new router starts at the end of its
+        source.
 
-        It is at work when this returns, and durable when the commit is done.
+        The router is active when this returns, and durable when the commit is done.
         """
         new = self.check(definition)
         source, dest = self._engine.log(definition.source), self._engine.log(definition.dest)
@@ -181,8 +183,8 @@ class Routers:
         if known is not None and known.definition == definition:
             return self._register.durable(False)
         with self._engine.lock:
-            # In the journal the cursors come before the definition: a router without them cannot be, and one that is
-            # changed does not look again, after a restart, at what it left out by its earlier filter.
+            # The cursors are journaled before the definition, so no router is without cursors, and a changed router
+            # does not look again at records that its earlier filter skipped.
             position, skipped = (source.head,) * 2 if known is None else (known.position, known.skipped)
             source.move_cursor(POSITION + definition.name, position)
             source.move_cursor(SKIPPED + definition.name, skipped)
@@ -219,7 +221,7 @@ class Routers:
         return router
 
     def lag(self, name: str) -> int | None:
-        """How many seqs of its source a router has not come to yet; None when there is no such router."""
+        """The number of seqs of its source that a router has not reached yet, or None if the router does not exist."""
         router = self.get(name)
         return None if router is None else router.lag
 
@@ -232,8 +234,8 @@ class Routers:
         limit: int = 100,
         prefixes: tuple[str, ...] = (),
     ) -> tuple[list[Router], bool]:
-        """Routers in the order of their names, from behind ``after`` on, and whether there are more. With ``prefixes``,
-        only routers whose name and both ends begin with one of them."""
+        """Routers after the name ``after``, in order of their names, and whether there are more. With ``prefixes``,
+        only routers whose name, source and destination begin with one of them."""
         found: list[Router] = []
         for name in self._names.page(prefix, after, None):
             if prefixes and not name.startswith(prefixes):
@@ -254,7 +256,8 @@ class Routers:
     # --- removing ------------------------------------------------------------------------------------------
 
     def remove(self, name: str) -> Commit[bool]:
-        """Stop forwarding at once; whether there was such a router. What was forwarded stays where it is."""
+        """Stop forwarding at once. The commit's value says whether the router existed. Copies stay in the
+        destination."""
         router = self.get(name)
         if router is None:
             return Commit.of(False)
@@ -262,9 +265,9 @@ class Routers:
         return self._register.durable(True)
 
     def remove_touching(self, log: Log) -> list[str]:
-        """Remove the routers that lead from or to a log that goes; their names in order.
+        """Remove the routers from or to a log that is being removed. Returns their names in order.
 
-        This is durable when anything is that is done to a ``fsync`` log afterwards, or the log's removal.
+        The removal is durable once the removal of the log, or any later change of a ``fsync`` log, is durable.
         """
         going = self.touching(log)
         if going:
@@ -272,7 +275,7 @@ class Routers:
         return sorted(router.name for router in going)
 
     def touching(self, log: Log) -> list[Router]:
-        """The routers that lead from or to a log."""
+        """The routers from or to a log."""
         found: dict[str, Router] = {}
         if log.epoch in self._from:
             found.update(self._from[log.epoch].routers)
@@ -282,13 +285,13 @@ class Routers:
         return list(found.values())
 
     def _gone(self, log: Log) -> None:
-        """Somebody removed the log without saying so."""
-        # On a full disk it is done when somebody asks for the routers, or with the next start.
+        """Remove the routers of a log that was dropped elsewhere."""
+        # If the disk is full, the routers are removed when they are next listed, or at the next start.
         with suppress(EngineError):
             self.remove_touching(log)
 
     def _forget(self, routers: list[Router], gone: int = 0) -> None:
-        """``gone`` is the epoch of a log that goes: its cursors go with it."""
+        """``gone`` is the epoch of a log that is being removed together with its cursors."""
         self._register.remove([router.name for router in routers])
         for router in routers:
             source, into = router.source.epoch, router.dest.epoch
@@ -305,7 +308,7 @@ class Routers:
             del self._routers[router.name]
             self._names.remove(router.name)
             if source != gone and not router.source.dropped:
-                # A cursor that is left over does no harm: a new router of this name puts it elsewhere.
+                # A leftover cursor is harmless: a new router of this name overwrites it.
                 with suppress(EngineError):
                     router.source.drop_cursor(router.position_cursor)
                     router.source.drop_cursor(router.skipped_cursor)
@@ -315,9 +318,9 @@ class Routers:
     # --- forwarding ----------------------------------------------------------------------------------------
 
     def catch_up(self, log: Log) -> Commit[Any] | None:
-        """Let everything arrive in the log that is on its way into it, over however many others.
+        """Forward all records that are on their way into the log, over any number of hops.
 
-        A commit if something of it waits for the disk: there may be more once it is done.
+        Returns a commit if some of them wait for the disk. There may be more records once it is done.
         """
         source = self._into.get(log.epoch)
         if source is None:
@@ -339,7 +342,7 @@ class Routers:
     # --- starting ------------------------------------------------------------------------------------------
 
     def _load(self) -> None:
-        """Go on where the routers were. Those whose logs are gone, or are others by now, are removed."""
+        """Resume the stored routers. Remove routers whose logs were dropped or created again."""
         stale: list[str] = []
         for entry in self._register.load():
             definition = entry.definition

@@ -1,8 +1,8 @@
 """The source of routers: a log whose routers advance together, in rounds.
 
 A round reads the new records once and makes all copies in one operation of the engine: one frame in the journal,
-however many destinations there are. The copies and the routers' cursors are in that frame, so after a crash there is no
-copy without a moved cursor, and no moved cursor without its copy.
+regardless of the number of destinations. The copies and the routers' cursors are in that frame, so after a crash there
+is no copy without a moved cursor, and no moved cursor without its copy.
 """
 
 from __future__ import annotations
@@ -19,44 +19,44 @@ from strandline.engine.background import report
 from strandline.engine.commit import Commit
 from strandline.engine.errors import EngineClosed
 
-#: What one round takes at the most.
+#: The limits of one round.
 ROUND_RECORDS = 1024
 ROUND_BYTES = 8 << 20
-#: From this share of the budget for unsealed records on, rounds are smaller: copies of what is no longer in the newest
-#: journal file are written out once per destination. This is what one destination may get all the same.
+#: Rounds are smaller once unsealed records use this share of their budget: copies of records that are no longer in the
+#: newest journal file are written out once per destination. One destination may always get this many bytes.
 SMALL_FROM = 0.5
 SMALL_BYTES = 64 << 10
-#: More destinations than this, and nobody else would get a turn for too long.
+#: The maximum number of destinations per round, so that other tasks get their turn.
 ROUND_ROUTERS = 2_000
-#: A reader does not wait for more rounds than this; what is left comes by itself.
+#: The number of rounds that a reader waits for. Later rounds follow without it.
 CATCH_UP_ROUNDS = 64
-#: How urgent forwarding is: as a log that somebody reads; and when the server is too busy, after everything else.
+#: The priority of forwarding: like a log that is being read, and the lowest while the server is busy.
 PRIORITY = 500
 DEMOTED = -1000
-#: A page that is gone from the cache again so often, before it could be used, is waited for.
+#: If a page was evicted from the cache this often before it could be used, it is read synchronously.
 MAX_MISSES = 3
 
 
 class Shared:
-    """What all sources have in common."""
+    """State that all sources share."""
 
     def __init__(self, engine: Engine, hub: Hub, gone: Callable[[Log], object]) -> None:
         self.engine = engine
         self.hub = hub
-        #: Called with a log that turns out to have been removed.
+        #: Called with a log that was found to be dropped.
         self.gone = gone
-        #: Whether nothing may be forwarded into a log, for now or for ever.
+        #: Whether forwarding into a log is paused.
         self.spared: Callable[[Log], bool] = lambda log: False
-        #: Whether the server has more urgent things to do.
+        #: Whether the server is busy and forwarding must wait.
         self.demoted: Callable[[], bool] = lambda: False
-        #: Logs on a cycle by epoch, with how often their records have been forwarded.
+        #: The hop counts of the logs on a cycle, by epoch.
         self.hops: dict[int, Hops] = {}
-        #: Copies made and losses passed on since the start.
+        #: Records forwarded since the start, including records that were lost before.
         self.forwarded_total = 0
 
 
 class RouterSource(Waiter):
-    """A log with routers: waits for the log to change. Used on the event loop's thread only."""
+    """A log with routers. It waits for the log to change. Used on the event loop's thread only."""
 
     __slots__ = (
         "_blocked",
@@ -76,16 +76,16 @@ class RouterSource(Waiter):
         self._shared = shared
         self.log = log
         self.routers: dict[str, Router] = {}
-        #: The head that every router has got to, apart from those that wait for room.
+        #: The head that every router has reached, except blocked routers.
         self._settled = -1
-        #: Those that wait for room.
+        #: Routers that wait for room in their destination.
         self._blocked: set[Router] = set()
         self._fetching = False
         self._missed_at = -1
         self._misses = 0
         self._failed_ms = FIRST_DELAY_MS
         self._retry: asyncio.TimerHandle | None = None
-        #: The last copies that waited for the flush.
+        #: The last copies that waited for a flush.
         self._unfinished: Commit[Any] | None = None
         shared.hub.watch(log, self)
 
@@ -94,7 +94,7 @@ class RouterSource(Waiter):
         self._settled = -1
 
     def remove(self, name: str) -> None:
-        """Stop forwarding at once; with the last router goes the waiting."""
+        """Stop a router at once. After the last router, the source stops waiting for the log."""
         router = self.routers.pop(name)
         self._blocked.discard(router)
         if router.timer is not None:
@@ -105,14 +105,14 @@ class RouterSource(Waiter):
             if self._retry is not None:
                 self._retry.cancel()
 
-    # --- whose turn it is ----------------------------------------------------------------------------------
+    # --- scheduling ----------------------------------------------------------------------------------------
 
     def priority(self, now: int) -> int:
         return DEMOTED if self._shared.demoted() else PRIORITY
 
     def wake(self, log: Log) -> None:
         if self._shared.demoted():
-            # Others who wait for this log may be urgent. This has to wait by itself.
+            # Other waiters of this log may be urgent, so forwarding is scheduled separately.
             self.submit()
         else:
             self.run()
@@ -122,16 +122,16 @@ class RouterSource(Waiter):
             self._shared.hub.submit(self)
 
     def run(self) -> None:
-        """One round, and another one in the next turn if there is more."""
+        """Run one round, and schedule another one if there are more records."""
         if self._goes_on():
             self.submit()
 
     def catch_up(self, dest: Log) -> Commit[Any] | None:
-        """Forward everything that is there now, as far as it can be done without waiting for the disk; what has to
-        wait is told."""
+        """Forward all records that can be forwarded without waiting for the disk. Returns a commit if some copies wait
+        for it."""
         for router in list(self._blocked):
             if router.dest.epoch == dest.epoch:
-                # Whoever looks at the destination may have made room in it just now.
+                # The reader may just have made room in the destination.
                 self._admit(router)
         rounds = 0
         while self.log.head != self._settled and rounds < CATCH_UP_ROUNDS and self._goes_on():
@@ -144,7 +144,7 @@ class RouterSource(Waiter):
     # --- a round -------------------------------------------------------------------------------------------
 
     def _goes_on(self) -> bool:
-        """Do one round; whether there is more to be done right away."""
+        """Run one round. Returns whether another round can follow at once."""
         if self._retry is not None or not self.routers:
             return False
         if self.log.dropped:
@@ -162,7 +162,7 @@ class RouterSource(Waiter):
 
     def _round(self) -> bool:
         shared, source = self._shared, self.log
-        # Nothing may be deleted between reading and copying: what is planned is what happens.
+        # The lock keeps records from being deleted between reading and copying.
         with shared.engine.lock:
             head = source.head
             behind = [router for router in self.routers.values() if router.position < head and not router.blocked]
@@ -184,7 +184,7 @@ class RouterSource(Waiter):
             shared.forwarded_total += plan.make_true()
             self._forget_hops()
         if commit is not None and not commit.done:
-            # Careful destinations show nothing before it is durable. Readers wait for that, so it is to be soon.
+            # Destinations with `fsync` publish the copies only when they are durable. Readers wait for that.
             commit.add_done_callback(_ignore)
             self._unfinished = commit
         for router, advanced in plan.blocked:
@@ -201,8 +201,8 @@ class RouterSource(Waiter):
             hops.forget(min(router.position for router in self.routers.values()))
 
     def _read(self, after: int) -> Page | None:
-        """What comes behind; None when it has to be fetched from the disk first. One such page is under way then, and
-        holds up nobody who is elsewhere in the log."""
+        """The page after a seq, or None if it must be read from the disk first. One such read runs at a time, and
+        routers elsewhere in the log do not wait for it."""
         page = self.log.read_resident(after, ROUND_RECORDS, max_bytes=self._round_bytes, epoch=self.log.epoch)
         if page is not None or self._fetching:
             return page
@@ -233,10 +233,10 @@ class RouterSource(Waiter):
         else:
             self._failed(error)
 
-    # --- trying again --------------------------------------------------------------------------------------
+    # --- retries -------------------------------------------------------------------------------------------
 
     def _block(self, router: Router, advanced: bool) -> None:
-        """The destination takes no more. Ask again later, and ever later as long as nothing changes."""
+        """Retry a full destination later. The delay grows while the destination stays full."""
         router.blocked = True
         self._blocked.add(router)
         if advanced:
@@ -251,15 +251,15 @@ class RouterSource(Waiter):
         self.submit()
 
     def _admit(self, router: Router) -> None:
-        """It takes part in the next round again."""
+        """Let the router take part in the next round."""
         router.blocked = False
         self._blocked.discard(router)
         self._settled = -1
 
     def _failed(self, error: BaseException) -> None:
-        """A full disk, say. Nothing has changed, so nothing is lost by trying again."""
+        """Retry after an error, such as a full disk. The round changed nothing, so no record is lost."""
         if self._failed_ms == FIRST_DELAY_MS:
-            report(f"forwarding from {self.log.name!r} failed and is tried again", error)
+            report(f"log {self.log.name!r}: forwarding failed and will be retried", error)
         self._retry = self._shared.hub.loop.call_later(self._failed_ms / 1000, self._try_again)
         self._failed_ms = min(2 * self._failed_ms, MAX_DELAY_MS)
 

@@ -1,4 +1,4 @@
-"""Subscriptions: a webhook, or a wake record in another log, tells an external worker that logs have new records."""
+"""Subscriptions: notify an external worker of new records, by a webhook or by a wake record in another log."""
 
 from strandline.delivery.subscriptions.events import PULL_WAKE, WEBHOOK, SubscriptionDefinition
 from strandline.delivery.subscriptions.subscription import Claim, Dialect, Link, Subscription, WakeHolder

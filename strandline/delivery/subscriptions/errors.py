@@ -1,29 +1,29 @@
-"""Everything that subscriptions refuse. What the logs under them refuse comes through as the engine's own errors."""
+"""The errors of subscriptions. Errors of the underlying logs are passed on as the engine's own errors."""
 
 from __future__ import annotations
 
 
 class SubscriptionError(Exception):
-    """Base of everything that subscriptions raise on purpose. Nothing has changed when one is raised."""
+    """Base of all errors of subscriptions. Nothing was changed when one is raised."""
 
 
 class BadPattern(SubscriptionError):
-    """A pattern that names cannot be compared with."""
+    """The pattern is not valid."""
 
 
 class AddressRejected(SubscriptionError):
-    """A webhook's address that the server does not send anything to."""
+    """The server does not send webhooks to this URL or address."""
 
 
 class SubscriptionExists(SubscriptionError):
-    """There is one of this id, and it is another one."""
+    """A subscription with this id exists and has a different configuration."""
 
     def __init__(self, id: str) -> None:
         super().__init__(f"subscription {id!r} already exists with a different configuration")
 
 
 class TooManySubscriptions(SubscriptionError):
-    """There are as many as there may be."""
+    """The maximum number of subscriptions is reached."""
 
 
 class UnknownSubscription(SubscriptionError):
@@ -32,15 +32,15 @@ class UnknownSubscription(SubscriptionError):
 
 
 class WrongKind(SubscriptionError):
-    """Asked of a webhook what only workers that pull can ask, or the other way round."""
+    """The operation does not apply to this type of subscription: webhook or pull-wake."""
 
 
 class BadToken(SubscriptionError):
-    """A token that was not given out for this subscription."""
+    """The token was not issued for this subscription."""
 
 
 class TokenExpired(SubscriptionError):
-    """A token of this subscription whose time is up."""
+    """The token was issued for this subscription and has expired."""
 
 
 class Fenced(SubscriptionError):
@@ -57,8 +57,8 @@ class AlreadyClaimed(SubscriptionError):
 
 
 class NothingPending(SubscriptionError):
-    """Everything has been acknowledged."""
+    """All records are acknowledged."""
 
 
 class BadPosition(SubscriptionError):
-    """An acknowledgement of something that is not there, or that goes backwards."""
+    """The acknowledged position is past the end of the log, or lower than the current one."""

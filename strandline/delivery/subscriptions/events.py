@@ -35,8 +35,8 @@ class Acknowledged(NamedTuple):
 
 
 class MadeEvent(msgspec.Struct, frozen=True, array_like=True, tag="made"):
-    """``next_epoch`` parts the logs that were there from those that came later. ``base_url`` is where the server was
-    reached."""
+    """A subscription was created. Logs with an epoch of at least ``next_epoch`` are newer than the subscription.
+    ``base_url`` is the URL at which the server was reached."""
 
     id: str
     definition: SubscriptionDefinition
@@ -46,7 +46,7 @@ class MadeEvent(msgspec.Struct, frozen=True, array_like=True, tag="made"):
 
 
 class MovedEvent(msgspec.Struct, frozen=True, array_like=True, tag="moved"):
-    """The server is reached somewhere else now."""
+    """The server is now reached at another URL."""
 
     id: str
     base_url: str
@@ -59,14 +59,14 @@ class LinkedEvent(msgspec.Struct, frozen=True, array_like=True, tag="linked"):
 
 
 class UnlinkedEvent(msgspec.Struct, frozen=True, array_like=True, tag="unlinked"):
-    """The name is no longer subscribed to by itself; a pattern may still match it."""
+    """The log is no longer subscribed to by name. A pattern may still match it."""
 
     id: str
     name: str
 
 
 class WokenEvent(msgspec.Struct, frozen=True, array_like=True, tag="woken"):
-    """A wake began; with an empty ``wake_id`` there is none now, and this is the generation of the last one."""
+    """A wake began. An empty ``wake_id`` means that there is no wake; ``generation`` is that of the last one."""
 
     id: str
     generation: int
@@ -74,7 +74,7 @@ class WokenEvent(msgspec.Struct, frozen=True, array_like=True, tag="woken"):
 
 
 class LeasedEvent(msgspec.Struct, frozen=True, array_like=True, tag="leased"):
-    """Somebody has the wake until then."""
+    """The wake is held until this time."""
 
     id: str
     until: int
@@ -82,7 +82,7 @@ class LeasedEvent(msgspec.Struct, frozen=True, array_like=True, tag="leased"):
 
 
 class AckedEvent(msgspec.Struct, frozen=True, array_like=True, tag="acked"):
-    """How far the logs are acknowledged, and until when the wake is held now; ``until`` 0: the wake has ended."""
+    """The acknowledged positions, and the new deadline of the wake. ``until`` 0 means that the wake has ended."""
 
     id: str
     places: list[Acknowledged]

@@ -22,8 +22,8 @@ from strandline.engine.errors import EngineError
 
 
 class LogWatch:
-    """Calls ``changed`` with links whose log has changed, and ``made`` with new logs. It is a task of the scheduler
-    while there are changes to report."""
+    """Calls ``changed`` with links whose log has changed, and ``made`` with new logs. The scheduler runs it while there
+    are changes to report."""
 
     def __init__(self, engine: Engine, hub: Hub, changed: Callable[[Link], None], made: Callable[[Log], None]) -> None:
         self._engine = engine
@@ -32,16 +32,16 @@ class LogWatch:
         self._made = made
         self._links: dict[int, list[Link]] = {}
         self._endings: dict[int, Callable[[], None]] = {}
-        #: Epochs of logs that have changed. Whatever thread changes them puts them in, the loop takes them out.
+        #: Epochs of changed logs. The changing thread adds them and the loop removes them.
         self._touched: dict[int, None] = {}
         self._posted = False
         self._next_epoch = engine.next_epoch
         self._thread = threading.get_ident()
 
-    # --- who waits for what --------------------------------------------------------------------------------------
+    # --- links ---------------------------------------------------------------------------------------------------
 
     def add(self, link: Link) -> None:
-        """The link has a log from now on."""
+        """Watch the log of the link."""
         assert link.log is not None
         epoch = link.log.epoch
         links = self._links.get(epoch)
@@ -61,7 +61,7 @@ class LogWatch:
             del self._links[epoch]
 
     def _touch(self, log: Log) -> None:
-        """Called by the engine, on any thread, with its lock held."""
+        """Called by the engine on any thread, while it holds its lock."""
         self._touched[log.epoch] = None
         if not self._posted:
             self._posted = True
@@ -73,13 +73,13 @@ class LogWatch:
     def _submit(self) -> None:
         self._hub.submit(self)
 
-    # --- telling -------------------------------------------------------------------------------------------------
+    # --- reporting -----------------------------------------------------------------------------------------------
 
     def priority(self, now: int) -> int:
         return 0
 
     def run(self) -> None:
-        """Tell as much as a slice of time allows; the rest in the next turn."""
+        """Report changes until the time slice ends. The next turn reports the rest."""
         until = perf_counter() + SLICE_SECONDS
         self._posted = False
         self.look_for_new()
@@ -92,13 +92,13 @@ class LogWatch:
                 return
 
     def catch_up(self) -> None:
-        """Tell everything that has changed so far."""
+        """Report all changes so far."""
         self.look_for_new()
         while self._touched:
             self._tell(self._touched.popitem()[0])
 
     def look_for_new(self) -> None:
-        """Tell of logs that were made since, by whatever protocol."""
+        """Report the logs that were created since the last call, by any protocol."""
         engine = self._engine
         while self._next_epoch < engine.next_epoch:
             book = engine.by_epoch.get(self._next_epoch)
@@ -115,15 +115,18 @@ class LogWatch:
 
 logger = logging.getLogger(__name__)
 
-#: Names that are looked at, and links that are dropped, before somebody else has a turn.
+#: The number of names to examine, or links to drop, before other tasks get their turn.
 NAMES_PER_TURN = 200
 
 Write = Callable[[list[Event]], Commit[Any]]
 
 
 class Linking:
-    """``visible`` says whether a log can be subscribed to. ``pending`` is told of subscriptions that have something to
-    be woken for, and the name of the log that has it; ``write`` keeps events."""
+    """Keeps the links of all subscriptions current.
+
+    ``visible`` returns whether a log can be subscribed to. ``pending`` is called with a subscription and the name of
+    its log that has records to acknowledge. ``write`` stores events.
+    """
 
     def __init__(
         self,
@@ -139,16 +142,16 @@ class Linking:
         self._write = write
         self._pending = pending
         self.watch = LogWatch(engine, hub, self._changed, self._made)
-        #: Subscriptions with a pattern, by what the names that match begin with: up to the first slash, or "".
+        #: Subscriptions with a pattern, by the first segment of the names they match, or "" if it is not fixed.
         self._patterns: dict[str, dict[str, Subscription]] = {}
-        #: Links whose logs are not there, by name.
+        #: Links without a log, by name.
         self._awaited: dict[str, dict[Link, None]] = {}
         self._wake_streams: Counter[str] = Counter()
 
-    # --- all that there are --------------------------------------------------------------------------------------
+    # --- all subscriptions ---------------------------------------------------------------------------------------
 
     def load(self, subscriptions: Mapping[str, Subscription]) -> None:
-        """Link everything again, after a restart."""
+        """Restore all links after a restart."""
         for subscription in subscriptions.values():
             self.add(subscription)
         for subscription in subscriptions.values():
@@ -161,8 +164,8 @@ class Linking:
                     subscription.links.remove(link)
 
     def _load_matching(self, subscription: Subscription) -> None:
-        """Logs that were there before the subscription, and that nothing is known of, were not linked when its making
-        was interrupted: they are linked where they end now, which then has to be written down."""
+        """Link the matching logs. A log that is older than the subscription and has no link was left out because the
+        creation was interrupted. It is linked at its current end, and the link is stored."""
         places: list[Acknowledged] = []
         for log in self._matching(subscription):
             known = subscription.links.find(log.name)
@@ -174,10 +177,10 @@ class Linking:
             for start in range(0, len(places), PLACES_PER_EVENT):
                 self._write_links(subscription, places[start : start + PLACES_PER_EVENT])
         except EngineError as error:
-            logger.error("where the links of %r begin is not written down: %s", subscription.id, error)
+            logger.error("subscription %r: cannot store its positions: %s", subscription.id, error)
 
     def add(self, subscription: Subscription) -> None:
-        """It is there from now on; what exists is not linked yet."""
+        """Register a subscription without linking existing logs."""
         if subscription.glob is not None:
             first = subscription.glob.prefix.partition("/")
             self._patterns.setdefault(first[0] if first[1] else "", {})[subscription.id] = subscription
@@ -202,7 +205,7 @@ class Linking:
                 self._release_wake_stream(name)
 
     def _forget_some(self, links: list[Link]) -> None:
-        """Forget all of these, but not in one go."""
+        """Remove these links in several turns."""
         for link in links[-NAMES_PER_TURN:]:
             self._forget(link)
         del links[-NAMES_PER_TURN:]
@@ -210,7 +213,7 @@ class Linking:
             self._hub.loop.call_soon(self._forget_some, links)
 
     def _release_wake_stream(self, name: str) -> None:
-        """It is a log like any other from now on."""
+        """A log that no longer receives wakes can be matched by patterns again."""
         log = self._engine.find(name)
         if log is not None and self._visible(log):
             for subscription in self._matched_by(name):
@@ -218,11 +221,11 @@ class Linking:
                     self._write([LinkedEvent(subscription.id, [Acknowledged(name, log.epoch, log.head)], False)])
                 self._match(subscription, log, log.head)
 
-    # --- what exists ---------------------------------------------------------------------------------------------
+    # --- existing logs -------------------------------------------------------------------------------------------
 
     def existing(self, subscription: Subscription) -> Iterator[None]:
-        """Link all logs there are that match the pattern of a new subscription, where they end now. Goes on step by
-        step, so that others have their turn in between."""
+        """Link all existing logs that match the pattern of a new subscription, at their current end. It yields between
+        steps so that other tasks get their turn."""
         places: list[Acknowledged] = []
         for count, log in enumerate(self._matching(subscription), 1):
             if subscription.removed:
@@ -253,22 +256,23 @@ class Linking:
             after = names[-1]
 
     def _match(self, subscription: Subscription, log: Log, acked: int = 0) -> Link:
-        """Link a log that matches. If nothing is known of it, it is acknowledged as far as is said."""
+        """Link a matching log. A new link starts with ``acked`` as its acknowledged position."""
         link = subscription.links.find(log.name)
         if link is None:
             link = subscription.links.make(log.name)
             link.epoch, link.acked = log.epoch, acked
         if link.log is not None and link.log.epoch != log.epoch:
-            self._detach(link)  # that log is gone, which is only about to be told
+            self._detach(link)  # that log was dropped, which was not reported yet
         link.matched = True
         if link.log is None:
             self._attach(link, log)
         return link
 
-    # --- what is named -------------------------------------------------------------------------------------------
+    # --- named logs ----------------------------------------------------------------------------------------------
 
     def places(self, subscription: Subscription | None, names: Iterable[str]) -> list[Acknowledged]:
-        """Where these are acknowledged to when they are named: where they are already, or where they end."""
+        """The positions at which these logs are linked by name: the current position of a link, or the end of the
+        log."""
         found = []
         for name in names:
             link = None if subscription is None else subscription.links.find(name)
@@ -282,7 +286,7 @@ class Linking:
         return found
 
     def name(self, subscription: Subscription, names: Iterable[str]) -> None:
-        """Have the subscription be about these. Written down by the caller."""
+        """Subscribe to these logs by name. The caller stores the event."""
         for name in names:
             link = subscription.links.make(name)
             link.explicit = True
@@ -290,7 +294,8 @@ class Linking:
                 self._find_log(link)
 
     def unname(self, subscription: Subscription, name: str) -> Commit[Any] | None:
-        """No longer; None if it was not named. It stays linked if the pattern matches it."""
+        """Remove a subscription by name. Returns None if the log was not named. A log that the pattern matches stays
+        linked."""
         link = subscription.links.find(name)
         if link is None or not link.explicit:
             return None
@@ -300,7 +305,7 @@ class Linking:
         self._drop_unless_wanted(subscription, link)
         return commit
 
-    # --- logs come and go ----------------------------------------------------------------------------------------
+    # --- created and dropped logs --------------------------------------------------------------------------------
 
     def _made(self, log: Log) -> None:
         if not self._visible(log):
@@ -330,7 +335,7 @@ class Linking:
             self._pending(link.subscription, link.name)
 
     def _find_log(self, link: Link) -> None:
-        """Attach the log of this name, or wait for one."""
+        """Attach the log of this name, or wait until it is created."""
         if link.subscription.removed:
             return
         log = self._engine.find(link.name)

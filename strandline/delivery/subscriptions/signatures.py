@@ -34,13 +34,13 @@ class WebhookSigner:
     def __init__(self, seed: bytes) -> None:
         self._key = Ed25519PrivateKey.from_private_bytes(seed)
         x = base64url(self._key.public_key().public_bytes(Encoding.Raw, PublicFormat.Raw))
-        #: Named by its thumbprint (RFC 7638): the members it takes, in the order it takes them.
+        #: The key id is the thumbprint of RFC 7638: these members in this order.
         thumbprint = sha256(msgspec.json.encode({"crv": "Ed25519", "kty": "OKP", "x": x})).digest()
         self.kid = "ds_" + base64url(thumbprint)
         self.public_key = JsonWebKey("OKP", "Ed25519", x, self.kid, "sig", "EdDSA")
 
     def sign(self, body: bytes, now_ms: int) -> str:
-        """The header that goes with a body that is sent now."""
+        """The signature header of a body that is sent now."""
         seconds = now_ms // 1000
         signature = self._key.sign(b"%d.%b" % (seconds, body))
         return f"t={seconds},kid={self.kid},ed25519={base64url(signature)}"
@@ -50,7 +50,7 @@ def base64url(data: bytes) -> str:
     return urlsafe_b64encode(data).rstrip(b"=").decode()
 
 
-#: Longer than any worker holds a wake, heartbeats included. What ends a lease is its own time, not this one.
+#: Longer than any worker holds a wake, including heartbeats. A lease ends by its own deadline, not by this one.
 TOKEN_MS = 24 * 3_600_000
 
 
@@ -65,7 +65,7 @@ _decoder = msgspec.json.Decoder(_Claim)
 
 
 class Tokens:
-    """``seed`` is the server's secret; what is used here is derived from it."""
+    """Issues and checks tokens. The key is derived from ``seed``, the server's secret."""
 
     def __init__(self, seed: bytes) -> None:
         self._key = hmac.digest(seed, b"strandline subscription tokens", "sha256")
@@ -75,7 +75,8 @@ class Tokens:
         return f"{claim}.{self._code(claim)}"
 
     def check(self, token: str, id: str, now: int) -> tuple[int, str]:
-        """The generation and the wake that it was given out for; raises if it was not, or not for this subscription."""
+        """The generation and the wake id of a token. Raises if the token was not issued for this subscription or has
+        expired."""
         claim, _, code = token.partition(".")
         if not token.isascii() or not hmac.compare_digest(code, self._code(claim)):
             raise BadToken("the token is not valid")

@@ -1,4 +1,4 @@
-"""The store of subscriptions: a log of events, and the secret that signatures and tokens are made with.
+"""The store of subscriptions: a log of events, and the secret from which signatures and tokens are derived.
 
 From time to time the store writes the whole state again and deletes the older events. Repeating an event has no effect,
 so a crash in between does no harm.
@@ -28,10 +28,10 @@ _CONFIG = Config(durability="fsync")
 _SEED = SECRET + "_seed"
 _PAGE = 1000
 
-#: Everything is stated anew when there are more events than this, and than this many per link.
+#: The log is compacted when it has more events than this, and more than this many per link.
 COMPACT_EVENTS = 4096
 COMPACT_RATIO = 4
-#: Events of one append: a batch may not be too large.
+#: Events per append, which keeps batches small.
 _EVENTS_PER_APPEND = 100
 
 
@@ -44,7 +44,7 @@ class SubscriptionStore:
         self._events = 0 if self._log is None else self._log.state().count
         #: Done when the seed is durable.
         self.opened: Commit[Any] = Commit.of(None)
-        #: Done when everything that was written so far is durable.
+        #: Done when all events so far are durable.
         self.last: Commit[Any] = Commit.of(None)
 
     @property
@@ -61,7 +61,7 @@ class SubscriptionStore:
         return self._log
 
     def load(self) -> dict[str, Subscription]:
-        """The subscriptions as the events left them."""
+        """Rebuild the subscriptions from the events."""
         found: dict[str, Subscription] = {}
         for event in self._read():
             if isinstance(event, MadeEvent):
@@ -83,12 +83,12 @@ class SubscriptionStore:
                 try:
                     yield decode(data)
                 except msgspec.MsgspecError as error:
-                    log.error("event %d of %s makes no sense and is passed over: %s", seq, NAME, error)
+                    log.error("skipped the unreadable event %d of %s: %s", seq, NAME, error)
             after, caught_up = page.next_after, page.caught_up
 
     def write(self, events: Sequence[Event], others: Sequence[Append] = ()) -> Commit[Any]:
-        """Write events down, in one step with what is to be appended elsewhere: after a crash all of it is there, or
-        nothing. Raises an EngineError when that is not to be had, and then nothing was written."""
+        """Append events, in one transaction with the appends to other logs. Raises EngineError if that fails; then
+        nothing was written."""
         log, batch = self._open(), Batch([encode(event) for event in events])
         if others:
             commit: Commit[Any] = self._engine.append_all([Append(log, batch), *others])
@@ -99,13 +99,13 @@ class SubscriptionStore:
         return commit
 
     def compact(self, subscriptions: Mapping[str, Subscription]) -> None:
-        """State everything anew if the events are many more than what they amount to."""
+        """Write the current state again and delete the older events, if the log is much longer than the state."""
         if self._events <= COMPACT_EVENTS:
             return
         size = sum(1 + len(subscription.links) for subscription in subscriptions.values())
         if self._events <= COMPACT_RATIO * size:
             return
-        # What called for this has been done. A full disk is for the next one to report.
+        # The operation that led to this is complete. If the disk is full, a later operation reports it.
         with suppress(EngineError):
             log = self._open()
             first, self._events = log.next_seq, 0

@@ -1,6 +1,6 @@
-"""One subscription: the logs it covers, how far each is acknowledged, the current wake, and who holds it.
+"""One subscription: its logs, the acknowledged position in each, the current wake, and the holder of the wake.
 
-In a name pattern ``*`` matches one segment between slashes, and ``**`` any number of segments, also none. Write a
+In a name pattern ``*`` matches one segment between slashes, and ``**`` any number of segments, including none. Write a
 literal star as ``%2A``.
 """
 
@@ -32,7 +32,7 @@ _STAR = "\0"
 
 
 class Glob:
-    """``prefix`` is what every name that matches begins with."""
+    """A name pattern. Every matching name begins with ``prefix``."""
 
     __slots__ = ("_parts", "prefix", "text")
 
@@ -42,7 +42,8 @@ class Glob:
         self.prefix = _prefix(self._parts)
 
     def matches(self, name: str) -> bool:
-        """Only the last ``**`` is ever gone back to, so the time is bounded by the product of both lengths."""
+        """Whether the name matches. Only the last ``**`` is retried, so the time is bounded by the product of both
+        lengths."""
         pattern, parts = self._parts, name.split("/")
         at = here = 0
         deep, resume = -1, 0
@@ -66,7 +67,7 @@ def _part(part: str) -> str:
     if part in (ONE, ANY):
         return part
     if "*" in part or "\0" in part:
-        raise BadPattern(f"{part!r}: a star stands for a whole segment; write %2A for the character")
+        raise BadPattern(f"invalid segment {part!r}: a star must be a whole segment; write %2A for the character")
     return part.replace("%2A", _STAR).replace("%2a", _STAR)
 
 
@@ -77,13 +78,13 @@ def _prefix(parts: tuple[str, ...]) -> str:
             break
         literal.append(part.replace(_STAR, ONE))
     rest = parts[len(literal) :]
-    # Where something must follow, the slash is there in any case.
+    # If more segments must follow, every matching name has the slash.
     return "/".join(literal) + ("/" if literal and any(part != ANY for part in rest) else "")
 
 
 class Link:
-    """A name that a subscription is about: because it was named, because it matches the pattern, or both. ``log`` is
-    None while there is no log of the name."""
+    """A log of a subscription: it was named, or it matches the pattern, or both. ``log`` is None while no log of this
+    name exists."""
 
     __slots__ = ("acked", "epoch", "explicit", "log", "matched", "name", "subscription")
 
@@ -106,7 +107,7 @@ class Link:
 
 
 class Links:
-    """``pending`` are those with something that is not acknowledged, the one that has waited longest first."""
+    """The links of a subscription. ``pending`` are the links with unacknowledged records, longest waiting first."""
 
     __slots__ = ("_subscription", "by_name", "pending")
 
@@ -125,14 +126,14 @@ class Links:
         return self.by_name.get(name)
 
     def make(self, name: str) -> Link:
-        """The link of this name, made if need be."""
+        """Return the link of this name, created if necessary."""
         link = self.by_name.get(name)
         if link is None:
             link = self.by_name[name] = Link(self._subscription, name)
         return link
 
     def put_at(self, place: Acknowledged) -> Link:
-        """What is acknowledged of the log with the place's epoch, be it there or not."""
+        """Set the acknowledged position of a log, whether or not the log exists."""
         link = self.make(place.name)
         link.epoch, link.acked = place.epoch, place.seq
         return link
@@ -142,24 +143,24 @@ class Links:
         self.by_name.pop(link.name, None)
 
     def note(self, link: Link) -> None:
-        """Look again whether something of the link's log is not acknowledged."""
+        """Update whether the link's log has unacknowledged records."""
         if link.tail > link.acked:
             self.pending.setdefault(link)
         else:
             self.pending.pop(link, None)
 
     def selection(self, limit: int) -> list[Link]:
-        """So many of them, those that are pending first."""
+        """At most ``limit`` links, those with pending records first."""
         rest = (link for link in self.by_name.values() if link not in self.pending)
         return list(islice(chain(self.pending, rest), limit))
 
 
-#: Places per event: a record may not be too large.
+#: Positions per event, which keeps records small.
 PLACES_PER_EVENT = 5000
 
 
 class Subscription:
-    """Changed by :meth:`apply` alone, but for what need not outlive a restart: how the delivery goes."""
+    """A subscription. Its stored state is changed only by :meth:`apply`. The state of the delivery is not stored."""
 
     __slots__ = (
         "base_url", "definition", "failures", "generation", "glob", "holder", "id", "links", "made_at", "next_epoch",
@@ -175,18 +176,18 @@ class Subscription:
         self.glob = None if event.definition.pattern is None else Glob(event.definition.pattern)
         self.links = Links(self)
         self.generation = 0
-        #: Empty while there is no wake under way.
+        #: Empty if there is no current wake.
         self.wake_id = ""
-        #: When the lease of the wake runs out; 0: nobody has it.
+        #: The deadline of the wake's lease; 0 if the wake is not leased.
         self.until = 0
         self.holder = ""
-        # How the delivery goes.
+        # The state of the delivery, which a restart resets.
         self.failures = 0
-        #: Failures in a row that have nothing to do with the webhook.
+        #: Consecutive failures that the webhook did not cause.
         self.stumbles = 0
-        #: When to try again what failed; 0: nothing did.
+        #: When to retry after a failure; 0 if there was none.
         self.retry_at = 0
-        #: When somebody will look at the times above.
+        #: When the timer next checks the times above.
         self.timer_at = 0
         self.removed = False
 
@@ -200,15 +201,15 @@ class Subscription:
 
     @property
     def due_at(self) -> int:
-        """When there is something to do for the clock; 0: never."""
+        """The next time at which the subscription needs attention; 0 if there is none."""
         times = [at for at in (self.until, self.retry_at) if at]
         return min(times) if times else 0
 
     def matches(self, name: str) -> bool:
-        """Whether the pattern has it. The server's own logs are for those who name them."""
+        """Whether the pattern matches the name. Internal logs must be named."""
         return self.glob is not None and not is_internal(name) and self.glob.matches(name)
 
-    # --- what happened -------------------------------------------------------------------------------------------
+    # --- events --------------------------------------------------------------------------------------------------
 
     def apply(self, event: Event) -> None:
         if isinstance(event, MovedEvent):
@@ -234,7 +235,7 @@ class Subscription:
     def _ack(self, event: AckedEvent) -> None:
         for place in event.places:
             link = self.links.make(place.name)
-            # What was said of a log does not count for a later one of its name.
+            # A position in a log does not apply to a later log of the same name.
             if place.epoch > link.epoch:
                 link.epoch, link.acked = place.epoch, place.seq
             elif place.epoch == link.epoch:
@@ -247,7 +248,7 @@ class Subscription:
             self.end_wake()
 
     def end_wake(self) -> None:
-        """Nobody has it any more, and its tokens are worth nothing."""
+        """End the wake and its lease. Its tokens are no longer valid."""
         self.wake_id = ""
         self.end_lease()
 
@@ -256,10 +257,10 @@ class Subscription:
         self.holder = ""
         self.retry_at = 0
 
-    # --- all of it once more -------------------------------------------------------------------------------------
+    # --- snapshot ------------------------------------------------------------------------------------------------
 
     def restate(self) -> list[Event]:
-        """The events that it would take to make it what it is now."""
+        """The events that recreate the current state."""
         events: list[Event] = [MadeEvent(self.id, self.definition, self.made_at, self.next_epoch, self.base_url)]
         for explicit in (True, False):
             places = [link.place for link in self.links if link.explicit is explicit]
@@ -271,21 +272,21 @@ class Subscription:
         return events
 
 
-#: The name of a log and the seq it is acknowledged to; None for one that makes no sense.
+#: The name of a log and the acknowledged seq; None if the client's offset is not valid.
 Ack = tuple[str, int | None]
 
 
 def checked(subscription: Subscription, acks: Sequence[Ack]) -> list[Acknowledged]:
-    """The acknowledgements, checked: every one goes forward, and none beyond what is there."""
+    """Validate the acknowledgements: each must advance the position, but not past the end of the log."""
     places: dict[str, Acknowledged] = {}
     for name, seq in acks:
         link = subscription.links.find(name)
         if link is None:
-            raise BadPosition(f"the subscription is not about {name!r}")
+            raise BadPosition(f"the subscription does not include {name!r}")
         if seq is None:
-            raise BadPosition(f"the offset for {name!r} is not one that can be acknowledged")
+            raise BadPosition(f"the offset for {name!r} is not a valid offset")
         if seq < (places[name].seq if name in places else link.acked):
-            raise BadPosition(f"the offset for {name!r} is behind what is acknowledged already")
+            raise BadPosition(f"the offset for {name!r} is lower than the acknowledged offset")
         if seq > link.tail:
             raise BadPosition(f"the offset for {name!r} is beyond the end of the stream")
         places[name] = Acknowledged(name, link.epoch, seq)
@@ -293,7 +294,7 @@ def checked(subscription: Subscription, acks: Sequence[Ack]) -> list[Acknowledge
 
 
 def still_there(subscription: Subscription, told: Sequence[Acknowledged]) -> list[Acknowledged]:
-    """Of the places that somebody was told of, those whose logs the subscription is still about."""
+    """Of the positions sent with a wake, those whose logs are still linked."""
     found = []
     for place in told:
         link = subscription.links.find(place.name)
@@ -303,23 +304,23 @@ def still_there(subscription: Subscription, told: Sequence[Acknowledged]) -> lis
 
 
 class Dialect(Protocol):
-    """What the protocol in front decides: what can be subscribed to, and how things are said."""
+    """The decisions of the protocol: which logs can be subscribed to, and how notifications look."""
 
     def visible(self, log: Log) -> bool:
-        """Whether there is such a log for this protocol."""
+        """Whether the log exists for this protocol."""
 
     def wake_log(self, name: str) -> Log | None:
-        """Where wakes are written, made if need be; None if nothing can be written there."""
+        """The log that receives wakes, created if necessary; None if it cannot be written to."""
 
     def wake_event(self, subscription: Subscription, name: str, generation: int) -> bytes:
-        """What is written there; ``name`` is the log that has something new."""
+        """The record to append to the wake log. ``name`` is the log with new records."""
 
     def notification(self, subscription: Subscription, links: Sequence[Link], token: str) -> bytes:
-        """What a webhook is told."""
+        """The body of a webhook request."""
 
 
 class Claim(NamedTuple):
-    """A wake that is somebody's for a while."""
+    """A wake that a worker holds."""
 
     wake_id: str
     generation: int

@@ -1,4 +1,4 @@
-"""All subscriptions: who is woken when, who has which wake until when, and how far everything is acknowledged."""
+"""All subscriptions: create and remove them, start wakes, lease them to workers, and record acknowledgements."""
 
 from __future__ import annotations
 
@@ -53,16 +53,17 @@ from strandline.engine.errors import LogFull
 log = logging.getLogger(__name__)
 
 MAX_SUBSCRIPTIONS = 10_000
-#: Logs that one wake tells of, those with something new first. If there are more, another wake follows.
+#: The maximum number of logs per wake, those with new records first. Another wake follows for the rest.
 MAX_TOLD = 1000
-#: How often it is looked for logs that another protocol has made. Those of one's own protocol are told of at once.
+#: How often to look for logs that another protocol has created. Logs of the same protocol are reported at once.
 LOOK_SECONDS = 1.0
 
 
 class Subscriptions:
-    """On the loop only. Changes give a commit: they are durable when it is done, and nobody is to be told before.
+    """All subscriptions of a server. Used on the event loop only. Changes return a commit and must not be acknowledged
+    to the client before it is done.
 
-    ``jitter`` gives numbers from 0 to 1.
+    ``jitter`` returns numbers from 0 to 1.
     """
 
     def __init__(
@@ -85,14 +86,14 @@ class Subscriptions:
         self._linking = Linking(engine, hub, dialect.visible, self._write, self._wake_soon)
         self._linking.load(self._all)
         for subscription in list(self._all.values()):
-            # No lease is longer, so one that ends later was given by a wrong clock.
+            # No lease is longer than this. A later deadline comes from a wrong clock.
             latest = hub.now() + subscription.definition.lease_ttl_ms
             subscription.until = min(subscription.until, latest)
             self._resume(subscription)
         self._looking = hub.every(LOOK_SECONDS, "search for new streams", self.look_for_new)
 
     def stop(self) -> None:
-        """Nothing is sent any more. What is under way when the server ends goes on when it starts again."""
+        """Stop sending. Deliveries that are under way are resumed after a restart."""
         self._stopped = True
         self._looking.stop()
         self._timer.stop()
@@ -108,15 +109,15 @@ class Subscriptions:
 
     @property
     def opened(self) -> Commit[Any]:
-        """Done when the signer will be the same after a crash."""
+        """Done when the signing key is durable."""
         return self._keeping.opened
 
     @property
     def durable(self) -> Commit[Any]:
-        """Done when everything that has happened so far is durable."""
+        """Done when all changes so far are durable."""
         return self._keeping.last
 
-    # --- subscriptions as a whole --------------------------------------------------------------------------------
+    # --- subscriptions -------------------------------------------------------------------------------------------
 
     def __len__(self) -> int:
         return len(self._all)
@@ -131,15 +132,15 @@ class Subscriptions:
         return found
 
     def put(self, id: str, definition: SubscriptionDefinition, base_url: str) -> tuple[Subscription, bool, Commit[Any]]:
-        """The subscription, and whether it is new. A new one has the logs that it names; those that match its pattern
-        are linked by :meth:`link_existing`, which has to follow."""
+        """Create a subscription. Returns it and whether it is new. A new subscription is linked to the logs that it
+        names; the caller must then use :meth:`link_existing` to link the logs that match its pattern."""
         known = self._all.get(id)
         if known is not None:
             if known.definition != definition:
                 raise SubscriptionExists(id)
             return known, False, self._move(known, base_url)
         if len(self._all) >= MAX_SUBSCRIPTIONS:
-            raise TooManySubscriptions(f"the limit of {MAX_SUBSCRIPTIONS} subscriptions is reached")
+            raise TooManySubscriptions(f"there are already {MAX_SUBSCRIPTIONS} subscriptions, the maximum")
         if definition.webhook_url is not None:
             self._courier.check(definition.webhook_url)
         self.catch_up()
@@ -155,7 +156,7 @@ class Subscriptions:
         return subscription, True, commit
 
     def link_existing(self, subscription: Subscription) -> Iterator[None]:
-        """Link the logs there are that match, where they end now; step by step, for others to have their turn."""
+        """Link the existing logs that match the pattern, at their current end. Yields between steps."""
         return self._linking.existing(subscription)
 
     def _move(self, subscription: Subscription, base_url: str) -> Commit[Any]:
@@ -167,7 +168,7 @@ class Subscriptions:
         return commit
 
     def remove(self, id: str) -> Commit[Any]:
-        """Remove it if it is there."""
+        """Remove the subscription if it exists."""
         subscription = self._all.get(id)
         if subscription is None:
             return Commit.of(None)
@@ -178,7 +179,7 @@ class Subscriptions:
         return commit
 
     def name(self, subscription: Subscription, names: Iterable[str]) -> Commit[Any]:
-        """Have it be about these logs too, be they there or not."""
+        """Subscribe to these logs by name. The logs need not exist."""
         self.catch_up()
         names = list(dict.fromkeys(names))
         events = _linked(subscription.id, self._linking.places(subscription, names))
@@ -192,17 +193,18 @@ class Subscriptions:
         return self._linking.unname(subscription, name) or Commit.of(None)
 
     def catch_up(self) -> None:
-        """See to everything that has happened to the logs so far. It comes by itself, but maybe only in a moment."""
+        """Process all changes of logs so far, instead of waiting for the next wake-up."""
         self._linking.watch.catch_up()
 
     def look_for_new(self) -> None:
-        """Link logs that were made since. To be called when one was; otherwise it comes by itself after a while."""
+        """Link logs that were created since. Call it after creating a log; otherwise a periodic task finds the log
+        later."""
         self._linking.watch.look_for_new()
 
-    # --- holding a wake ------------------------------------------------------------------------------------------
+    # --- the holder of a wake ------------------------------------------------------------------------------------
 
     def claim(self, subscription: Subscription, worker: str) -> tuple[Claim, Commit[Any]]:
-        """Give the wake to a worker; begin one if there is none and something is pending."""
+        """Lease the wake to a worker. Begins a wake if there is none and records are pending."""
         _check_pulls(subscription)
         self.catch_up()
         now = self._hub.now()
@@ -211,7 +213,7 @@ class Subscriptions:
             raise AlreadyClaimed(subscription.holder, subscription.generation)
         if not subscription.links.pending:
             self._end_unclaimed(subscription)
-            raise NothingPending("there is nothing that is not acknowledged")
+            raise NothingPending("all records are acknowledged")
         if not subscription.wake_id:
             self._wake(subscription, next(iter(subscription.links.pending)).name)
         event = LeasedEvent(subscription.id, now + subscription.definition.lease_ttl_ms, worker)
@@ -223,34 +225,34 @@ class Subscriptions:
         return Claim(subscription.wake_id, subscription.generation, token, links), commit
 
     def callback(self, id: str, holder: WakeHolder, acks: Sequence[Ack], done: bool) -> tuple[bool, Commit[Any]]:
-        """A webhook acknowledges, and holds the wake for another while or is done with it. Tells whether another wake
-        follows at once."""
+        """A webhook acknowledges records, and extends or ends the wake. Returns whether another wake follows at
+        once."""
         subscription = self._held(id, holder)
         if not subscription.is_webhook:
-            raise WrongKind("the subscription has no webhook: its workers acknowledge")
+            raise WrongKind("the subscription has no webhook: acknowledge as a worker")
         return self._acknowledge(subscription, acks, done)
 
     def acknowledge(self, id: str, holder: WakeHolder, acks: Sequence[Ack], done: bool) -> tuple[bool, Commit[Any]]:
-        """As :meth:`callback`, by a worker that has claimed the wake."""
+        """Like :meth:`callback`, for a worker that has claimed the wake."""
         subscription = self._held(id, holder)
         _check_pulls(subscription)
         return self._acknowledge(subscription, acks, done)
 
     def release(self, id: str, holder: WakeHolder) -> Commit[Any]:
-        """Give the wake back as it is; if something is pending another one begins."""
+        """Return the wake without acknowledging. If records are pending, another wake begins."""
         subscription = self._held(id, holder)
         _check_pulls(subscription)
         return self._acknowledge(subscription, (), True)[1]
 
     def _held(self, id: str, holder: WakeHolder) -> Subscription:
-        """The subscription, if its wake is the one that the token was given out for."""
+        """The subscription, if the token was issued for its current wake."""
         now = self._hub.now()
         given = self._tokens.check(holder.token, id, now)
         subscription = self.get(id)
         self._lapse(subscription, now)
         wanted = (subscription.generation, subscription.wake_id)
         if not subscription.wake_id or given != wanted or (holder.generation, holder.wake_id) != wanted:
-            raise Fenced("the wake has ended, and others may have it")
+            raise Fenced("the wake has ended and another worker may hold the subscription")
         return subscription
 
     def _acknowledge(self, subscription: Subscription, acks: Sequence[Ack], done: bool) -> tuple[bool, Commit[Any]]:
@@ -262,7 +264,7 @@ class Subscriptions:
         return done and bool(subscription.wake_id), commit
 
     def _acked(self, subscription: Subscription, places: list[Acknowledged], until: int) -> Commit[Any]:
-        """Write down an acknowledgement, and begin the next wake if there is one to begin."""
+        """Store an acknowledgement, and begin the next wake if records are pending."""
         event = AckedEvent(subscription.id, places, until)
         commit = self._write([event])
         subscription.apply(event)
@@ -271,17 +273,17 @@ class Subscriptions:
             self._next(subscription)
         return commit
 
-    # --- waking --------------------------------------------------------------------------------------------------
+    # --- wakes ---------------------------------------------------------------------------------------------------
 
     def _wake_soon(self, subscription: Subscription, name: str) -> None:
-        """Begin a wake unless one is under way. If it cannot be written down now, it is tried again."""
+        """Begin a wake unless there is one. If it cannot be stored now, it is retried."""
         if subscription.wake_id or subscription.retry_at or subscription.removed or self._stopped:
             return
         self._try(subscription, lambda: self._wake(subscription, name))
 
     def _wake(self, subscription: Subscription, name: str) -> None:
         wake_log = self._wake_log(subscription)
-        # To make the log may have begun the wake: other subscriptions, and this one, are told of new logs.
+        # Creating the log may already have begun the wake, because subscriptions are notified of new logs.
         if subscription.wake_id:
             return
         event = WokenEvent(subscription.id, subscription.generation + 1, "w_" + secrets.token_hex(12))
@@ -300,19 +302,20 @@ class Subscriptions:
             return None
         found = self._dialect.wake_log(name)
         if found is None:
-            log.warning("subscription %r: nothing can be written to %r", subscription.id, name)
+            log.warning("subscription %r: the wake log %r is not writable", subscription.id, name)
         return found
 
     def _write_with(self, events: Sequence[Event], other: Append) -> Commit[Any]:
-        """In one step, so that no wake is told twice or never; without the other if there is no room for it."""
+        """Store the events and the wake record in one transaction, so that a wake is announced exactly once. If the
+        wake log is full, only the events are stored."""
         try:
             return self._write(events, [other])
         except LogFull as error:
-            log.warning("a wake cannot be told: %s", error)
+            log.warning("a wake record cannot be written: %s", error)
             return self._write(events)
 
     def _lapse(self, subscription: Subscription, now: int) -> None:
-        """End the wake if its lease has run out. Nothing is written down: the end of the lease was."""
+        """End the wake if its lease has expired. No event is needed, because the deadline is stored."""
         if subscription.until and subscription.until <= now:
             subscription.end_wake()
             self._next(subscription)
@@ -323,14 +326,14 @@ class Subscriptions:
             self._wake_soon(subscription, pending.name)
 
     def _end_unclaimed(self, subscription: Subscription) -> None:
-        """What the wake was for is gone. The next thing that is pending has to begin another one."""
+        """End a wake whose records no longer exist, so that the next pending record begins another one."""
         if subscription.wake_id:
             event = WokenEvent(subscription.id, subscription.generation, "")
             self._write([event])
             subscription.apply(event)
 
     def _resume(self, subscription: Subscription) -> None:
-        """Go on after a restart."""
+        """Resume the subscription after a restart."""
         if subscription.wake_id and not subscription.until and subscription.is_webhook:
             wake_id = subscription.wake_id
             self._hub.post(lambda: self._send(subscription, wake_id))
@@ -341,7 +344,7 @@ class Subscriptions:
     # --- webhooks ------------------------------------------------------------------------------------------------
 
     def _send(self, subscription: Subscription, wake_id: str) -> None:
-        """Tell the webhook, unless the wake has ended or somebody has it."""
+        """Send the webhook, unless the wake has ended or is leased."""
         url = subscription.definition.webhook_url
         if self._stopped or not self._engine.writable or not self._is_open(subscription, wake_id) or url is None:
             return
@@ -383,11 +386,12 @@ class Subscriptions:
             self._timer.set(subscription)
 
     def _is_open(self, subscription: Subscription, wake_id: str) -> bool:
-        """The wake is still to be delivered."""
+        """Whether the wake still has to be delivered."""
         return not subscription.removed and subscription.wake_id == wake_id and not subscription.until
 
     def _try(self, subscription: Subscription, act: Callable[[], None]) -> None:
-        """Do it; after an error the subscription is looked at again, later with every failure in a row."""
+        """Run ``act``. After an error, the subscription is retried, with a delay that grows with consecutive
+        failures."""
         before = subscription.stumbles
         try:
             act()
@@ -397,7 +401,7 @@ class Subscriptions:
             report(f"subscription {subscription.id!r} failed; next attempt in {delay_ms} ms", error)
             self._try_again(subscription, delay_ms)
         else:
-            # What was done may have tried something itself, and failed.
+            # ``act`` may have handled a failure of its own, which counts.
             if subscription.stumbles == before:
                 subscription.stumbles = 0
 
@@ -405,10 +409,10 @@ class Subscriptions:
         subscription.retry_at = self._hub.now() + delay_ms
         self._timer.set(subscription)
 
-    # --- time ----------------------------------------------------------------------------------------------------
+    # --- timers --------------------------------------------------------------------------------------------------
 
     def ring(self) -> None:
-        """See whose time is up: leases that have run out, webhooks to be tried again. Comes by itself."""
+        """Process expired leases and webhooks that are due for a retry. A timer calls this."""
         self._timer.ring()
 
     def _due(self, subscription: Subscription) -> None:
@@ -424,13 +428,13 @@ class Subscriptions:
         if not subscription.wake_id:
             self._next(subscription)
 
-    # --- what is kept --------------------------------------------------------------------------------------------
+    # --- storage -------------------------------------------------------------------------------------------------
 
     def _token(self, subscription: Subscription) -> str:
         return self._tokens.issue(subscription.id, subscription.generation, subscription.wake_id, self._hub.now())
 
     def _write(self, events: Sequence[Event], others: Sequence[Append] = ()) -> Commit[Any]:
-        # Before, not after: what is written now is true of the subscriptions only when it is written.
+        # Compact before writing: the state includes the new events only after they are written.
         self._keeping.compact(self._all)
         return self._keeping.write(events, others)
 
@@ -444,4 +448,4 @@ def _linked(id: str, places: Sequence[Acknowledged]) -> list[Event]:
 
 def _check_pulls(subscription: Subscription) -> None:
     if subscription.is_webhook:
-        raise WrongKind("the subscription is not pull-wake")
+        raise WrongKind("the subscription is not of the type pull-wake")

@@ -10,12 +10,12 @@ from itertools import count
 from strandline.delivery.hub import Hub
 from strandline.delivery.subscriptions.subscription import Subscription
 
-#: The wall clock may be set while something waits for it: so it is looked at now and then.
+#: The maximum wait. The wall clock may be changed while the timer waits.
 MAX_WAIT_MS = 10_000
 
 
 class Timer:
-    """``due`` is called with every subscription whose time has come, and must not raise."""
+    """Calls ``due`` with each subscription that is due. ``due`` must not raise."""
 
     def __init__(self, hub: Hub, due: Callable[[Subscription], None]) -> None:
         self._hub = hub
@@ -26,7 +26,7 @@ class Timer:
         self._stopped = False
 
     def set(self, subscription: Subscription) -> None:
-        """Have it looked at when it is due; to be called whenever that has changed."""
+        """Schedule the subscription. Call this whenever its ``due_at`` has changed."""
         at = subscription.due_at
         if not at or subscription.timer_at == at:
             return
@@ -36,7 +36,7 @@ class Timer:
             self._wind()
 
     def ring(self) -> None:
-        """Tell of everybody whose time has come."""
+        """Process all subscriptions that are due."""
         now, heap = self._hub.now(), self._heap
         due = []
         while heap and heap[0][0] <= now:
@@ -70,11 +70,11 @@ class Timer:
 
 FIRST_MS = 1_000
 MAX_MS = 60_000
-#: Intervals are so much longer or shorter, so that not everybody is tried again at the same moment.
+#: Delays vary randomly by this share, so that retries spread out.
 JITTER = 0.2
 
 
 def retry_delay_ms(failures: int, jitter: Callable[[], float]) -> int:
-    """After so many failures in a row. ``jitter`` gives numbers from 0 to 1."""
+    """The delay after this many consecutive failures. ``jitter`` returns numbers from 0 to 1."""
     delay = min(FIRST_MS << min(failures - 1, 16), MAX_MS)
     return round(delay * (1 + JITTER * (2 * jitter() - 1)))

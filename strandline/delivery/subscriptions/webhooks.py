@@ -27,29 +27,29 @@ MAX_URL = 2048
 Address = IPv4Address | IPv6Address
 
 _GLOBAL_UNICAST = IPv6Network("2000::/3")
-#: What only stands for an IPv4 address: Teredo and 6to4.
+#: Networks whose addresses stand for IPv4 addresses: Teredo and 6to4.
 _TUNNELS = (IPv6Network("2001::/32"), IPv6Network("2002::/16"))
-#: This machine, and networks that people run themselves. Link-local addresses are never among them: in a cloud, the
-#: credentials of the machine are found there.
+#: This machine and private networks. Link-local addresses are excluded, because clouds serve the machine's credentials
+#: there.
 _PRIVATE = tuple(
     ip_network(network)
     for network in (
         "127.0.0.0/8", "10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10", "::1/128", "fc00::/7",
     )
 )  # fmt: skip
-#: Addresses in private ranges where a cloud gives out the credentials of the machine.
+#: Addresses in private ranges at which a cloud serves the credentials of the machine.
 _METADATA = frozenset((IPv4Address("100.100.100.200"), IPv6Address("fd00:ec2::254")))
 _HOW_PRIVATE = "set streams.webhook_allow_private (STRANDLINE_WEBHOOK_ALLOW_PRIVATE=1) to allow that"
 _HOW_LOOPBACK = "set streams.webhook_allow_loopback (STRANDLINE_WEBHOOK_ALLOW_LOOPBACK=1) to allow that"
-#: What name resolution takes for an IPv4 address although it is not written like one: 2130706433, 0x7f.1, 127.1.
+#: Numeric hosts that name resolution accepts as IPv4 addresses: 2130706433, 0x7f.1, 127.1.
 _NUMERIC = re.compile(r"(0[xX][0-9a-fA-F]*|[0-9]+)(\.(0[xX][0-9a-fA-F]*|[0-9]+))*", re.ASCII)
 
 
 def parse_url(text: str, *, private: bool = False, loopback: bool = False) -> httpx.URL:
-    """The address of a webhook; raises :class:`AddressRejected` where it shows that nothing may be sent there.
-    ``private``: webhooks may go to this machine and to private networks. ``loopback``: to this machine."""
+    """Parse the URL of a webhook. Raises :class:`AddressRejected` if webhooks may not be sent to it. ``private`` allows
+    this machine and private networks; ``loopback`` allows this machine."""
     if len(text) > MAX_URL:
-        raise AddressRejected(f"webhook.url has more than {MAX_URL} characters")
+        raise AddressRejected(f"webhook.url must have at most {MAX_URL} characters")
     try:
         url = httpx.URL(text)
     except (httpx.InvalidURL, ValueError):
@@ -57,7 +57,7 @@ def parse_url(text: str, *, private: bool = False, loopback: bool = False) -> ht
     if url.scheme not in ("http", "https"):
         raise AddressRejected("webhook.url must use https")
     if not url.host:
-        raise AddressRejected("webhook.url has no host")
+        raise AddressRejected("webhook.url must have a host")
     if url.userinfo:
         raise AddressRejected("webhook.url must not have a user name or a password")
     _check_host(url, private, loopback or private)
@@ -65,19 +65,20 @@ def parse_url(text: str, *, private: bool = False, loopback: bool = False) -> ht
 
 
 def is_allowed(url: httpx.URL, address: Address, *, private: bool = False, loopback: bool = False) -> bool:
-    """Whether what is meant for this URL may be sent to this address, which its host's name stands for."""
+    """Whether a request to this URL may be sent to this address, to which its host resolves."""
     if is_public(address):
         return url.scheme == "https"
     return is_private(address) and (private or (loopback and address.is_loopback))
 
 
 def is_private(address: Address) -> bool:
-    """This machine or a private network; nothing that only stands for one, and no place with credentials."""
+    """Whether the address is this machine or in a private network, and does not serve the credentials of the
+    machine."""
     return address not in _METADATA and any(address in network for network in _PRIVATE)
 
 
 def is_public(address: Address) -> bool:
-    """Neither this machine nor its neighbours, nor anything that only looks like an address of somebody else."""
+    """Whether the address is on the public internet. Addresses that embed another address do not count."""
     if isinstance(address, IPv6Address):
         if address not in _GLOBAL_UNICAST or any(address in tunnel for tunnel in _TUNNELS):
             return False
@@ -89,17 +90,17 @@ def _check_host(url: httpx.URL, private: bool, loopback: bool) -> None:
     is_local = host == "localhost" or host.endswith(".localhost")
     address = _literal(host)
     if address is None and _NUMERIC.fullmatch(host):
-        raise AddressRejected("webhook.url has a host that is neither a name nor an address as they are written")
+        raise AddressRejected("webhook.url has an invalid host: use a name or an IP address in its usual notation")
     if is_local or (address is not None and address.is_loopback and is_private(address)):
         if not loopback:
-            raise AddressRejected(f"webhook.url leads to this machine; {_HOW_LOOPBACK}")
+            raise AddressRejected(f"webhook.url points to this machine; {_HOW_LOOPBACK}")
     elif address is not None and is_private(address):
         if not private:
-            raise AddressRejected(f"webhook.url leads to a private network; {_HOW_PRIVATE}")
+            raise AddressRejected(f"webhook.url points to a private network; {_HOW_PRIVATE}")
     elif address is not None and not is_public(address):
-        raise AddressRejected("webhook.url must not lead to a link-local, multicast or otherwise special address")
+        raise AddressRejected("webhook.url must not point to a link-local, multicast or other special address")
     elif url.scheme == "http" and (address is not None or not private):
-        raise AddressRejected("webhook.url must use https; http is for this machine and private networks alone")
+        raise AddressRejected("webhook.url must use https; http is allowed only for this machine and private networks")
 
 
 def _literal(host: str) -> Address | None:
@@ -110,38 +111,39 @@ def _literal(host: str) -> Address | None:
 
 
 log = logging.getLogger(__name__)
-# It tells every URL that it asks, and the path of a webhook is often as good as a password.
+# httpx logs every URL, and the path of a webhook is often a secret.
 logging.getLogger("httpx").setLevel(logging.WARNING)
 
-#: Everything together: finding the address, connecting, sending, and reading the answer.
+#: The time limit of a delivery: resolving the name, connecting, sending, and reading the response.
 SEND_SECONDS = 10.0
-#: Requests under way at a time; further ones wait. Every subscription has at most a few.
+#: The maximum number of concurrent requests. Further requests wait.
 MAX_UNDER_WAY = 256
-#: Of an answer only so much is looked at.
+#: The maximum number of bytes of a response that are read.
 MAX_ANSWER_BYTES = 64 << 10
 
 Resolve = Callable[[str, int], list[Address]]
 
 
 class WebhookAnswer(msgspec.Struct, frozen=True):
-    """The result of a delivery. ``done``: the receiver has processed everything that it was told."""
+    """The result of a delivery. ``done`` means that the receiver has processed all records it was notified of."""
 
     delivered: bool
     done: bool = False
 
 
 class Courier(Protocol):
-    """``deliver`` is called on the loop and returns at once; ``tell`` is called on the loop, later, exactly once."""
+    """Sends webhooks. ``deliver`` is called on the loop and returns at once; ``tell`` is later called on the loop
+    exactly once."""
 
     def deliver(
         self, url: str, body: bytes, headers: Mapping[str, str], tell: Callable[[WebhookAnswer], None]
     ) -> None: ...
 
     def check(self, url: str) -> None:
-        """Raise :class:`AddressRejected` if the URL shows that nothing may be sent there."""
+        """Raise :class:`AddressRejected` if webhooks may not be sent to the URL."""
 
     def stop(self) -> None:
-        """Break off what is under way. Nobody is told of it any more."""
+        """Cancel all deliveries. Their ``tell`` is not called."""
 
 
 class _Done(msgspec.Struct):
@@ -152,11 +154,13 @@ _decoder = msgspec.json.Decoder(_Done)
 
 
 class HttpCourier(Courier):
-    """Connections are not kept: one that was made for a name must not serve another one at the same address.
+    """Sends webhooks over HTTP. Connections are not reused: a connection made for one name must not serve another name
+    at the same address.
 
-    ``resolve`` finds the addresses of a name; it blocks while a name server does not answer, so it runs on ``threads``
-    (None: those of the loop). ``trust`` is whose certificates count. By default both are those of the system.
-    ``private``: webhooks may go to this machine and to private networks. ``loopback``: to this machine.
+    ``resolve`` returns the addresses of a name. It blocks while a name server does not respond, so it runs on
+    ``threads``, or on the loop's default executor if that is None. ``trust`` holds the trusted certificates. Both
+    default to those of the system. ``private`` allows this machine and private networks; ``loopback`` allows this
+    machine.
     """
 
     def __init__(
@@ -198,8 +202,8 @@ class HttpCourier(Courier):
                     answer = await self._send(
                         parse_url(url, private=self._private, loopback=self._loopback), body, headers
                     )
-            except Exception as error:  # whatever it is: it is tried again
-                log.warning("a webhook at %s was not delivered: %s", _host(url), error or type(error).__name__)
+            except Exception as error:  # every failure is retried
+                log.warning("the webhook at %s was not delivered: %s", _host(url), error or type(error).__name__)
                 answer = WebhookAnswer(delivered=False)
         tell(answer)
 
@@ -212,8 +216,8 @@ class HttpCourier(Courier):
         ]
         if not addresses:
             raise AddressRejected(
-                "its name stands for no address that a webhook may be sent to; this machine needs "
-                "streams.webhook_allow_loopback, private networks need streams.webhook_allow_private"
+                "its host resolves to no allowed address; this machine requires "
+                "streams.webhook_allow_loopback, private networks require streams.webhook_allow_private"
             )
         for address in addresses[:-1]:
             try:
@@ -236,7 +240,7 @@ class HttpCourier(Courier):
         response = await client.send(request, stream=True)
         try:
             if not response.is_success:
-                log.warning("a webhook at %s was answered with status %d", url.host, response.status_code)
+                log.warning("the webhook at %s responded with status %d", url.host, response.status_code)
                 return WebhookAnswer(delivered=False)
             return WebhookAnswer(delivered=True, done=await _says_done(response))
         finally:
@@ -244,7 +248,7 @@ class HttpCourier(Courier):
 
     async def _http(self) -> httpx.AsyncClient:
         if self._trust is None:
-            # Reading all certificates takes too long for the loop.
+            # Reading all certificates blocks too long for the loop.
             loop = asyncio.get_running_loop()
             self._trust = await loop.run_in_executor(self._threads, httpx.create_ssl_context)
         if self._client is None:
@@ -254,14 +258,14 @@ class HttpCourier(Courier):
                 limits=httpx.Limits(max_keepalive_connections=0),
                 follow_redirects=False,
                 trust_env=False,
-                # A small answer that unpacks to a large one is nothing to wait for.
+                # No compression: a small response must not unpack to a large one.
                 headers={"user-agent": "strandline", "accept-encoding": "identity"},
             )
         return self._client
 
 
 async def _says_done(response: httpx.Response) -> bool:
-    """Whatever else the answer is: the webhook was taken."""
+    """Whether the response says that all records were processed. Any other successful response counts as delivered."""
     received = b""
     try:
         async for chunk in response.aiter_raw():

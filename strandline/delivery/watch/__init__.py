@@ -1,4 +1,4 @@
-"""Watch streams: the readers of a log, their positions, and pages that are rendered once for all of them."""
+"""Watch streams: the live readers of a log, their positions, and pages that are rendered once for all readers."""
 
 from strandline.delivery.watch.alarms import Alarm, Alarms
 from strandline.delivery.watch.feed import Feed, FeedPage, FeedPosition, FeedReader, Feeds, FeedView, Subject

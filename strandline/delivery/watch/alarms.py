@@ -1,4 +1,4 @@
-"""One timer for everybody: ten thousand idle streams want to be looked at now and then, and cost a heap entry each."""
+"""One timer for all live streams. Each idle stream costs one heap entry instead of a timer."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from typing import Protocol
 
 log = logging.getLogger(__name__)
 
-#: Those who are due within so many seconds are called together.
+#: Alarms that are due within this many seconds ring together.
 TOGETHER_SECONDS = 0.002
-#: One that fails is called again after this time.
+#: How long to wait before an alarm that raised rings again.
 RETRY_SECONDS = 10.0
 
 
 class Alarm(Protocol):
-    """Somebody who wants to be called at a time. ``rings_at`` is when; only :class:`Alarms` sets it."""
+    """An object that is called at a set time. ``rings_at`` is that time; only :class:`Alarms` sets it."""
 
     rings_at: float | None
 
     def ring(self, now: float) -> float | None:
-        """It is time. Returns when to be called next; None: not any more."""
+        """Called at the set time. Returns the next time to ring, or None to stop."""
 
 
 class Alarms:
-    """Times are those of the loop's clock. Everybody has at most one time; setting another replaces it."""
+    """Times are times of the loop's clock. Each alarm has at most one time; setting another replaces it."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -44,7 +44,7 @@ class Alarms:
         alarm.rings_at = None
 
     def ring(self, now: float) -> None:
-        """Call everybody who is due. An entry whose time was replaced or cancelled is passed over."""
+        """Ring all alarms that are due. Entries whose time was replaced or cancelled are skipped."""
         heap, due = self._heap, []
         while heap and heap[0][0] <= now + TOGETHER_SECONDS:
             due.append(heappop(heap))
@@ -55,7 +55,7 @@ class Alarms:
             try:
                 after = alarm.ring(now)
             except Exception:
-                log.exception("%r failed when its time had come", alarm)
+                log.exception("alarm %r failed", alarm)
                 after = now + RETRY_SECONDS
             if after is not None and alarm.rings_at is None:
                 alarm.rings_at = after

@@ -1,7 +1,7 @@
 """The feed of a log: its live readers, and the pages they get, rendered once for all readers at the same position.
 
-Readers pull. A reader is told that there may be new records (``deliver``) and requests the page at its position when it
-can take one. A slow reader costs only its cursor, and gets larger pages the further it lags.
+Readers pull. The feed calls a reader's ``deliver`` when there may be new records, and the reader requests the page at
+its position when it can take one. A slow reader costs only its cursor, and gets larger pages the further it lags.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from strandline.engine.errors import DamagedFile, EngineError, UnknownLog
 
 log = logging.getLogger(__name__)
 
-#: So many readers are told before it is looked whether the slice of time is over.
+#: The time slice is checked after this many readers.
 LOOK_EVERY = 8
 
 
 class Subject(Protocol):
-    """A log as its face sees it."""
+    """The log of a feed and its delivery priority."""
 
     log: Log
     consumed_at: int | None
@@ -43,16 +43,16 @@ class FeedView(ABC):
     __slots__ = ("__weakref__", "strong")
 
     def __init__(self, strong: bool) -> None:
-        #: Only what is durable is delivered.
+        #: Deliver only durable records.
         self.strong = strong
 
     @abstractmethod
     def arguments(self, subject: Any) -> dict[str, Any]:
-        """The filters and bounds of a page, as ``Log.read`` takes them."""
+        """The filters and limits of a page, as keyword arguments of ``Log.read``."""
 
     @abstractmethod
     def render(self, subject: Any, after: int, page: Page) -> Any:
-        """What is delivered of a page that has records or a tombstone."""
+        """Render a page that has records or a tombstone."""
 
 
 class FeedPage:
@@ -74,23 +74,24 @@ class FeedReader(ABC):
 
     @abstractmethod
     def deliver(self, place: FeedPosition) -> None:
-        """There may be something at the place: take the piece, if there is room for it, and move the place."""
+        """Called when there may be new records. Take the page at the position if there is room for it, and advance the
+        position."""
 
     @abstractmethod
     def gone(self, place: FeedPosition) -> None:
-        """The log was dropped; the place is detached already."""
+        """Called when the log was dropped. The position is already detached."""
 
     @abstractmethod
     def paced(self, place: FeedPosition) -> None:
-        """The server is too busy for this log; deliveries go on by themselves when it is not."""
+        """Called when the server is too busy for this log. Deliveries resume without a call by the reader."""
 
     @abstractmethod
     def failed(self, place: FeedPosition, error: Exception) -> None:
-        """The log cannot be read."""
+        """Called when the log cannot be read."""
 
 
 class FeedPosition:
-    """The position of a reader in a log. ``epoch`` is that of the log in which the cursor was taken."""
+    """The position of a reader in a log. ``epoch`` is the epoch of the log to which the cursor belongs."""
 
     __slots__ = ("cursor", "epoch", "feed", "queued", "reader", "subject", "view")
 
@@ -100,13 +101,13 @@ class FeedPosition:
         self.cursor = cursor
         self.epoch = subject.log.epoch
         self.view = view
-        #: None while nobody listens at this place.
+        #: None while the position is not attached to a feed.
         self.feed: Feed | None = None
         self.queued = False
 
     @property
     def behind(self) -> bool:
-        """Whether there may be something that was not delivered yet."""
+        """Whether the log may hold records that were not delivered yet."""
         return self.cursor != self.subject.log.head or self.epoch != self.subject.log.epoch
 
     def move(self, piece: FeedPage) -> None:
@@ -118,25 +119,25 @@ _Key = tuple[int, int, FeedView]
 
 
 def _tell(tell: Callable[..., None], place: FeedPosition, *arguments: Any) -> None:
-    """Tell a reader something. If that fails, the other readers are told all the same."""
+    """Notify one reader. An exception is logged, so the other readers are still notified."""
     try:
         tell(place, *arguments)
     except Exception:
-        log.exception("a reader of %r failed", place.subject.log)
+        log.exception("%r: a live reader failed", place.subject.log)
 
 
 class FeedKeeper(Protocol):
-    """The owner of feeds, as a feed sees it."""
+    """The owner of the feeds, as seen by a feed."""
 
     def held(self, feed: Feed) -> bool:
-        """Whether the log has to wait because the server is too busy for it."""
+        """Whether deliveries of the log are paused because the server is busy."""
 
     def forget(self, feed: Feed) -> None:
-        """Nobody reads along any more."""
+        """Remove a feed that has no readers left."""
 
 
 class Feed(Waiter):
-    """Made and kept by a :class:`FeedKeeper`; a task of the scheduler while somebody has to be told."""
+    """The live readers of one log. The scheduler runs the feed while readers are waiting for a call."""
 
     __slots__ = (
         "_durable", "_hub", "_keeper", "_loading", "_pieces", "_stamp", "_syncing", "_tasks", "_todo", "paused",
@@ -148,19 +149,19 @@ class Feed(Waiter):
         self._keeper = keeper
         self.subject = subject
         self.places: dict[FeedPosition, None] = {}
-        #: Waits for the server to be less busy.
+        #: Deliveries are paused until the server is less busy.
         self.paused = False
         self._todo: list[FeedPosition] = []
-        #: Rendered pieces, for as long as deliveries are going on and the log stays as it is.
+        #: Rendered pages. Kept until the current deliveries end or the log changes.
         self._pieces: dict[_Key, FeedPage] = {}
         self._stamp: tuple[int, ...] = ()
         self._loading: dict[_Key, dict[FeedPosition, None]] | None = None
         self._tasks: set[asyncio.Task[None]] | None = None
-        #: Everything up to here is durable, as far as is known.
+        #: The highest sequence number known to be durable.
         self._durable = 0
         self._syncing = False
 
-    # --- whose turn it is ------------------------------------------------------------------------------------------
+    # --- scheduling ------------------------------------------------------------------------------------------------
 
     def priority(self, now: int) -> int:
         return self.subject.priority(now)
@@ -177,7 +178,7 @@ class Feed(Waiter):
         self.run()
 
     def queue(self, place: FeedPosition) -> None:
-        """Have the place's reader told soon."""
+        """Schedule a call of the position's reader."""
         if not place.queued:
             place.queued = True
             self._todo.append(place)
@@ -188,7 +189,7 @@ class Feed(Waiter):
             self.queue(place)
 
     def run(self) -> None:
-        """Tell everybody whose turn it is, or as many as a slice of time allows; the rest in the next turn."""
+        """Call the queued readers until the time slice ends. The next turn calls the rest."""
         todo, self._todo = self._todo, []
         until = perf_counter() + SLICE_SECONDS
         for at, place in enumerate(todo, 1):
@@ -205,11 +206,11 @@ class Feed(Waiter):
 
     @staticmethod
     def _deliver(place: FeedPosition) -> None:
-        """One reader's failure is nobody else's."""
+        """Call one reader. If it raises, the other readers are still served."""
         try:
             place.reader.deliver(place)
         except Exception as error:
-            log.exception("a delivery of %r failed", place.subject.log)
+            log.exception("%r: a delivery to a live reader failed", place.subject.log)
             _tell(place.reader.failed, place, error)
 
     def _end(self) -> None:
@@ -220,10 +221,10 @@ class Feed(Waiter):
             place.queued = False
             _tell(place.reader.gone, place)
 
-    # --- what there is at a place ----------------------------------------------------------------------------------
+    # --- pages -----------------------------------------------------------------------------------------------------
 
     def piece(self, place: FeedPosition) -> FeedPage | None:
-        """What comes next at the place; None: not now, and its reader will be told when."""
+        """The page at the position, or None if it is not available yet. The reader is called again once it is."""
         if self._keeper.held(self):
             return None
         self._check_stamp()
@@ -231,7 +232,7 @@ class Feed(Waiter):
         return self._read(place) if piece is None else piece
 
     def _check_stamp(self) -> None:
-        """A delete or an eviction takes effect for everybody at once, also for those who have not got theirs yet."""
+        """Discard the rendered pages if the log has changed, so that no reader gets a deleted or evicted record."""
         log = self.subject.log
         stamp = (log.head, log.revision, self._durable)
         if stamp != self._stamp:
@@ -248,7 +249,7 @@ class Feed(Waiter):
         try:
             page = self.subject.log.read_resident(place.cursor, **self._arguments(place))
         except UnknownLog:
-            return None  # whoever dropped it has told us, and the wake-up is on its way
+            return None  # the wake-up that announces the drop is already scheduled
         except EngineError as error:
             self._hub.loop.call_soon(place.reader.failed, place, error)
             return None
@@ -274,10 +275,10 @@ class Feed(Waiter):
         piece = self._pieces[key] = FeedPage(page, content)
         return piece
 
-    # --- what is not in memory -------------------------------------------------------------------------------------
+    # --- pages that are not in memory ------------------------------------------------------------------------------
 
     def _load(self, key: _Key, place: FeedPosition) -> None:
-        """Have the page read on another thread, once for everybody who is there."""
+        """Read the page on another thread, once for all readers at this position."""
         if self._loading is None:
             self._loading = {}
             self._tasks = set()
@@ -298,8 +299,8 @@ class Feed(Waiter):
         assert self._loading is not None
         waiting = [place for place in self._loading.pop(key) if place.feed is self]
         if failure is not None:
-            if not isinstance(failure, DamagedFile):  # which is logged once, where it is found
-                log.error("%r cannot be read behind %d", self.subject.log, key[0], exc_info=failure)
+            if not isinstance(failure, DamagedFile):  # damage is logged once, where it is found
+                log.error("%r: cannot read the records after seq %d", self.subject.log, key[0], exc_info=failure)
             for place in waiting:
                 _tell(place.reader.failed, place, failure)
         if page is None:
@@ -308,7 +309,7 @@ class Feed(Waiter):
         try:
             self._make(key, page)
         except Exception as error:
-            log.exception("%r cannot be shown behind %d", self.subject.log, key[0])
+            log.exception("%r: cannot render the records after seq %d", self.subject.log, key[0])
             for place in waiting:
                 _tell(place.reader.failed, place, error)
             return
@@ -317,10 +318,10 @@ class Feed(Waiter):
         if not self._todo:
             self._pieces.clear()
 
-    # --- what is durable -------------------------------------------------------------------------------------------
+    # --- durable records -------------------------------------------------------------------------------------------
 
     def _sync(self) -> None:
-        """Find out what is durable, and have the rest made so; those who wait for it are told then."""
+        """Request a sync of the records that are not durable yet. Strong readers are called when it is done."""
         log = self.subject.log
         if self._syncing or self._durable >= log.head:
             return
@@ -330,7 +331,7 @@ class Feed(Waiter):
         try:
             commit = log.sync()
         except EngineError:
-            return  # it is closing, dropped, or cannot write: nothing more becomes durable
+            return  # the log is closing, dropped or not writable: no more records become durable
         if commit.done:
             self._durable = commit.wait()
         else:
@@ -348,7 +349,7 @@ class Feed(Waiter):
                 self.queue(place)
 
     def _cut(self, page: Page, after: int) -> bool:
-        """Take out of a page what is not durable yet; False when nothing is left."""
+        """Remove the records that are not durable yet from a page. Returns False if no record is left."""
         durable = self._durable
         if page.next_after <= durable:
             return True
@@ -362,18 +363,18 @@ class Feed(Waiter):
         return durable > after or page.tombstone is not None
 
 
-#: How often it is looked whether the server is still too busy for the logs of negative priority.
+#: How often to check whether the server is still too busy for logs of negative priority.
 RETRY_SECONDS = 0.1
 
 
 class Pacing(Protocol):
-    """Says whether the server is too busy for logs of negative priority."""
+    """Reports whether the server is too busy for logs of negative priority."""
 
     shedding: bool
 
 
 class Feeds:
-    """Lives on the loop, like everything here."""
+    """All feeds of a server. Used on the event loop only."""
 
     def __init__(self, hub: Hub, pressure: Pacing) -> None:
         self.hub = hub
@@ -382,13 +383,14 @@ class Feeds:
         self._paused: set[Feed] = set()
 
     def __len__(self) -> int:
-        """How many logs are watched."""
+        """The number of watched logs."""
         return len(self._feeds)
 
     def attach(self, place: FeedPosition) -> None:
-        """From now on the place's reader is told when there is something; what there is already it asks for itself.
+        """Start calling the position's reader when the log changes. The reader itself requests the records that exist
+        already.
 
-        Raises UnknownLog if the log is gone.
+        Raises UnknownLog if the log was dropped.
         """
         assert place.feed is None
         log = place.subject.log
@@ -401,7 +403,7 @@ class Feeds:
         place.feed = feed
 
     def detach(self, place: FeedPosition) -> None:
-        """The place's reader is not told any more. Harmless if it was not anyway."""
+        """Stop calling the position's reader. Does nothing if the position is not attached."""
         feed, place.feed = place.feed, None
         place.queued = False
         if feed is not None:
@@ -410,17 +412,17 @@ class Feeds:
                 self.forget(feed)
 
     def forget(self, feed: Feed) -> None:
-        """Called when nobody reads along in the log any more."""
+        """Remove a feed that has no readers left."""
         log = feed.subject.log
         self.hub.unwatch(log, feed)
         self.hub.scheduler.withdraw(feed)
         self._paused.discard(feed)
         self._feeds.pop(log.epoch, None)
 
-    # --- when the server is too busy -------------------------------------------------------------------------------
+    # --- pauses under load -----------------------------------------------------------------------------------------
 
     def held(self, feed: Feed) -> bool:
-        """Logs of negative priority wait while the server sheds load."""
+        """Whether the feed is paused: logs of negative priority wait while the server sheds load."""
         if feed.paused:
             return True
         if not self._pressure.shedding or feed.subject.priority(self.hub.now()) >= 0:
@@ -434,7 +436,7 @@ class Feeds:
         return True
 
     def retry(self) -> None:
-        """Let those go on for whom the server is not too busy any more."""
+        """Resume the feeds for which the server is no longer too busy."""
         now = self.hub.now()
         try:
             for feed in list(self._paused):

@@ -1,1 +1,1 @@
-"""Records in bulk, as Arrow over HTTP: for Spark, DuckDB, Polars, pandas, and whoever else wants many at once."""
+"""The Arrow protocol: records in bulk as Arrow IPC streams, for Spark, DuckDB, Polars and pandas."""

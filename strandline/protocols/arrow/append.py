@@ -1,4 +1,4 @@
-"""Appending records in bulk, all or nothing, together with the progress of whoever writes them."""
+"""Appending records in bulk, all or nothing, together with the progress of the writer."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from strandline.service.log_config import check_name, default_config
 from strandline.service.parameters import moment, name_of
 from strandline.service.problems import UNSUPPORTED_MEDIA_TYPE, Refusal, invalid, log_not_found, not_writable
 
-#: How far clocks may differ.
+#: How far the clock of a writer may be ahead of the server's.
 MAX_AHEAD_MS = 300_000
 
 
 class Appending:
     def __init__(self, context: ArrowContext, max_bytes: int) -> None:
-        """``max_bytes``: of a body, also once it is decompressed."""
+        """``max_bytes``: the limit of a body, both as sent and decompressed."""
         self._context = context
         self._max_bytes = max_bytes
 
@@ -41,7 +41,7 @@ class Appending:
         async def act() -> Reply:
             log = self._find(name, create)
             if self._rules(log) != rules:
-                raise not_writable(name, "it was made anew meanwhile, and holds something else")
+                raise not_writable(name, "it was recreated with another content type during the request; try again")
             if log is None:
                 return await self._into_new(name, batch, advance, ts)
             return _answer(await self._written(log, batch, advance, ts), advance, 200)
@@ -49,17 +49,17 @@ class Appending:
         return await reply_of(self._context.kernel.admission.write(lambda _: act()))
 
     def _time(self, call: Call) -> int | None:
-        """The time that the records are said to be of. Times never go back in a log, so one that is far ahead would be
-        that of all records to come."""
+        """The time that the request gives the records; None: the time of the append. Times never decrease in a log, so
+        a time in the far future would become the time of all later records."""
         ts, now = moment(call, "ts"), self._context.hub.now()
         if ts is not None and ts > max(now, self._context.hub.wall()) + MAX_AHEAD_MS:
             raise invalid(f"ts {ts} is too far in the future; the time of the server is {now}")
         return ts
 
     def _find(self, name: str, create: bool) -> Log | None:
-        """Where the records go; None: into a log that is to be made."""
+        """The log to append to; None if the append creates it."""
         if is_internal(name):
-            raise not_writable(name, "it is one of the server's own logs")
+            raise not_writable(name, "it is an internal log of the server")
         log = self._context.kernel.catalog.find(name)
         if log is None:
             if not create:
@@ -91,7 +91,7 @@ class Appending:
         try:
             appended = await self._written(log, batch, advance, ts)
         except BaseException:
-            # Unless somebody else has found it meanwhile, and something to put into it.
+            # Keep the log if another request has appended to it meanwhile.
             if not log.dropped and log.next_seq == 1:
                 context.kernel.catalog.unmake(log)
             raise
@@ -99,12 +99,12 @@ class Appending:
         return _answer(appended, advance, 201)
 
     async def _written(self, log: Log, batch: Batch | None, advance: Advance | None, ts: int | None) -> Appended:
-        """What was appended, once it is as durable as the log promises. The frame of a large batch is not for the loop
-        to write."""
+        """Append, and wait until the records are as durable as the log promises. A worker thread writes the frame,
+        since a large batch would block the event loop."""
         try:
             commit = await self._context.work(lambda: self._write(log, batch, advance, ts))
         except Refusal:
-            # It may be refused because it is there already, and then it has to be there for good.
+            # The answer may say that the records are already in the log, so they must be durable before it is sent.
             await self._context.settled(log)
             raise
         appended: Appended = await self._context.hub.when_done(commit, lambda appended: appended)
@@ -112,7 +112,7 @@ class Appending:
 
     def _write(self, log: Log, batch: Batch | None, advance: Advance | None, ts: int | None) -> Commit[Appended]:
         notes = None if advance is None else advance.notes
-        # Nobody gets in between: what is checked is still so when the append is made.
+        # The lock keeps other writers out between the checks and the append.
         with self._context.engine.lock:
             check_append(log)
             if advance is not None:

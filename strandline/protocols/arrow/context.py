@@ -1,4 +1,4 @@
-"""What the handlers of this face share."""
+"""The state that the handlers of the Arrow protocol share."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 class RecordLimits(Protocol):
-    """What one record may take; the same for every protocol."""
+    """The size limits of one record, which are the same for every protocol."""
 
     @property
     def max_record_bytes(self) -> int: ...
@@ -32,7 +32,7 @@ class RecordLimits(Protocol):
 
 
 class ArrowContext:
-    """Made on the loop's thread, once the engine is open."""
+    """Created on the event loop's thread, after the engine is opened."""
 
     def __init__(self, kernel: Kernel, limits: RecordLimits) -> None:
         self.kernel = kernel
@@ -44,11 +44,11 @@ class ArrowContext:
 
     @property
     def directory(self) -> str:
-        """Which data directory this is."""
+        """The id of the data directory."""
         return self.engine.maintenance.manifest.id
 
     def log(self, name: str, access: Access) -> Log:
-        """The log, for somebody who wants to read it."""
+        """The log, if this API key may read it."""
         if is_internal(name):
             log = self.engine.find(name)
             if log is None:
@@ -63,13 +63,13 @@ class ArrowContext:
         return log
 
     async def settled(self, log: Log) -> None:
-        """Wait until everything that a reader may learn of the log now is durable."""
+        """Wait until everything that readers of the log can see now is durable."""
         await self.kernel.settled(log)
 
     def work(self, work: Callable[[], T]) -> Coroutine[Any, Any, T]:
-        """What ``work`` gives, which takes too long for the loop."""
+        """Run ``work`` on a worker thread: it takes too long for the event loop."""
         return self.workers.bulk.run(work)
 
     def submit(self, work: Callable[[], T]) -> Future[T]:
-        """The same for an open stream, which is never refused the next piece."""
+        """Like ``work``, for a stream that is already open: its work is queued and never refused."""
         return self.workers.bulk.submit(work)

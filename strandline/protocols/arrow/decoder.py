@@ -1,4 +1,4 @@
-"""The body of an append: an Arrow stream, checked in every respect before it becomes a batch."""
+"""Decodes the body of an append: an Arrow stream, checked completely before it becomes a batch."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from strandline.engine import Batch
 from strandline.protocols.arrow.errors import decompressed_too_large, not_json, record_too_large
 from strandline.service.problems import Refusal, invalid
 
-#: Rows of one append: each becomes a record with a place in several indexes, however little is in it.
+#: The most rows of one append. Each row becomes a record with entries in several indexes, even if it is empty.
 MAX_ROWS = 1 << 20
 
 _TEXT = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
 _BYTES = (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_binary_view)
-#: The columns that there may be, and what they may be of.
+#: The allowed columns and their types.
 _COLUMNS = {"data": (*_TEXT, *_BYTES), "key": _TEXT, "node": _TEXT, "meta": (*_TEXT, *_BYTES)}
 _VALUES = msgspec.json.Decoder(list[Raw])
 _VALUE = msgspec.json.Decoder(Raw)
 
 
 class Rules(msgspec.Struct, frozen=True):
-    """What a log takes."""
+    """The limits and the content type of the log that is appended to."""
 
     is_json: bool
-    #: Of the whole body once it is decompressed, of one record's data and meta, and of their parts.
+    #: The most bytes of the whole decompressed body, of the data and meta of one record, and of their parts.
     max_bytes: int
     max_record_bytes: int
     max_meta_bytes: int
@@ -41,7 +41,7 @@ class Rules(msgspec.Struct, frozen=True):
 
 
 def decode(body: bytes, rules: Rules) -> Batch | None:
-    """The records; None if there are none. Refuses everything that is not clearly right."""
+    """The records of a body; None if it has no rows. Refuses everything that is not clearly valid."""
     try:
         table = _read(body, rules.max_bytes)
         if not table.num_rows:
@@ -91,7 +91,7 @@ def _read(body: bytes, limit: int) -> Any:
         batches = []
         rows = 0
         for batch in reader:
-            # What Arrow has read may refer to bytes that are not there.
+            # Offsets in a batch may point outside its buffers.
             batch.validate(full=True)
             rows += batch.num_rows
             if rows > MAX_ROWS:
@@ -117,13 +117,13 @@ def _check_schema(schema: Any) -> None:
 
 
 def _values(table: Any, name: str, limit: int, kind: Any) -> Any:
-    """A column as one plain array; None if it is not there, or nothing is in it."""
+    """A column as one plain array; None if the column is missing or holds only nulls."""
     if name not in table.column_names or pa.types.is_null(table.schema.field(name).type):
         if name == "data":
-            raise invalid("the column 'data' must not be of nulls")
+            raise invalid("the column 'data' has the type null; it must be strings or binary, without nulls")
         return None
     column = table.column(name)
-    # Values that are referred to more than once take more room when they are written out.
+    # Values that are referenced more than once take more space as a plain array.
     size = sum(_written_out(chunk) for chunk in column.chunks)
     if size > limit:
         raise decompressed_too_large(size, limit)
@@ -139,9 +139,9 @@ def _written_out(chunk: Any) -> int:
 
 
 def _lengths(values: Any) -> Any:
-    """The bytes of every value, 0 for nulls."""
+    """The bytes of each value, 0 for nulls."""
     if pa.types.is_string_view(values.type) or pa.types.is_binary_view(values.type):
-        # A view is its length and where the bytes are, in four numbers.
+        # A view is four numbers: its length and the position of its bytes.
         views = np.frombuffer(values.buffers()[1], np.int32).reshape(-1, 4) if len(values) else np.zeros((0, 4), int)
         lengths = views[values.offset : values.offset + len(values), 0].astype(np.int64)
         return np.where(values.is_valid().to_numpy(zero_copy_only=False), lengths, 0)
@@ -165,9 +165,9 @@ def _first(mask: Any) -> int:
 
 
 def _json(rows: list[bytes]) -> list[bytes]:
-    """The same, if every one of them is JSON."""
-    # All at once, as the values of an array. If each is as long as its row there is nothing between them but commas, so
-    # each is its row, and not what two halves of values make together.
+    """The rows as they are, if each is valid JSON; refuses the first that is not."""
+    # All rows are decoded at once, as the elements of one array. If each element is as long as its row, only commas
+    # separate them, so no element spans two rows.
     together = b"[%b]" % b",".join(rows)
     try:
         if not together.isascii():
@@ -181,7 +181,7 @@ def _json(rows: list[bytes]) -> list[bytes]:
 
 
 def _value(row: int, payload: bytes) -> bytes:
-    """One value, without the blanks around it."""
+    """One JSON value, without the whitespace around it."""
     try:
         payload.decode()
         return bytes(_VALUE.decode(payload))
@@ -190,7 +190,7 @@ def _value(row: int, payload: bytes) -> bytes:
 
 
 def _meta(row: int, meta: bytes, rules: Rules) -> bytes | None:
-    """A meta is JSON, whatever the log holds: that is how it is shown."""
+    """The meta of a record, which is JSON whatever the log holds, since answers show it as JSON."""
     try:
         meta.decode()
         if meta.startswith(b"{"):
@@ -203,18 +203,19 @@ def _meta(row: int, meta: bytes, rules: Rules) -> bytes | None:
     return None if value == b"null" else value
 
 
-# --- How large an Arrow stream is once it is decompressed, from what its messages say, before anything is decompresse
+# --- decompressed size ---------------------------------------------------------------------------------------------
 
-#: The kinds of messages that have buffers, by their number among the headers.
+#: The types of messages that have buffers, by their number in Arrow's union of message headers.
 _DICTIONARY, _RECORDS = 2, 3
-#: Places of fields in the tables of Arrow's format.
+#: The numbers of fields in the tables of Arrow's format.
 _HEADER_TYPE, _HEADER = 1, 2
 _DICTIONARY_DATA = 1
 _BUFFERS, _COMPRESSION = 2, 3
 
 
 def decompressed_size(body: bytes) -> int:
-    """The bytes that all buffers will take. Raises an error of Arrow's for what is no stream."""
+    """The total size of all buffers after decompression, computed from the messages alone: nothing is decompressed.
+    Raises an Arrow error if the body is not a stream."""
     return sum(_size(message) for message in _messages(body))
 
 
@@ -241,13 +242,13 @@ def _size(message: Any) -> int:
 
 def _decompressed(body: memoryview, offset: int, length: int) -> int:
     if length < 8 or not 0 <= offset <= len(body) - length:
-        return 0  # empty, or something that Arrow will refuse
+        return 0  # empty, or invalid: Arrow refuses it later
     size: int = struct.unpack_from("<q", body, offset)[0]
     return length if size < 0 else size
 
 
 class _Table:
-    """A table of a flatbuffer: where its fields are is written in front of it."""
+    """A table of a flatbuffer. The positions of its fields are stored before it."""
 
     def __init__(self, buffer: memoryview, at: int) -> None:
         self._buffer = buffer
@@ -255,7 +256,7 @@ class _Table:
         self._fields = at - struct.unpack_from("<i", buffer, at)[0]
 
     def _place(self, field: int) -> int | None:
-        """Where a field is; None if it has its default."""
+        """The position of a field; None if the field has its default value."""
         end = struct.unpack_from("<H", self._buffer, self._fields)[0]
         entry = 4 + 2 * field
         if entry >= end:
@@ -276,7 +277,7 @@ class _Table:
         return None if at is None else _Table(self._buffer, at)
 
     def pairs(self, field: int) -> Iterator[tuple[int, int]]:
-        """A vector of structs of two whole numbers."""
+        """The elements of a vector of structs with two integers each."""
         at = self._follow(field)
         if at is None:
             return

@@ -9,16 +9,16 @@ import pyarrow as pa
 
 MEDIA_TYPE = "application/vnd.apache.arrow.stream"
 COMPRESSIONS = ("zstd", "lz4")
-#: The end of a stream: a message without content.
+#: The end of a stream: an empty message.
 END = b"\xff\xff\xff\xff\x00\x00\x00\x00"
 
 
 def encoded(schema: Any, batches: Iterator[Any], compression: str | None = None) -> Iterator[bytes]:
-    """The stream in pieces, one per batch and one for its end; the first one begins with the schema."""
+    """The stream in pieces: one per batch, and one for the end. The first piece begins with the schema."""
     options = pa.ipc.IpcWriteOptions(compression=compression)
     start = 0
     for batch in batches:
-        # A writer for each batch: what one has written cannot be taken from it as long as it is to write more.
+        # Each batch has its own writer, since the output of a writer is available only after it is closed.
         message = _written(schema, options, batch)
         yield message.slice(start, message.size - len(END) - start).to_pybytes()
         start = _written(schema, options).size - len(END)

@@ -1,4 +1,4 @@
-"""The error codes of the bulk interface: ``{"error": {"code", "message", "detail"}}``."""
+"""The error codes of the Arrow protocol: ``{"error": {"code", "message", "detail"}}``."""
 
 from __future__ import annotations
 

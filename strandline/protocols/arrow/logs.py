@@ -1,4 +1,4 @@
-"""Which logs there are, for machines: everything that it takes to read them in pieces."""
+"""Lists of logs, with everything that a client needs to read them in pieces."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Listing:
             return None
         try:
             return _info(log)
-        except UnknownLog:  # dropped a moment ago
+        except UnknownLog:  # dropped meanwhile
             return None
 
     async def one(self, call: Call) -> Reply:

@@ -1,4 +1,4 @@
-"""The routes of this face, described for those who call them."""
+"""The OpenAPI descriptions of the Arrow protocol."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _GROUP = "arrow"
 _BINARY: Schema = {"type": "string", "format": "binary"}
 _SEQ: Schema = {"type": "integer", "minimum": 0, "maximum": MAX_SEQ}
 _TIME: Schema = {"oneOf": [{"type": "integer", "minimum": 0}, {"type": "string", "format": "date-time"}]}
-_JSON_OBJECT = "A JSON object; what is not ASCII is escaped."
+_JSON_OBJECT = "A JSON object in ASCII; escape all other characters."
 
 
 def _query(name: str, description: str, schema: Schema = TEXT, *, required: bool = False) -> Parameter:
@@ -39,58 +39,60 @@ def _flag(name: str, description: str) -> Parameter:
 _NAME = Parameter(
     "name",
     "path",
-    "The log's name, which may contain slashes: they need not be escaped.",
+    "The name of the log. Slashes in it need not be escaped.",
     {"type": "string", "minLength": 1},
     required=True,
 )
-_EPOCH = _query("epoch", "Which log of this name is meant: if it is another one by now, 409.", _SEQ)
+_EPOCH = _query("epoch", "The expected epoch of the log. If the log has another epoch, the answer is 409.", _SEQ)
 _WRITER_SCHEMA: Schema = {"type": "string", "minLength": 1, "maxLength": MAX_WRITER}
 
 _RECORDS = """An Arrow IPC stream of the visible records, in order, with the columns `log` (string), `epoch` and `seq`
-(int64), `ts` (timestamp[us, UTC]), `key` and `node` (string), `meta` and `data` (binary). It ends with the record
-`through`, by default the last one there was when the request came; it does not wait for more. What was deleted or lost
-is simply not there. If the connection ends before the stream does, ask again from behind the last record on.
+(int64), `ts` (timestamp[us, UTC]), `key` and `node` (string), `meta` and `data` (binary). The stream ends with the
+record `through`, by default the last record when the request arrived; it does not wait for new records. Deleted and
+lost records are left out. If the connection ends before the stream does, repeat the request with `after` set to the
+seq of the last record you got.
 
-A batch has up to `batch_rows` records, and fewer if they are large."""
+A batch has at most `batch_rows` records, and fewer if they are large."""
 
-_APPEND = f"""The body is an Arrow IPC stream with a column `data` (strings or binary, no nulls) and, if need be,
-`key`, `node` (strings) and `meta` (JSON), of up to {MAX_ROWS} rows. Each row becomes a record; all of them are
-appended, or none is. A log that holds JSON takes JSON only.
+_APPEND = f"""The body is an Arrow IPC stream with a column `data` (strings or binary, no nulls) and, optionally,
+`key`, `node` (strings) and `meta` (JSON), with at most {MAX_ROWS} rows. Each row becomes a record. Either all records
+are appended, or none. If the log holds JSON, `data` must be JSON.
 
-With `writer` and the header `{AFTER}` the log notes how far the writer has come, in one step with the append. The
-header `{BEFORE}` says what its progress was before, `absent` (or nothing) if there was none. If it is not that,
-nothing is appended and 409 says what it is: so a writer that repeats itself, or that meets its double, appends nothing
-twice. Without rows only the progress is noted."""
+To write exactly once, send `writer` and the header `{AFTER}`: the log stores the progress of the writer in one step
+with the append. The header `{BEFORE}` states the progress that you expect the writer to have; send `absent`, or leave
+it out, if the writer has no progress yet. If the expectation is wrong, nothing is appended and the answer is 409 with
+the current progress. So neither a repeated request nor a second instance of a writer appends records twice. A body
+without rows only stores the progress."""
 
 _SHOWN = (
     Header("Strandline-Epoch", "The epoch of the log.", {"type": "integer"}, required=True),
-    Header("Strandline-Earliest", "The first seq that is there.", {"type": "integer"}, required=True),
-    Header("Strandline-Through", "The seq that the stream goes up to.", {"type": "integer"}, required=True),
+    Header("Strandline-Earliest", "The first seq that is available.", {"type": "integer"}, required=True),
+    Header("Strandline-Through", "The last seq of the stream.", {"type": "integer"}, required=True),
 )
 
 _OPERATIONS: dict[tuple[str, str], Operation] = {
     ("GET", LOGS): Operation(
         group=_GROUP,
         summary="List logs",
-        description="In the order of their names, those that the key may read. `next` is the `after` of the next page.",
+        description="The logs that the API key may read, by name. `next` is the `after` of the next page.",
         answers=shown(wire.LogsAnswer),
         parameters=(
-            _query("prefix", "Only names that begin like this."),
-            _query("after", "Only names behind this one."),
-            _query("limit", "How many at the most.", _whole(1, MAX_LOGS, DEFAULT_LOGS)),
-            _flag("internal", "Also the server's own logs, and what is kept only for its forks, as far as one may."),
+            _query("prefix", "Only logs whose name starts with this prefix."),
+            _query("after", "Only logs whose name sorts after this one."),
+            _query("limit", "Maximum number of logs.", _whole(1, MAX_LOGS, DEFAULT_LOGS)),
+            _flag("internal", "Include internal logs (admin scope only) and dropped logs kept for forks."),
         ),
         errors=("invalid_request",),
     ),
     ("GET", LOG): Operation(
         group=_GROUP,
-        summary="Look at a log",
-        description="With the seqs that readers see, as inclusive ranges; some in them may never have held anything.",
+        summary="Get a log",
+        description="The answer includes the visible seqs as inclusive ranges. A range may contain unused seqs.",
         answers=shown(wire.OneLogAnswer),
         parameters=(
             _NAME,
             _EPOCH,
-            _query("writer", "Also tell how far this writer has come.", _WRITER_SCHEMA),
+            _query("writer", "Include the progress of this writer.", _WRITER_SCHEMA),
         ),
         errors=("invalid_request", "log_not_found", "epoch_changed"),
     ),
@@ -101,14 +103,14 @@ _OPERATIONS: dict[tuple[str, str], Operation] = {
         answers=(Answer(200, "The records.", {MEDIA_TYPE: _BINARY}, _SHOWN),),
         parameters=(
             _NAME,
-            _query("after", "Only records behind this seq.", {**_SEQ, "default": 0}),
-            _query("through", "Only records up to this seq.", _SEQ),
-            _query("since", "Only records of this time or later: milliseconds since 1970, or by RFC 3339.", _TIME),
-            _query("until", "Only records of before this time.", _TIME),
+            _query("after", "Only records after this seq.", {**_SEQ, "default": 0}),
+            _query("through", "Only records up to and including this seq.", _SEQ),
+            _query("since", "Only records from this time on: milliseconds since 1970, or RFC 3339.", _TIME),
+            _query("until", "Only records before this time.", _TIME),
             _query("key", "Only records with this key."),
             _EPOCH,
-            _query("batch_rows", "Records of one batch at the most.", _whole(1, MAX_BATCH_ROWS, BATCH_ROWS)),
-            _query("compression", "How buffers are compressed; not, unless asked for.", {"enum": list(COMPRESSIONS)}),
+            _query("batch_rows", "Maximum number of records per batch.", _whole(1, MAX_BATCH_ROWS, BATCH_ROWS)),
+            _query("compression", "The compression of buffers; none by default.", {"enum": list(COMPRESSIONS)}),
         ),
         errors=("invalid_request", "log_not_found", "epoch_changed"),
     ),
@@ -118,14 +120,14 @@ _OPERATIONS: dict[tuple[str, str], Operation] = {
         description=_APPEND,
         body={MEDIA_TYPE: _BINARY},
         needs_body=True,
-        answers=shown(wire.AppendAnswer, created="The log was made for it."),
+        answers=shown(wire.AppendAnswer, created="The append created the log."),
         parameters=(
             _NAME,
-            _flag("create", "Make the log, as a topic, if it is not there."),
-            _query("writer", "Who it is whose progress is noted.", _WRITER_SCHEMA),
-            _query("ts", "The time that the records are of, if it is not now. Not earlier than the last one's.", _TIME),
-            Parameter(AFTER, "header", f"How far the writer has come with this. {_JSON_OBJECT}", TEXT),
-            Parameter(BEFORE, "header", f"How far it had come before. {_JSON_OBJECT} Or `absent`.", TEXT),
+            _flag("create", "Create the log, as a topic, if it does not exist."),
+            _query("writer", "The name of the writer whose progress is stored.", _WRITER_SCHEMA),
+            _query("ts", "The time of the records, by default now; not before the time of the last record.", _TIME),
+            Parameter(AFTER, "header", f"The progress of the writer after this append. {_JSON_OBJECT}", TEXT),
+            Parameter(BEFORE, "header", f"The progress before this append. {_JSON_OBJECT} Or `absent`.", TEXT),
         ),
         errors=(
             "not_json", "record_too_large", "log_not_found", "progress_conflict", "not_writable", "log_full",
@@ -134,30 +136,30 @@ _OPERATIONS: dict[tuple[str, str], Operation] = {
     ),
     ("DELETE", PROGRESS): Operation(
         group=_GROUP,
-        summary="Forget how far a writer has come",
+        summary="Delete the progress of a writer",
         answers=shown(wire.ForgottenAnswer),
-        parameters=(_NAME, _query("writer", "Whose progress is forgotten.", _WRITER_SCHEMA, required=True)),
+        parameters=(_NAME, _query("writer", "The writer whose progress is deleted.", _WRITER_SCHEMA, required=True)),
         errors=("invalid_request", "log_not_found", "read_only", "disk_full"),
     ),
 }  # fmt: skip
 
 _LOG_FIELDS = {
-    "epoch": "Which log of this name it is: every log ever made has another one, and a higher.",
-    "head": "The highest seq that readers can see; 0 when nothing was ever written.",
-    "earliest": "The first seq that is there.",
-    "floor": "Everything below was lost to a cap or to time.",
+    "epoch": "The number of the log. A log that is dropped and created again has a higher epoch.",
+    "head": "The highest seq that readers can see; 0 if nothing was ever appended.",
+    "earliest": "The first seq that is available.",
+    "floor": "All seqs below it were lost to retention.",
     "last_ts": "The time of the last record.",
-    "media_type": "What the records are.",
-    "ephemeral": "Whether the records are in memory only, and gone when the server ends.",
+    "media_type": "The content type of the records.",
+    "ephemeral": "Whether the records are only in memory and are lost when the server stops.",
     "registry": "The schema registry, if the log has one.",
-    "base": "If the log is a fork: of which epoch the log is that it begins with, and up to which seq.",
-    "records": "How many records of its own there are; without those that a fork shares.",
-    "gaps": "Seqs of its own that hold nothing although nobody removed them: the first and the last of each range.",
+    "base": "For a fork: the epoch of the log that it begins with, and the last seq that it shares.",
+    "records": "The number of records, without those that a fork shares.",
+    "gaps": "The seqs that hold no record although no caller deleted one: the first and the last seq of each range.",
 }
 
 ARROW = Described(
     name="arrow",
-    groups={_GROUP: "Records in bulk, as Arrow: for Spark, DuckDB, Polars, pandas."},
+    groups={_GROUP: "Records in bulk, as Arrow: for Spark, DuckDB, Polars and pandas."},
     operations=_OPERATIONS,
     problems=PROBLEMS,
     error=ErrorAnswer,
@@ -165,18 +167,18 @@ ARROW = Described(
         "LogAnswer": _LOG_FIELDS,
         "OneLogAnswer": {
             **_LOG_FIELDS,
-            "directory": "Which data directory the log is in.",
-            "standing": "The seqs that readers see: the first and the last of each range.",
-            "progress": "How far the writer has come; null if it has noted nothing.",
+            "directory": "The id of the data directory.",
+            "standing": "The seqs that readers see: the first and the last seq of each range.",
+            "progress": "The progress of the writer; null if it has stored none.",
         },
         "LogsAnswer": {
-            "directory": "Which data directory the logs are in.",
-            "next": "The name to ask for more behind; null if these are all.",
+            "directory": "The id of the data directory.",
+            "next": "The `after` of the next page; null on the last page.",
         },
         "AppendAnswer": {
-            "first": "The seq of the first record; the next one there will be if nothing was appended.",
+            "first": "The seq of the first record; if nothing was appended, the next seq.",
             "ts": "The time of the records.",
-            "progress": "How far the writer has come, if it said so.",
+            "progress": "The progress of the writer, if the request stored it.",
         },
     },
 )

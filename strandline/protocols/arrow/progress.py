@@ -1,8 +1,8 @@
-"""How far writers have come: a note of the log for each, changed in one step with what they append.
+"""The progress of writers: a note of the log for each writer, changed in one step with an append.
 
-A writer says what its progress is and what it was before. If it was not that, somebody has been there in between, or
-this is a repetition: nothing is appended, and the writer is told what its progress is. So everything is appended once,
-whoever dies in the middle of it.
+A request states the new progress of the writer and the progress that it expects. If the expectation is wrong, another
+instance of the writer was faster or the request is a repetition: nothing is appended, and the answer contains the
+current progress. So every record is appended once, even if the writer or the server fails in between.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ PREFIX = "progress/"
 MAX_WRITER = MAX_NAME - len(PREFIX)
 AFTER = "Strandline-Progress"
 BEFORE = "Strandline-Progress-Before"
-#: What a writer says that has none yet.
+#: The header's value for a writer that has no progress yet.
 ABSENT = b"absent"
 
 
@@ -45,7 +45,7 @@ def progress_of(log: Log, writer: str) -> Progress | None:
 
 
 class Advance(msgspec.Struct, frozen=True):
-    """A step of a writer; ``before`` is None if there was no progress so far."""
+    """A step of a writer; ``before`` is None for its first step."""
 
     writer: str
     before: Progress | None
@@ -53,7 +53,7 @@ class Advance(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, call: Call) -> Advance | None:
-        """What the request says of it; None: nothing."""
+        """The step that a request describes; None if the request names no writer."""
         writer, after = writer_of(call), json_header(call, AFTER)
         said = call.head.headers.get(BEFORE.lower().encode(), ABSENT).strip()
         before = None if said == ABSENT else json_header(call, BEFORE)
@@ -68,7 +68,8 @@ class Advance(msgspec.Struct, frozen=True):
         return cls(writer, before, after)
 
     def check(self, log: Log) -> None:
-        """Refuse unless the progress is what it was taken for. The engine's lock is held until the change is made."""
+        """Refuse the step unless the current progress is ``before``. The caller holds the engine's lock until the
+        append is made."""
         current = progress_of(log, self.writer)
         if not _same(current, self.before):
             raise progress_conflict(self.writer, current)
@@ -79,7 +80,7 @@ class Advance(msgspec.Struct, frozen=True):
 
 
 def _same(one: Progress | None, other: Progress | None) -> bool:
-    """As JSON: 1, 1.0 and true are three things there."""
+    """Compare as JSON, where 1, 1.0 and true differ."""
     return _canonical(one) == _canonical(other)
 
 

@@ -1,4 +1,4 @@
-"""Reading records in bulk: an Arrow stream that a thread makes piece by piece, as quickly as its reader takes it."""
+"""Reading records in bulk: an Arrow stream that worker threads make piece by piece, as fast as the reader takes it."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from strandline.service.problems import Headers
 
 log = logging.getLogger(__name__)
 
-#: More records than this are never in one batch.
+#: The largest number of records in one batch.
 MAX_BATCH_ROWS = 1 << 20
-#: Over so many logs in a row a reader waits for what is on its way.
+#: How many routers in a row a reader waits for: each may forward records that the next one forwards again.
 _HOPS = 16
 
 
@@ -57,14 +57,15 @@ class Reading:
 
         def begin() -> tuple[Iterator[bytes], bytes]:
             pieces = encoded(RECORDS, sweep(found, after, through, where, batch_rows), compression)
-            # What cannot be read at all is told as an error. Later there is no other way than to cut the stream off.
+            # The first piece is made before the answer begins, so an error can still have a status. Later errors can
+            # only cut the stream off.
             return pieces, next(pieces)
 
         pieces, first = await context.work(begin)
         return RecordStream(context, found, call.access, headers, pieces, first)
 
     async def _arrive(self, found: Log) -> None:
-        """Wait for what routers have on its way into the log, and what that sets going."""
+        """Wait until routers have forwarded all records that are on their way into the log."""
         for _ in range(_HOPS):
             unfinished = self._context.kernel.routers.catch_up(found)
             if unfinished is None:
@@ -73,7 +74,7 @@ class Reading:
 
 
 class RecordStream(LiveResponse):
-    """A piece is made when the reader has taken the one before, so a reader that does not keep up holds one."""
+    """A piece is made when the reader has taken the one before, so a slow reader holds only one."""
 
     __slots__ = ("_complete", "_context", "_log", "_making", "_pieces", "_ready", "headers")
     content_type = MEDIA_TYPE.encode()
@@ -88,10 +89,10 @@ class RecordStream(LiveResponse):
         self._context = context
         self._log = log
         self._pieces = pieces
-        #: The next piece, if it is made.
+        #: The next piece, once it is made.
         self._ready: bytes | None = first
         self._making = False
-        #: There are no more pieces.
+        #: Whether all pieces were made.
         self._complete = False
 
     def greeting(self) -> bytes:
@@ -127,10 +128,10 @@ class RecordStream(LiveResponse):
         try:
             piece = made.result()
         except EngineError as error:
-            log.warning("a stream of the records of %r is cut off: %s", self._log.name, error)
+            log.warning("stopped streaming the records of %r: %s", self._log.name, error)
             self.end()
         except Exception:
-            log.exception("a stream of the records of %r is cut off", self._log.name)
+            log.exception("stopped streaming the records of %r", self._log.name)
             self.end()
         else:
             self._complete = not piece

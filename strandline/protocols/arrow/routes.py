@@ -1,4 +1,4 @@
-"""The face as a whole: its routes."""
+"""The routes of the Arrow protocol."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PROGRESS = "/arrow/progress/{name}"
 
 
 class ArrowProtocol:
-    """``max_body_bytes`` is what the gate takes."""
+    """``max_body_bytes`` is the limit of the gate."""
 
     def __init__(self, context: ArrowContext, max_body_bytes: int) -> None:
         self.context = context

@@ -1,4 +1,4 @@
-"""What the answers of this face look like, where they are JSON."""
+"""The JSON answers of the Arrow protocol."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from msgspec import UNSET, Meta, Raw, UnsetType
 from strandline.history.log_info import ForkBase, LogInfo
 
 Number = Annotated[int, Meta(ge=0)]
-#: What a writer notes of how far it has come: a position for each of its sources.
+#: The progress of a writer: a position for each of its sources.
 Progress = dict[str, Any]
 
 
@@ -40,7 +40,7 @@ class LogAnswer(msgspec.Struct, kw_only=True):
 
 
 class OneLogAnswer(LogAnswer, kw_only=True):
-    #: Which data directory the log is in.
+    #: The id of the data directory.
     directory: str
     standing: list[tuple[Number, Number]]
     progress: Progress | UnsetType | None = UNSET

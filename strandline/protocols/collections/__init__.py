@@ -1,1 +1,1 @@
-"""Collections: signed elements appended to documents, as the Starfish protocol has them."""
+"""The collections protocol (Starfish): signed elements appended to documents."""

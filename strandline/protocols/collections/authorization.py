@@ -1,4 +1,4 @@
-"""Authorization of requests: who sends a request, with which roles, and whether they suffice.
+"""Authorization of requests: who sends a request, with which roles, and whether the roles suffice.
 
 The headers of a signed request are read here; :mod:`strandline.collections.capabilities` checks what they say.
 """
@@ -20,7 +20,7 @@ from strandline.protocols.collections.errors import Refused
 from strandline.service.http import Call, Head
 from strandline.signing.certificates import MAX_HEADER, SCHEME
 
-#: The body of a signed push may have this size, and more if its collection says so.
+#: The maximum size of the body of a signed push, unless its collection allows more.
 MIN_SIGNED_BODY_BYTES = 64 << 10
 
 _WHOLE = re.compile(rb"-?[0-9]{1,18}")
@@ -154,10 +154,10 @@ def _signed_body(call: Call, limit: int) -> bytes:
 
 
 def paths_in_scope(raw_path: str) -> list[str]:
-    """The paths that a certificate has to cover for a request; none for a batch pull, wherever it is mounted, because
-    there every document is checked by itself.
+    """The paths that a certificate must cover for a request; none for a batch pull, wherever it is mounted, because
+    every document is checked separately there.
 
-    A segment of one dot does not count. But it may be a part of the key of a document, and then that key has to be
+    A segment of one dot does not count. But it may be a part of the key of a document, and then that key must be
     covered as well.
     """
     segments = [segment for segment in segments_of(raw_path) if segment]

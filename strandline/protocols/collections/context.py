@@ -1,4 +1,4 @@
-"""What the handlers of the protocol share."""
+"""The state that the handlers of the collections protocol share."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from strandline.service.problems import Refusal
 
 
 class CollectionsContext:
-    """Made on the loop's thread, once the engine is open."""
+    """Created on the event loop's thread, after the engine is opened."""
 
     def __init__(self, kernel: Kernel, config: CollectionsConfig, authorizer: Authorizer) -> None:
         self.config = config
@@ -41,11 +41,11 @@ class CollectionsContext:
         kernel.catalog.reservations.append(self._reserved)
 
     def _reserved(self, name: str) -> str | None:
-        """Documents of a declared collection are in logs that only the collection creates."""
+        """Why a log of this name cannot be created: only the collection creates the logs of its documents."""
         for index in self.collections.namespaces.values():
             owner = index.owner_of(name)
             if owner is not None:
-                return f"the name belongs to the collection {owner.name!r}: append with POST /push"
+                return f"the name belongs to the collection {owner.name!r}; append with POST /push"
         return None
 
     async def caller_of(self, call: Call) -> Caller:

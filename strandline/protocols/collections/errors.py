@@ -1,4 +1,4 @@
-"""Refusals in the words of the protocol: a body with a member ``error``, and a few more members for some errors.
+"""Refusals in the format of the protocol: a body with a member ``error``, and further members for some errors.
 
 The texts are part of the protocol: clients compare them.
 """
@@ -37,7 +37,7 @@ from strandline.service.problems import (
     by_code,
 )
 
-#: What collections call a log.
+#: The word for a log in collections.
 NOUN = "document"
 
 CONFLICT = Problem(
@@ -57,7 +57,7 @@ NO_ROOM = Problem("no_room", 507, "The disk or the document is full. Nothing was
 _NOT_FOUND = NOT_FOUND.renamed(meaning="No collection has documents at this path.")
 _PAYLOAD_TOO_LARGE = PAYLOAD_TOO_LARGE.renamed(meaning="The body is larger than the collection allows.")
 
-#: What collections call the shared codes. The bodies of errors have a text instead of a code; codes group them in the
+#: The shared codes under the names of collections. Error bodies have a text instead of a code; codes group them in the
 #: documentation.
 RENAMED = {
     INVALID_REQUEST: INVALID_REQUEST.renamed("bad_request", "The request is not valid; `error` says why."),
@@ -169,7 +169,7 @@ _EXPLAINED: frozenset[Code] = frozenset(("not_append_only", "not_a_document", "q
 
 
 def collection_refused(error: CollectionError) -> Refused:
-    """An error of a collection in the words of the protocol."""
+    """The refusal for an error of a collection."""
     status, text = _REFUSALS[error.code]
     more = {"message": str(error), **error.details} if error.code in _EXPLAINED else error.details
     wait = error.retry_after_ms

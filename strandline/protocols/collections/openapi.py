@@ -37,7 +37,7 @@ CONFIG = "/config"
 
 
 def mounts_of(namespace: str) -> tuple[str, ...]:
-    """What the paths of a namespace start with. Clients that know namespaces put a version before them. Collections
+    """The prefixes of the paths of a namespace. Clients that know namespaces put a version before them. Collections
     without a namespace are at the root."""
     return (f"/v1/{namespace}", f"/{namespace}") if namespace else ("",)
 
@@ -47,24 +47,24 @@ _GROUP = "collections"
 _PATH = Parameter(
     "path",
     "path",
-    "The path of a document, as the collection says: its slashes need not be escaped.",
+    "The path of a document, as configured for the collection. Slashes need not be escaped.",
     {"type": "string", "minLength": 1},
     required=True,
 )
 _SOME_TEXT: Schema = {"type": "string", "minLength": 1}
 _NUMBER: Schema = {"type": "string", "pattern": "^(0|[1-9][0-9]*)$"}
 _ETAG = Header("ETag", "The hash of the document, if it has elements.", TEXT)
-_CACHE = Header("Cache-Control", "For how long the answer may be kept.", TEXT)
+_CACHE = Header("Cache-Control", "How long the answer is valid.", TEXT)
 
-_PUSH = """The body has the element under `data`. Whether its author has to sign it, and who may append, is said by the
-collection; a signed request has the headers of the protocol. What was acknowledged is durable. The event of the
+_PUSH = """The body has the element under `data`. The collection decides who may append and whether the author must sign
+the element; a signed request has the headers of the protocol. An acknowledged element is durable. The event of the
 append, if the collection has one, is written in the same step."""
 _PULL = f"""A pull needs a bound: `checkpoint` selects the elements later than a time, `limit` or `last` the newest ones
-(with a checkpoint: of those after it), `full` all. A strict collection that does not allow full pulls gives the oldest
+(with a checkpoint: of those after it), `full` all. A strict collection that does not allow full pulls returns the oldest
 elements after a checkpoint, up to its limit or {DEFAULT_PAGE}, and `more`."""
-_BATCH = """`params` and `appendParams` are JSON: an object of arrays by the names of collections, one object with the
-parameters of the path, and one with bounds (`since`, `last`, `limit`), per document. What is wrong with one document
-is told in its place."""
+_BATCH = """`params` and `appendParams` are JSON objects of arrays, by the names of collections. Each array has one
+object per document: the parameters of its path in `params`, its bounds (`since`, `last`, `limit`) in `appendParams`. If
+a document fails, its entry in the answer has the error."""
 
 
 def _query(name: str, description: str, schema: Schema = TEXT, *, required: bool = False) -> Parameter:
@@ -88,15 +88,15 @@ _OPERATIONS: dict[tuple[str, str], Operation] = {
         description=_PULL,
         answers=(
             Answer(200, "The elements.", {JSON: PullAnswer}, (_ETAG, _CACHE)),
-            Answer(304, "The document is the one of `If-None-Match`."),
+            Answer(304, "The document still has the ETag of `If-None-Match`."),
         ),
         parameters=(
             _PATH,
-            _query("checkpoint", "Only elements of a later time.", _NUMBER),
+            _query("checkpoint", "Only elements after this time.", _NUMBER),
             _query("limit", "The number of newest elements.", _NUMBER),
-            _query("last", "The same; ignored if there is a limit.", _NUMBER),
+            _query("last", "Same as `limit`, which takes precedence.", _NUMBER),
             _query("full", "All elements.", {"type": "string", "enum": ["true", "1"]}),
-            Parameter("If-None-Match", "header", "The ETag of a version that is known.", TEXT),
+            Parameter("If-None-Match", "header", "The ETag of a known version.", TEXT),
         ),
         errors=("bad_request", "unauthorized", "forbidden", "not_found", "conflict", "not_supported"),
     ),
@@ -109,7 +109,7 @@ _OPERATIONS: dict[tuple[str, str], Operation] = {
             _PATH,
             _query(
                 "limit",
-                f"How many at the most; never more than {MAX_LIST_LIMIT}.",
+                f"Maximum number of documents, at most {MAX_LIST_LIMIT}.",
                 {"type": "integer", "minimum": 1, "default": LIST_LIMIT},
             ),
             _query("after", "Only documents after this one."),
@@ -123,8 +123,8 @@ _OPERATIONS: dict[tuple[str, str], Operation] = {
         answers=shown(BatchAnswer),
         parameters=(
             _query("collections", "Names of collections, separated by commas.", _SOME_TEXT, required=True),
-            _query("params", "Which documents."),
-            _query("appendParams", "Which elements."),
+            _query("params", "The documents."),
+            _query("appendParams", "The bounds of each document."),
         ),
         errors=("bad_request",),
     ),
@@ -132,7 +132,7 @@ _OPERATIONS: dict[tuple[str, str], Operation] = {
 
 _CONFIG = Operation(
     group=_GROUP,
-    summary="Which collections there are",
+    summary="List collections",
     description="If the endpoint is enabled: all collections, or those that the caller has a role for.",
     answers=shown(ConfigAnswer),
     errors=("not_found",),
@@ -140,7 +140,7 @@ _CONFIG = Operation(
 
 
 def describe(mounts: Iterable[str]) -> Described:
-    """``mounts`` are what paths begin with."""
+    """``mounts`` are the prefixes of paths."""
     operations = {
         (method, mount + path): operation for mount in mounts for (method, path), operation in _OPERATIONS.items()
     }
@@ -162,14 +162,14 @@ def _preflight(operation: Operation) -> Operation:
     headers = tuple(
         Header(f"Access-Control-{name}", words, TEXT)
         for name, words in (
-            ("Allow-Methods", "The methods that there are."),
-            ("Allow-Headers", "The headers that may be sent."),
-            ("Max-Age", "For how many seconds this holds."),
+            ("Allow-Methods", "The methods of this path."),
+            ("Allow-Headers", "The headers that pages may send."),
+            ("Max-Age", "How many seconds the answer is valid."),
         )
     )
     return Operation(
         group=_GROUP,
-        summary="Ask what may be sent",
-        answers=(Answer(204, "What may be sent, by pages that may.", headers=headers),),
+        summary="Ask what pages may send",
+        answers=(Answer(204, "What pages of allowed origins may send.", headers=headers),),
         parameters=tuple(parameter for parameter in operation.parameters if parameter.place == "path"),
     )

@@ -108,7 +108,7 @@ class PushHandler:
         if not is_json(call.head):
             raise wrong_media_type()
         body = read_body(call.body)
-        # A client's time is compared with the system clock, too, which the client's own clock may agree with.
+        # The time of a client is also compared with the system clock, which the client's clock may agree with.
         latest = now if body.ts is None else max(now, context.hub.wall())
         append = prepare(path, body.data, body.raw, body.author, body.ts, caller, latest)
         return context.kernel.admission.write(lambda _: self._append(append))

@@ -16,7 +16,7 @@ from strandline.protocols.collections.push import PushHandler
 from strandline.service.http import Cors, Handler, Route, preflight
 from strandline.service.openapi import Described
 
-# --- What web pages of allowed origins may read and send --------------------------------------------------------------
+# --- CORS ----------------------------------------------------------------------------------------------------------
 
 #: A signed request needs all of these.
 _ALLOWED = (
@@ -37,7 +37,7 @@ def cors_of(origins: tuple[str, ...]) -> Cors:
 
 
 class CollectionsProtocol:
-    """Everything of the protocol that answers HTTP requests."""
+    """The handlers of the collections protocol."""
 
     def __init__(self, context: CollectionsContext) -> None:
         self.context = context
@@ -46,7 +46,7 @@ class CollectionsProtocol:
         self._watch: asyncio.Task[None] | None = None
 
     def begin(self) -> None:
-        """Keep the revocation lists current from now on."""
+        """Start refreshing the revocation lists."""
         self._watch = asyncio.ensure_future(
             self.context.authorizer.capabilities.revocations.watch(self.context.hub.in_thread)
         )

@@ -1,4 +1,5 @@
-"""The bodies and answers of the protocol. Handlers decode and encode them, and OpenAPI is made of them."""
+"""The bodies and answers of the protocol. Handlers decode and encode these structs, and OpenAPI is generated from
+them."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from strandline.collections.config import AppendOnly, Collection, Encryption
 
 Time = Annotated[int, Meta(ge=0)]
 Hash = Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
-#: The same, or nothing of a document without elements.
+#: A hash; empty for a document without elements.
 HashOrNone = Annotated[str, Meta(pattern="^([0-9a-f]{64})?$")]
 #: A member of any type: what it must be is checked later, in the order of the protocol.
 _ObjectLater = Annotated[Raw, Meta(extra_json_schema={"type": "object"})]
@@ -50,12 +51,12 @@ class PullAnswer(msgspec.Struct):
 
 
 def stored(elements: bytes) -> list[ElementAnswer]:
-    """Elements, joined by commas, for an answer that is encoded. Their bytes are the bytes that were stored."""
+    """Elements, joined by commas, as a member of an answer. They are the stored bytes."""
     return cast(list[ElementAnswer], Raw(b"[%b]" % elements))
 
 
 class BoundsRequest(msgspec.Struct, forbid_unknown_fields=True):
-    """Which elements of one document a batch asks for. Numbers may be text."""
+    """The requested elements of one document in a batch. Numbers may be text."""
 
     since: Any = None
     last: Any = None
@@ -64,7 +65,7 @@ class BoundsRequest(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class CollectionErrorAnswer(msgspec.Struct):
-    """What is wrong is said by ``error``; the other members are of some errors."""
+    """``error`` says what is wrong; only some errors have the other members."""
 
     error: str
     message: str | UnsetType = UNSET
@@ -77,7 +78,7 @@ class CollectionErrorAnswer(msgspec.Struct):
 
 
 class EntryAnswer(msgspec.Struct):
-    """One document of a batch: a pull, or what is wrong with it."""
+    """One document of a batch: its elements, or its error."""
 
     data: dict[str, list[ElementAnswer]] | UnsetType = UNSET
     hash: HashOrNone | UnsetType = UNSET
@@ -137,7 +138,7 @@ class ConfigAnswer(msgspec.Struct):
 DESCRIPTIONS: dict[str, dict[str, str]] = {
     "PushRequest": {
         "data": "The element.",
-        "ts": "Its time in milliseconds, later than that of the last element; by default the time of the server.",
+        "ts": "Its time in milliseconds, later than that of the last element; default: the time of the server.",
         "authorPubkey": "The public key of the author: 64 hexadecimal digits.",
         "authorSignature": "The author's signature over the data and the path of the document, in base64.",
     },
@@ -147,19 +148,19 @@ DESCRIPTIONS: dict[str, dict[str, str]] = {
     },
     "ElementAnswer": {"ts": "The time of the element. As a checkpoint, it selects the elements after this one."},
     "PullAnswer": {
-        "data": "The elements, under the name that the collection has for them.",
+        "data": "The elements, under the name that the collection configures.",
         "hash": "The hash of the document; empty if it has no elements.",
         "timestamp": "The time of the answer.",
-        "more": "There are more elements: pull again, with the time of the last one as the checkpoint.",
+        "more": "Whether there are more elements: pull again, with the time of the last one as the checkpoint.",
     },
     "ListAnswer": {"items": "The last segments of the paths of documents."},
     "CollectionErrorAnswer": {
         "error": "What is wrong, in words that do not change.",
-        "message": "The same in more words.",
+        "message": "A longer description of the error.",
         "limit": "The maximum number of elements of a document.",
         "path": "The place in the data that violates the schema.",
         "validator": "The keyword of the schema that is violated.",
         "file": "The file that is damaged or missing.",
-        "retry_after_ms": "When to try again.",
+        "retry_after_ms": "How long to wait before retrying.",
     },
 }

@@ -1,7 +1,7 @@
 """POST: appending to a stream, closing it, or both in one step.
 
-Everything that can be wrong with a request is found out before anything is written: a refused append leaves neither
-records nor the state of a producer behind.
+All errors of a request are found before anything is written: a refused append leaves neither records nor producer
+state behind.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from strandline.service.http import Call, Head, Reply
 from strandline.service.problems import Headers, Refusal, body_too_large
 
 _NUMBER = re.compile(rb"[0-9]{1,16}")
-#: What has to be checked, or put into another form, is sent to another thread if it is larger than this.
+#: Larger bodies are checked and converted on a worker thread.
 CHECKED_AT_ONCE = 32 << 10
 MAX_PRODUCER_NUMBER = (1 << 53) - 1
 
 
 class AppendHead(NamedTuple):
-    """What the head of an append says."""
+    """The headers of an append."""
 
     media_type: str | None
     close: bool
@@ -94,7 +94,7 @@ def _producer(head: Head) -> Producer | None:
 
 def _number(name: str, value: bytes) -> int:
     if _NUMBER.fullmatch(value) is None or int(value) > MAX_PRODUCER_NUMBER:
-        raise bad_request(f"{name} must be a whole number up to {MAX_PRODUCER_NUMBER}")
+        raise bad_request(f"{name} must be an integer from 0 to {MAX_PRODUCER_NUMBER}")
     return int(value)
 
 
@@ -114,7 +114,7 @@ class Appending:
             raise body_too_large(context.settings.max_append_bytes)
         if not context.admission.pressure.holds_writes:
             return self._append(stream, head, body)
-        # Until it is its turn the stream may have been deleted.
+        # The stream may be deleted while the request waits.
         return context.admission.write(lambda _: self._append(context.stream(call), head, body))
 
     def _append(self, stream: Stream, head: AppendHead, body: bytes) -> Replying:
@@ -134,7 +134,7 @@ class Appending:
         return self._append_checked(stream, head, body)
 
     async def _append_checked(self, stream: Stream, head: AppendHead, body: bytes) -> Reply:
-        """Put a large body into form and check it on another thread; once more if the rules have changed meanwhile."""
+        """Check and convert a large body on a worker thread; repeat it if the rules have changed meanwhile."""
         rules = stream.rules
         batch = await self._context.workers.normal.run(self._batch, stream, head, body)
         now_there = self._context.streams.get(stream.name)
@@ -143,7 +143,7 @@ class Appending:
         return await reply_of(self._commit(stream, head, batch, len(body)))
 
     def _commit(self, stream: Stream, head: AppendHead, batch: Batch, size: int) -> Replying:
-        """Everything about the body is right: see whether the writer may append now, and do it."""
+        """The body is valid: check whether the writer may append now, and append."""
         context, producer, now = self._context, head.producer, self._context.hub.now()
         if producer is not None and self._repeats(stream, producer):
             stream.use(now)
@@ -177,7 +177,7 @@ class Appending:
     # --- closing -------------------------------------------------------------------------------------------------
 
     def _close(self, stream: Stream, head: AppendHead) -> Replying:
-        """Without a last append."""
+        """Close the stream without a last append."""
         context, producer = self._context, head.producer
         if stream.closed:
             return self._closed(stream, producer, stream.end)
@@ -190,13 +190,14 @@ class Appending:
         stream.use(context.hub.now())
         commit = stream.close_commit = stream.log.note(notes, producer=producer)
         if not commit.done:
-            # Those who wait were told of the note; that it is on the disk they learn here.
+            # Waiting readers were notified of the note; this notifies them that it is durable.
             context.hub.on_done(commit, lambda: context.hub.nudge(stream.log))
         end = stream.end
         return context.after_append(commit, 0, lambda _: _told(end, producer, True, appended=False))
 
     def _closed(self, stream: Stream, producer: Producer | None, closed_again: int | None) -> Replying:
-        """A request to a stream that is closed: fine if it is the one that closed it, or wants nothing else."""
+        """Answer a request to a closed stream: it succeeds if it only closes, or is the append that closed the
+        stream."""
         context, end = self._context, stream.end
         closing = stream.closing
         assert closing is not None
@@ -206,11 +207,11 @@ class Appending:
             return context.admission.after(stream.log.sync(), lambda _: _told(end, None, True, appended=False))
         raise conflict("the stream is closed", (next_offset(end), CLOSED))
 
-    # --- who may append --------------------------------------------------------------------------------------------
+    # --- checks of the writer --------------------------------------------------------------------------------------
 
     @staticmethod
     def _repeats(stream: Stream, producer: Producer) -> bool:
-        """Whether the producer made this append before; refuses one that is out of order."""
+        """Whether the producer made this append before; refuses an append that is out of order."""
         known = stream.log.producer(producer.id)
         received = (b"producer-received-seq", b"%d" % producer.seq)
         if known is None:
@@ -220,14 +221,14 @@ class Appending:
             return False
         if producer.epoch < known.epoch:
             headers = ((b"producer-epoch", b"%d" % known.epoch),)
-            raise Refusal(STALE_EPOCH, f"the epoch of the producer is {known.epoch} now", headers=headers)
+            raise Refusal(STALE_EPOCH, f"a producer with the epoch {known.epoch} has taken over", headers=headers)
         if producer.epoch > known.epoch:
             if producer.seq:
                 raise bad_request("a new Producer-Epoch must begin with Producer-Seq 0")
             return False
         if producer.seq > known.seq + 1:
             expected = (b"producer-expected-seq", b"%d" % (known.seq + 1))
-            raise conflict(f"the producer's next seq is {known.seq + 1}", (expected, received))
+            raise conflict(f"the next Producer-Seq of this producer is {known.seq + 1}", (expected, received))
         return producer.seq <= known.seq
 
     @staticmethod
@@ -262,7 +263,7 @@ def _told(last: int, producer: Producer | None, closed: bool, *, appended: bool 
 
 
 def _duplicate(stream: Stream, producer: Producer) -> Reply:
-    """The producer made this append before; what it has got to since is told."""
+    """The producer made this append before; the answer has its latest seq."""
     known = stream.log.producer(producer.id)
     last = producer if known is None else Producer(producer.id, known.epoch, known.seq)
     return _told(stream.end, last, stream.closed, appended=False)

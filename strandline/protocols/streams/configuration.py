@@ -1,4 +1,4 @@
-"""_schema and _profile: the registry and the profile of a stream, as documents that are read and updated."""
+"""_schema and _profile: the registry and the profile of a stream, as documents to read and update."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ class Schemas:
         while True:
             stream = self._context.stream(call)
             before = stream.registry
-            # Compiling and proving large schemas takes too long for the loop.
+            # Compiling and checking large schemas takes too long for the event loop.
             after = await self._context.workers.normal.run(before.update, call.body, next_sequence=stream.end)
-            # Meanwhile the stream may have got another registry, or have been made anew.
+            # The stream may have got another registry meanwhile, or have been recreated.
             if self._context.stream(call) is stream and stream.registry is before:
                 break
         after = after.moved(before, stream.end)
@@ -48,7 +48,7 @@ class Profiling:
         return json_reply(show(self._context.stream(call).profile, call.access.may_touch))
 
     def post(self, call: Call) -> Replying:
-        """POST /v1/stream/{name}/_profile: the profile, and the registry that comes with it, in one step."""
+        """POST /v1/stream/{name}/_profile: sets the profile and its registry in one step."""
         stream = self._context.stream_to_change(call)
         profile = parse_profile_update(call.body)
         for name in profile.named_streams:
@@ -63,7 +63,7 @@ class Profiling:
 
 
 def notes_of(profile: Profile, registry: Registry | None) -> dict[str, object]:
-    """What a stream notes down when it gets the profile, and the registry that comes with it."""
+    """The notes of a stream for the profile, and for the registry that belongs to it."""
     notes: dict[str, object] = {PROFILE: None if profile is GENERIC else profile.stored()}
     if registry is not None:
         notes[REGISTRY] = registry.stored()

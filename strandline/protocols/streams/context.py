@@ -1,4 +1,4 @@
-"""Answers that must not take longer than a while: all have the same time, so they are a queue and need one timer."""
+"""What the handlers of the streams protocol share: the context, its meters, and the deadlines of appends."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from strandline.service.kernel import Kernel
 from strandline.service.meters import Meter
 from strandline.service.problems import FORBIDDEN, Refusal
 
-#: How often it is looked whose time is up.
+#: How often expired deadlines are checked.
 _STEP_SECONDS = 0.1
 
 
 class Pending(Later):
-    """An answer that is waited for. Settled by whoever is first: the one who has it, or the clock."""
+    """An answer with a deadline. Settled by the first of the outcome and the deadline."""
 
     __slots__ = ("begun", "over", "size", "until")
 
@@ -42,8 +42,8 @@ class Pending(Later):
 
 
 class Deadlines:
-    """``count`` and ``size`` are what waits now: answers, and the bytes that they are about. How long each has waited
-    goes to ``waits``, in microseconds."""
+    """Answers that must not take longer than a fixed time. All have the same time, so they form a queue with one timer.
+    ``count`` and ``size`` are the waiting answers and their bytes. ``waits`` gets the waiting times in microseconds."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, seconds: float, refusal: Refusal, waits: Meter) -> None:
         self._loop = loop
@@ -66,7 +66,7 @@ class Deadlines:
         return pending
 
     def end(self, pending: Pending) -> bool:
-        """The answer is there; False if it was too late for it. What was waited for no longer takes room either way."""
+        """The outcome is known; False if the deadline has passed. The answer no longer counts as waiting."""
         self.count -= 1
         self.size -= pending.size
         self._waits.add(int((self._loop.time() - pending.begun) * 1_000_000))
@@ -87,24 +87,24 @@ class Deadlines:
             self._timer = self._loop.call_later(_STEP_SECONDS, self._look) if waiting else None
 
 
-# --- What this face measures of its own work ------------------------------------------------------------------------
+# --- meters --------------------------------------------------------------------------------------------------------
 
 
 class Meters:
     """One meter per series; times are microseconds."""
 
     def __init__(self) -> None:
-        #: Of every append that was made: its records, the bytes of its body, and how long it waited for the disk. The
-        #: latter also of closing a stream.
+        #: For every append: its records, the bytes of its body, and how long it waited for its durability. Closing a
+        #: stream also counts as a wait.
         self.append_records = Meter()
         self.append_bytes = Meter()
         self.append_wait = Meter()
-        #: Of every page that was sent, empty ones as well: its records, and the bytes of its body.
+        #: For every page that was sent, including empty ones: its records, and the bytes of its body.
         self.read_records = Meter()
         self.read_bytes = Meter()
-        #: How long it took to fetch a page that was not at hand, or had to be filtered.
+        #: How long it took to fetch a page that was not in memory, or to filter it.
         self.read_fetch = Meter()
-        #: The bytes of every event, or of several that went out together.
+        #: The bytes of every event, or of several events that were sent together.
         self.event_bytes = Meter()
 
     @property
@@ -125,16 +125,16 @@ class Meters:
             meter.fold()
 
 
-# --- What the handlers of this face share ---------------------------------------------------------------------------
+# --- the context ---------------------------------------------------------------------------------------------------
 
 T = TypeVar("T")
 
 
 class StreamsContext:
-    """Made on the loop's thread, once the engine is open."""
+    """Created on the event loop's thread, after the engine is opened."""
 
     def __init__(self, kernel: Kernel, settings: StreamsSettings, shelf: IndexCatalog | None = None) -> None:
-        """``shelf``: where searches find the indexes of the lake, if there may be any."""
+        """``shelf``: the indexes of the lake for searches, if the server has a lake."""
         self.kernel = kernel
         self.engine = kernel.engine
         self.hub = hub = kernel.hub
@@ -145,7 +145,7 @@ class StreamsContext:
         self.streams = Streams(kernel, settings)
         self.feeds = Feeds(hub, kernel.pressure)
         self.meters = Meters()
-        #: Appends that wait for the disk.
+        #: The appends that wait for their durability.
         self.appends = Deadlines(hub.loop, settings.append_timeout_ms / 1000, append_timeout(), self.meters.append_wait)
         self.searcher = Searcher(settings.search_memory_bytes, shelf)
         self.memory = Memory(kernel.engine, self.searcher, lambda: self.appends.size)
@@ -154,16 +154,16 @@ class StreamsContext:
 
     @staticmethod
     def check_path(call: Call) -> None:
-        """Refuse a path whose names cannot be read."""
+        """Refuse a path whose names are not valid."""
         unescape(call.head.path)
 
     def stream(self, call: Call) -> Stream:
-        """The stream that the path names; refuses where there is none."""
+        """The stream that the path names; refuses if it does not exist."""
         self.check_path(call)
         return self.streams.get(call.head.params["name"])
 
     def stream_to_change(self, call: Call) -> Stream:
-        """The same, for somebody who appends to it or gives it other rules; refuses where only another protocol may."""
+        """Like ``stream``, for a request that changes the stream; refuses if only another protocol may change it."""
         stream = self.stream(call)
         self.check_change(stream)
         return stream
@@ -172,11 +172,11 @@ class StreamsContext:
     def check_change(stream: Stream) -> None:
         """Refuse to change a stream that has an owner."""
         if stream.name in SYSTEM:
-            raise Refusal(FORBIDDEN, "only the server changes this stream")
+            raise Refusal(FORBIDDEN, "only the server can change this stream")
         check_change(stream.log)
 
     def after_append(self, commit: Commit[T], size: int, make: Callable[[T], Reply]) -> Reply | Later:
-        """As ``Admission.after``, but refused when it takes too long."""
+        """Like ``Admission.after``, with a deadline."""
         if commit.done:
             self.meters.append_wait.add(0)
             return self.admission.after(commit, make)
@@ -185,13 +185,13 @@ class StreamsContext:
         return pending
 
     def check_backlog(self) -> None:
-        """Send the request away while too much waits for the disk."""
+        """Refuse the request while too many appends wait for the disk."""
         appends, settings = self.appends, self.settings
         if appends.count >= settings.max_waiting_appends or appends.size >= settings.max_waiting_bytes:
-            raise overloaded("too many appends wait for the disk")
+            raise overloaded("too many appends wait for the disk; retry later")
 
     async def search(self, call: Call, work: Callable[[], T]) -> T:
-        """Have something searched on a thread for bulk work, within the time that a request may take."""
+        """Run a search on a thread for bulk work, within the time limit of a request."""
         try:
             return await self.workers.bulk.run(work, until=call.started + self.settings.request_timeout_ms / 1000)
         except TimeoutError:

@@ -1,9 +1,9 @@
-"""Everything about a stream in one document, in the words of the protocol.
+"""The document with all details of a stream, in the words of the protocol.
 
-The write-ahead log of a stream is its tail: the records that are in the journal and not in a segment yet. What is kept
-per server and not per stream (manifest, journal files, caches of blocks) counts here as nothing, and is told by the
-server's own document. Bytes are those of payloads, uncompressed, of the records that readers see; a fork has its own
-only, since it shares the others with its source.
+The write-ahead log of a stream is its tail: the records that are in the journal and not in a segment yet. Parts that
+exist per server and not per stream (manifest, journal files, caches of blocks) count as 0 here; the server's own
+document has them. Bytes are those of uncompressed payloads of the records that readers see. A fork counts only its own
+records, since it shares the others with its source.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from strandline.protocols.streams.wire.inspection import (
 )
 from strandline.schema.profiles import show
 
-#: What object stores are asked for.
+#: The kinds of requests to object stores.
 _ARTIFACTS = (
     "manifest", "schema_registry", "routing_index", "routing_key_lexicon", "exact_index", "segment",
     "bundled_companion", "meta",
@@ -60,7 +60,7 @@ def _facts(seen: Inspected) -> StreamFacts:
         profile=kind,
         observability=observability,
         created_at=time(created_at),
-        # Changes of schema and profile leave no time behind.
+        # The times of changes of schema and profile are not stored.
         updated_at=time(max(created_at, holdings.last_ts)),
         expires_at=time(stream.expires_at),
         ttl_seconds=stream.traits.ttl_seconds,
@@ -84,7 +84,7 @@ def _facts(seen: Inspected) -> StreamFacts:
 
 
 def _object_storage(seen: Inspected) -> ObjectStorage:
-    """Where segments come to rest: the cold tier, or the data directory where there is none; and companions in the
+    """The final place of segments: the cold tier, or the data directory if there is none; and index files in the
     lake."""
     segments = sum(part.size for part in seen.uploaded)
     registry = len(seen.stream.log.notes.get(REGISTRY, b""))
@@ -101,7 +101,8 @@ def _object_storage(seen: Inspected) -> ObjectStorage:
 
 
 def _local_storage(seen: Inspected) -> LocalStorage:
-    """What is only here: the tail, segments that are still to go to the cold tier, and the index in memory."""
+    """Data that is only on this machine: the tail, segments that are not in the cold tier yet, and the index in
+    memory."""
     tail = seen.holdings.tail_size
     waiting = sum(part.size for part in seen.holdings.sealed) - sum(part.size for part in seen.uploaded)
     index = 0 if seen.held is None else seen.held.size

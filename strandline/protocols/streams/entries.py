@@ -1,4 +1,4 @@
-"""The body of a request as records: bytes are one record; of JSON an array is as many as it has elements."""
+"""The body of a request as records: one record of bytes, or one record per element of a JSON array."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _SPACE = b" \t\r\n"
 
 
 def split_json(body: bytes, most: int) -> list[Raw]:
-    """The values in a JSON body: one level of an array is taken apart. Refuses more than ``most``."""
+    """The values in a JSON body: the elements of an array, or one value. Refuses more than ``most``."""
     try:
         if not body.isascii():
-            # What is kept raw is not looked at when it is decoded, but whoever reads it must be able to.
+            # Raw values are not decoded here, but readers must be able to decode them.
             body.decode()
         if body[:1] == b"[" or body.lstrip(_SPACE)[:1] == b"[":
             values = _array.decode(body)
@@ -37,7 +37,7 @@ def split_json(body: bytes, most: int) -> list[Raw]:
 
 
 def json_batch(body: bytes, key: str | None, most: int) -> Batch | None:
-    """A batch of what is in the body, as it came; None if it is an empty array."""
+    """A batch of the values of the body, unchanged; None if it is an empty array."""
     values = split_json(body, most)
     if not values:
         return None
@@ -47,7 +47,7 @@ def json_batch(body: bytes, key: str | None, most: int) -> Batch | None:
 def checked_batch(
     body: bytes, key: str | None, most: int, registry: Registry, profile: Profile, now: int
 ) -> Batch | None:
-    """The same, put into form by the profile, checked against the schema, and with the keys that these say."""
+    """Like ``json_batch``, with records normalized by the profile, checked against the schema, and with their keys."""
     values = split_json(body, most)
     if not values:
         return None
@@ -66,7 +66,7 @@ def checked_batch(
 
 
 def byte_batch(body: bytes, key: str | None, registry: Registry | None = None) -> Batch:
-    """A batch of the body itself. What there is a schema for cannot be just bytes."""
+    """A batch with the body as one record. A stream with a schema does not accept bytes."""
     if registry is not None and registry.current_version:
         raise bad_request("stream requires JSON")
     return Batch([body], None if key is None else [key])

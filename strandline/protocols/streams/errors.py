@@ -52,7 +52,7 @@ from strandline.service.problems import (
 
 JSON = b"application/json; charset=utf-8"
 
-#: What streams call a log.
+#: The word for a log in streams.
 NOUN = "stream"
 
 BAD_REQUEST = INVALID_REQUEST.renamed("bad_request")
@@ -95,7 +95,7 @@ INVALID_OFFSET = Problem(
     "INVALID_OFFSET", 409, "The acknowledged offset is not valid, goes backwards, or is past the end of the stream."
 )
 
-#: The shared codes that streams call otherwise, or describe in their own words.
+#: The shared codes that streams rename or describe differently.
 RENAMED = {
     INVALID_REQUEST: BAD_REQUEST,
     RECORD_TOO_LARGE: PAYLOAD_TOO_LARGE,
@@ -214,13 +214,13 @@ def _refusal_of(error: Exception) -> Refusal | None:
 
 
 def reply_to(error: Exception) -> Reply | None:
-    """The reply to an exception that clients can get."""
+    """The reply to an exception that has a code; None for any other exception."""
     refusal = _refusal_of(error)
     return None if refusal is None else refuse(refusal)
 
 
 def subscription_reply_to(error: Exception) -> Reply | None:
-    """The same for the routes of subscriptions."""
+    """Like ``reply_to``, for the routes of subscriptions."""
     problem = _SUBSCRIPTION_PROBLEMS.get(type(error))
     if problem is not None:
         detail: dict[str, object] | None = None
@@ -235,7 +235,7 @@ def subscription_reply_to(error: Exception) -> Reply | None:
 
 
 def refuse(refusal: Refusal) -> Reply:
-    """The reply to a refusal, with the codes and the shape of streams."""
+    """The reply to a refusal, with a code of streams and their error body."""
     refusal = refusal.renamed(RENAMED, {"log": NOUN})
     headers = (*refusal.headers, NO_STORE)
     if refusal.status == 401:

@@ -1,6 +1,6 @@
-"""A stream as server-sent events: every piece of data is followed by a control event that says where it ends.
+"""A stream as server-sent events: each data event is followed by a control event with the offset after it.
 
-Those who read along at the same place get the same bytes, made once.
+Readers at the same position get the same bytes, rendered once.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ log = logging.getLogger(__name__)
 
 #: A reader that got nothing for this long gets a control event.
 SILENCE_SECONDS = 30.0
-#: A piece from this size on is written as it is, so that all readers at the same place share its bytes.
+#: Pieces from this size on are not copied, so that all readers at the same position share the bytes.
 SHARED_BYTES = 64 << 10
 _CONTROL = sse.frame(b"control", b'{"streamNextOffset":"%b"%b,"streamCursor":"%d"}', prefix=sse.BARE_DATA)
 _CLOSED = sse.frame(b"control", b'{"streamNextOffset":"%b","upToDate":true,"streamClosed":true}', prefix=sse.BARE_DATA)
 
 
 class EventView(FeedView):
-    """Which records, and as what: one object for everybody who wants the same."""
+    """Selects and renders records: one object for all readers that want the same."""
 
     __slots__ = ("_encoding", "_key", "_max_bytes", "_max_records")
 
@@ -49,7 +49,7 @@ class EventView(FeedView):
         return {"limit": self._max_records, "max_bytes": self._max_bytes, "key": self._key}
 
     def render(self, subject: Any, after: int, page: Page) -> bytes:
-        """The data event of a page. A reader that something was lost for on its way comes again, and is told then."""
+        """The data event of a page. A reader that lost records on its way reconnects, and gets the error then."""
         stream: Stream = subject
         data = page.data
         if page.tombstone is not None and after:
@@ -80,14 +80,14 @@ def _view(stream: Stream, ask: Ask, max_records: int, max_bytes: int) -> EventVi
 
 
 def encoding_of(stream: Stream, ask: Ask) -> str:
-    """How payloads get into events: as JSON, as text, or in base 64."""
+    """How events contain payloads: as JSON, as text, or in base 64."""
     if stream.media_type == JSON:
         return "json" if ask.as_json(stream) else "text"
     return "text" if stream.media_type.startswith("text/") else "base64"
 
 
 class EventStream(LiveResponse, FeedReader):
-    """One client that reads along."""
+    """One client that reads live."""
 
     __slots__ = ("_context", "_cursor", "_greeted", "_place", "_rotate_at", "_stream", "headers")
     content_type = b"text/event-stream"
@@ -141,14 +141,14 @@ class EventStream(LiveResponse, FeedReader):
         return self._control(self._place.cursor)
 
     def ring(self, now: float) -> float | None:
-        """Also end a connection that has lasted long enough: the client connects again."""
+        """Also end a connection that has reached its maximum time: the client reconnects."""
         if now >= self._rotate_at and not self.ended:
             self.end()
             return None
         after = super().ring(now)
         return after if after is None or self.ended else min(after, self._rotate_at)
 
-    # --- what is new -----------------------------------------------------------------------------------------------
+    # --- new records -----------------------------------------------------------------------------------------------
 
     def deliver(self, place: FeedPosition) -> None:
         feed = place.feed
@@ -172,7 +172,7 @@ class EventStream(LiveResponse, FeedReader):
                 return
 
     def _control(self, at: int) -> bytes:
-        """Where the client stands, whether that is the end, and whether there will be more."""
+        """The control event: the offset of the client, whether it is the end, and whether more will follow."""
         stream = self._stream
         self._greeted = True
         up_to_date = at >= stream.log.head
@@ -189,7 +189,7 @@ class EventStream(LiveResponse, FeedReader):
         if len(content) < SHARED_BYTES:
             self.write(content + control)
         else:
-            # Both are sent even if the reader does not keep up: data without a control event would be read again.
+            # Both are sent even to a slow reader: data without a control event would be read again.
             self.write(content)
             self.write(control)
         if self._place.cursor >= self._stream.log.head and self._stream.ended:
@@ -202,5 +202,5 @@ class EventStream(LiveResponse, FeedReader):
         pass
 
     def failed(self, place: FeedPosition, error: Exception) -> None:
-        log.warning("an event stream of %r ends after %s: %s", self._stream.name, encode(place.cursor), error)
+        log.warning("stopped an event stream of %r at offset %s: %s", self._stream.name, encode(place.cursor), error)
         self.end()

@@ -18,17 +18,17 @@ _UNIT_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
 def number(name: str, text: str) -> int:
-    """A whole number without sign, point or leading zeros."""
+    """An integer without sign, point or leading zeros."""
     if _NUMBER.fullmatch(text) is None:
-        raise bad_request(f"{name} must be a whole number, not {text!r}")
+        raise bad_request(f"{name} must be an integer, not {text!r}")
     return int(text)
 
 
 def ttl_seconds(text: str) -> int:
-    """Whole seconds, or such a number with a unit."""
+    """Seconds, or a number with a unit that is a whole number of seconds."""
     match = _DURATION.fullmatch(text.strip())
     if match is None or _NUMBER.fullmatch(match[1]) is None:
-        raise bad_request(f"Stream-TTL must be a whole number of seconds, or such a number with a unit, not {text!r}")
+        raise bad_request(f"Stream-TTL must be a number of seconds, or a number with a unit such as 1h, not {text!r}")
     value = int(match[1]) * _UNIT_MS[match[2] or "s"]
     if value % 1000:
         raise bad_request("Stream-TTL must be a whole number of seconds")
@@ -46,22 +46,22 @@ def duration_ms(name: str, text: str) -> int:
 
 
 def time_ms(name: str, text: str) -> int:
-    """A time by RFC 3339, or digits: nanoseconds since 1970. Returns milliseconds."""
+    """A time in RFC 3339, or digits: nanoseconds since 1970. Returns milliseconds."""
     text = text.strip()
     if _DIGITS.fullmatch(text) is not None:
         milliseconds = int(text) // 1_000_000
     else:
         parsed = parse_rfc3339(text)
         if parsed is None:
-            raise bad_request(f"{name} must be a time by RFC 3339 or nanoseconds since 1970, not {text!r}")
+            raise bad_request(f"{name} must be a time in RFC 3339 or nanoseconds since 1970, not {text!r}")
         milliseconds = parsed
     if not 0 <= milliseconds <= MAX_TIME:
-        raise bad_request(f"{name} must lie between 1970 and 9999")
+        raise bad_request(f"{name} must be between 1970 and 9999")
     return milliseconds
 
 
 def iso(milliseconds: int) -> str:
-    """A time as the protocol shows it."""
+    """A time in the format of the protocol."""
     return f"{_second(milliseconds // 1000)}.{milliseconds % 1000:03d}Z"
 
 
@@ -71,7 +71,7 @@ def _second(seconds: int) -> str:
 
 
 def is_true(value: bytes | None) -> bool:
-    """Of flags in headers only one value counts; every other is as if there were none."""
+    """Only the value ``true`` sets a flag in a header; every other value is ignored."""
     return value is not None and value.strip().lower() == b"true"
 
 

@@ -1,7 +1,7 @@
-"""Going on with indexes that a question ran out of time for, so that the next one finds them ready.
+"""Builds indexes in the background after a search ran out of time, so that the next search finds them.
 
-One thread does it, a step at a time, for one stream after the other: a question that comes meanwhile gets its turn
-between two steps.
+One thread builds in small steps, one stream after the other: a search that arrives meanwhile gets its turn between two
+steps.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from strandline.query.searcher import Searcher
 
 log = logging.getLogger(__name__)
 
-#: How long one step takes at the most.
+#: The maximum time of one step.
 STEP_SECONDS = 0.25
 
 
@@ -32,7 +32,7 @@ class _Work(NamedTuple):
 
 
 class Indexing:
-    """Safe to use from any thread. ``thread`` does one thing after the other."""
+    """Any thread may use it. ``thread`` runs one piece of work after the other."""
 
     def __init__(self, searcher: Searcher, thread: Executor) -> None:
         self._searcher = searcher
@@ -42,17 +42,17 @@ class Indexing:
         self._stopped = False
 
     def go_on(self, log: Log, config: SearchConfig, versions: Versions) -> None:
-        """Bring the index up to where the log ends now, in the background."""
+        """Index the log up to its current end, in the background."""
         with self._lock:
             if self._stopped or any(work.log is log for work in self._waiting):
                 return
             if not self._waiting:
-                # First: if there is no thread to be had, this raises, and nothing waits for one.
+                # First: if no thread can be started, this raises, and no work is left waiting.
                 self._thread.submit(self._run)
             self._waiting.append(_Work(log, config, versions))
 
     def look(self, log: Log, config: SearchConfig, versions: Versions) -> None:
-        """Find out, in the background, which companions there are for a log."""
+        """Look up the index files of a log in the lake, in the background."""
         with self._lock:
             if not self._stopped:
                 self._thread.submit(self._look, _Work(log, config, versions))
@@ -61,18 +61,18 @@ class Indexing:
         try:
             self._searcher.refresh_status(*work)
         except EngineError as error:
-            log.info("companions of %r are not looked for: %s", work.log, error)
+            log.info("stopped looking up the index files of %r: %s", work.log, error)
         except Exception:
-            log.exception("companions of %r cannot be looked for", work.log)
+            log.exception("cannot look up the index files of %r", work.log)
 
     def _run(self) -> None:
         while (work := self._next()) is not None:
             try:
                 self._bring_up(work)
             except EngineError as error:
-                log.info("%r is not indexed any further: %s", work.log, error)
-            except BaseException:  # whatever it is, the logs that wait get their turn
-                log.exception("%r cannot be indexed", work.log)
+                log.info("stopped indexing %r: %s", work.log, error)
+            except BaseException:  # the logs that wait must still get their turn
+                log.exception("cannot index %r", work.log)
             self._done()
 
     def _next(self) -> _Work | None:

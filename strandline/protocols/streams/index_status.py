@@ -1,11 +1,11 @@
-"""What of a stream is indexed, in the words of the protocol.
+"""The state of a stream's indexes, in the words of the protocol.
 
-There are two kinds of indexes here. That of routing keys is a part of every segment, written together with it, and of
-the tail: it is always complete, and has no objects and no bytes of its own. That of searched fields is in companions,
-files that the pipeline builds, and of everything that these do not cover in memory, where it is brought up to the head
-by whoever searches. A *segment* of a stream is what one segment file has of it, *uploaded* are those in the cold tier,
-or all of them where there is none. Objects of the second kind are companions and pieces in memory; bytes "at rest" are
-theirs, of every field once: under the family that answers for it first.
+There are two kinds of indexes. The index of routing keys is a part of every segment and of the tail: it is always
+complete, and has no objects and no bytes of its own. The index of searched fields is in companions, files that the
+pipeline builds, and in memory for records that companions do not cover; searches bring it up to the head. A *segment*
+of a stream is the part of the stream in one segment file. *Uploaded* are the segments in the cold tier, or all segments
+if there is none. Objects of the second kind are companions and pieces in memory. Their bytes count as "at rest", each
+field once: under the family that answers for it first.
 """
 
 from __future__ import annotations
@@ -35,18 +35,18 @@ FAMILIES: tuple[Family, ...] = get_args(Family)
 
 
 class Inspected(NamedTuple):
-    """A stream at one moment. ``has_cold_tier``: segments are moved there; else they stay where they are."""
+    """A stream at one moment. ``has_cold_tier``: segments are moved to the cold tier; otherwise they stay."""
 
     stream: Stream
     holdings: LogStatus
     has_cold_tier: bool
-    #: None: it has no search configuration.
+    #: None if the stream has no search configuration.
     held: LogIndexStatus | None
-    #: How many search configurations of the stream the server has seen since it was started.
+    #: How many search configurations of the stream the server has seen since it started.
     plan_generation: int
-    #: When the newest segment was written, in milliseconds; None where that is not known.
+    #: When the newest segment was written, in milliseconds; None if unknown.
     cut_at: int | None
-    #: Who looks at it.
+    #: The access of the API key that reads the document.
     access: Access
 
     @property
@@ -89,7 +89,7 @@ def _keys_status(seen: Inspected) -> KeyIndexStatus:
 
 
 def _lag_ms(seen: Inspected, covered: tuple[SealedPart, ...]) -> str | None:
-    """From the last record that is covered together with its segment to the last there is."""
+    """The time between the last record of the covered segments and the last record of the stream."""
     return str(max(seen.holdings.last_ts - covered[-1].ts_last, 0)) if covered else None
 
 
@@ -97,7 +97,7 @@ def _lag_ms(seen: Inspected, covered: tuple[SealedPart, ...]) -> str | None:
 
 
 def _covered(seen: Inspected) -> tuple[SealedPart, ...]:
-    """The segments of which every record is indexed."""
+    """The segments whose records are all indexed."""
     held = seen.held
     if held is None:
         return ()
@@ -105,7 +105,7 @@ def _covered(seen: Inspected) -> tuple[SealedPart, ...]:
 
 
 def _contiguous(seen: Inspected) -> int:
-    """How many of the segments, from the first on, are indexed without one left out."""
+    """How many segments, from the first on, are indexed without a gap."""
     covered = _covered(seen)
     return len(covered) if covered and covered[0] == seen.holdings.sealed[0] else 0
 
@@ -173,7 +173,7 @@ def _families(seen: Inspected) -> list[FamilyStatus]:
 
 
 def families_of(config: SearchConfig) -> dict[Family, list[str]]:
-    """Which families of the protocol are wanted, and for what: fields, rollups, or the records of metrics."""
+    """The families that are configured, and for which fields, rollups, or records of metrics."""
     fields = sorted(config.fields.values(), key=lambda field: field.name)
     wanted: dict[Family, list[str]] = {
         "exact": _names(field for field in fields if field.exact),
@@ -190,8 +190,8 @@ def _names(fields: Iterable[Field]) -> list[str]:
 
 
 def family_sizes(seen: Inspected) -> dict[Family, int]:
-    """What each family takes, in memory and in files. A column that serves several counts with the first of them; what
-    rollups add up, and is no field, with these. The records of metrics are the same columns."""
+    """The bytes of each family, in memory and in files. A column that serves several families counts for the first of
+    them. Values that only rollups add up count for rollups. The records of metrics use the same columns."""
     sizes = dict.fromkeys(FAMILIES, 0)
     held, config = seen.held, seen.stream.registry.search
     if held is None or config is None:

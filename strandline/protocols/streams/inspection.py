@@ -1,7 +1,7 @@
-"""GET _details and _index_status: documents about a stream, and waiting for them to change.
+"""GET _details and _index_status: documents about a stream, and waiting for their changes.
 
-Nobody polls for anybody: those who wait for the same document of a stream are on one board, which is woken by the log,
-and looks once a second for what logs do not tell of, such as sealing.
+Requests that wait for the same document of a stream share one board. The log wakes the board, and the board checks once
+a second for changes that logs do not report, such as sealing.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from strandline.query.index import IndexPlan
 from strandline.service.access import Access
 from strandline.service.http import NO_STORE, Answer, Call, Later, Reply
 
-#: How often it is looked for changes that nobody tells of.
+#: How often a board checks for changes that logs do not report.
 LOOK_SECONDS = 1.0
-#: Segments of which it is remembered when they were written.
+#: For how many segments the time of writing is cached.
 MAX_REMEMBERED = 10_000
 
 Kind = Literal["details", "index_status"]
@@ -42,7 +42,7 @@ _LIVE = {"": False, "0": False, "false": False, "1": True, "true": True, "long-p
 
 
 class Shown(NamedTuple):
-    """A document as it is sent."""
+    """A document with its ETag."""
 
     body: bytes
     etag: bytes
@@ -54,7 +54,7 @@ class Shown(NamedTuple):
         return Reply(b"", 304, JSON, ((b"etag", self.etag), NO_STORE))
 
     def is_known(self, if_none_match: bytes | None) -> bool:
-        """Whether the one who asks has it already. All tags here are weak, and are compared as such."""
+        """Whether the client already has the document. All tags here are weak, and are compared as such."""
         if if_none_match is None:
             return False
         known = [tag.strip().removeprefix(b"W/") for tag in if_none_match.split(b",")]
@@ -86,7 +86,7 @@ class Inspecting:
         return self._answer_at_once(call, kind, stream)
 
     async def _answer_after_look(self, call: Call, kind: Kind, stream: Stream) -> Answer:
-        """First find out which companions there are: that is on a disk, or farther away."""
+        """Look up the index files of the lake first: they are on a disk, or in an object store."""
         await self._context.search(call, lambda: self._look(stream))
         answer = self._answer_at_once(call, kind, stream)
         return await answer if isinstance(answer, Later) else answer
@@ -101,7 +101,7 @@ class Inspecting:
             self._context.searcher.refresh_status(stream.log, registry.search, registry.versions)
 
     def look_later(self, stream: Stream) -> None:
-        """Find out, for the next time that somebody wants to know, which companions there are."""
+        """Look up the index files in the background, for the next request."""
         registry = stream.registry
         if registry.search is not None and self._wants_look(stream):
             self._context.indexing.look(stream.log, registry.search, registry.versions)
@@ -121,7 +121,7 @@ class Inspecting:
         key = stream.log.epoch, kind, access.prefixes
         board = self._boards.get(key)
         if board is not None and board.shown.etag != shown.etag:
-            # It has changed since the board was last looked at.
+            # The document has changed since the board's last check.
             board.look()
             board = self._boards.get(key)
         if board is None:
@@ -135,17 +135,17 @@ class Inspecting:
         document = _DOCUMENTS[kind](self._inspect(stream, access))
         body = msgspec.json.encode(document)
         if isinstance(document, StreamDetails) and stream.traits.ttl_seconds is not None:
-            # Every read puts off the end of such a stream: that is no change of what it is.
+            # Every read moves the expiry time of such a stream, which does not count as a change.
             document.stream.expires_at = None
             return Shown(body, _tag(kind, msgspec.json.encode(document)))
         return Shown(body, _tag(kind, body))
 
     def marks(self, stream: Stream) -> tuple[object, ...]:
-        """What says, for next to nothing, that no document of the stream has changed: all of it being the same."""
+        """Cheap marks: while they are equal, no document of the stream has changed."""
         log = stream.log
         return log.head, log.notes, log.revision, status_of(log), self._context.searcher.indexes.changes
 
-    # --- looking -------------------------------------------------------------------------------------------------
+    # --- inspecting ------------------------------------------------------------------------------------------------
 
     def _inspect(self, stream: Stream, access: Access) -> Inspected:
         log, search = stream.log, stream.registry.search
@@ -172,7 +172,7 @@ class Inspecting:
         self._plans.pop(log.epoch, None)
 
     def _written_at(self, segment: int) -> int | None:
-        """When the file of a segment was written, in milliseconds; None if it is not in the data directory any more."""
+        """When the file of a segment was written, in milliseconds; None if it is no longer in the data directory."""
         if segment not in self._written:
             if len(self._written) >= MAX_REMEMBERED:
                 self._written.clear()
@@ -193,7 +193,7 @@ class Inspecting:
         return sum(len(board.polls) for board in self._boards.values())
 
     def drain(self) -> None:
-        """Answer everybody who waits."""
+        """Answer all waiting requests."""
         for board in list(self._boards.values()):
             for poll in list(board.polls):
                 poll.time_up()
@@ -204,7 +204,7 @@ def _tag(kind: Kind, body: bytes) -> bytes:
 
 
 class Board(Waiter):
-    """Those who wait for one document of a stream with the same access, all of whom have it as it is now."""
+    """The requests with the same access that wait for one document of a stream; all have its current version."""
 
     __slots__ = ("_context", "_inspecting", "_marks", "access", "kind", "polls", "rings_at", "shown", "stream")
 
@@ -235,7 +235,7 @@ class Board(Waiter):
     def add(self, poll: Poll) -> None:
         self.polls[poll] = None
         poll.begin()
-        # What changed before the watch began wakes nobody.
+        # Changes before the watch began wake no board.
         self.look()
 
     def remove(self, poll: Poll) -> None:
@@ -252,7 +252,7 @@ class Board(Waiter):
         return now + LOOK_SECONDS if self.polls else None
 
     def look(self) -> None:
-        """Answer everybody if there is something new."""
+        """Answer all requests if the document has changed."""
         log = self.stream.log
         if log.dropped or self.stream.gone:
             for poll in self._leave():
@@ -282,7 +282,7 @@ class Board(Waiter):
 
 
 class Poll:
-    """One who waits, and for how long."""
+    """One waiting request and its time limit."""
 
     __slots__ = ("_board", "_context", "_wait_ms", "later", "rings_at")
 

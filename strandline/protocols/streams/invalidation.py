@@ -1,6 +1,6 @@
 """Live invalidation over HTTP: touch/meta, touch/wait and touch/templates/activate.
 
-A wait is an answer that comes later and nothing else: no task, no timer of its own.
+A wait is only an answer that comes later: it needs no task and no timer of its own.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ from strandline.schema.profiles.touch_settings import TouchSettings
 from strandline.service.http import Call, Later, Reply
 from strandline.service.problems import Refusal
 
-#: Where it is told every ten seconds what has happened.
+#: The stream that gets a summary every ten seconds.
 LIVE_METRICS = "live.metrics"
-#: Who waits costs about a kilobyte. More than this on one stream are sent away.
+#: The maximum number of requests that wait on one stream. Each takes about a kilobyte.
 MAX_WAITING = 200_000
 
 _CURSOR = re.compile("([0-9a-f]{16}):(0|[1-9][0-9]{0,18})", re.ASCII)
@@ -62,7 +62,7 @@ class Touching:
         self._context = context
         self.lives = Lives(context.hub, context.live.alarms, self._settings_of, self._publish)
 
-    # --- the requests ----------------------------------------------------------------------------------------------
+    # --- requests --------------------------------------------------------------------------------------------------
 
     def meta(self, call: Call) -> Reply | Later:
         """GET /v1/stream/{name}/touch/meta"""
@@ -110,10 +110,10 @@ class Touching:
         return later if answer is None else _shown(runtime.epoch, answer)
 
     def drain(self) -> None:
-        """Answer everybody who waits."""
+        """Answer all waiting requests."""
         self.lives.stop()
 
-    # --- answers that come later -----------------------------------------------------------------------------------
+    # --- delayed answers -------------------------------------------------------------------------------------------
 
     def _tell(self, live: LiveInvalidation, later: Later, answer: TouchAnswer) -> None:
         if answer.verdict != "ended":
@@ -125,7 +125,7 @@ class Touching:
             later.fail(refusal)
 
     def _begun_anew(self, log: Log, answer: TouchAnswer) -> Reply:
-        """To somebody who waited when touch was configured anew: no cursor from before counts any more."""
+        """The answer to a request that waited when touch was reconfigured: earlier cursors are no longer valid."""
         stream = self._context.streams.find(log.name)
         if stream is None or stream.log.epoch != log.epoch:
             raise not_found()
@@ -133,7 +133,7 @@ class Touching:
         stale = TouchAnswer("stale", answer.kind, runtime.journal.generation, runtime.journal.last)
         return _shown(runtime.epoch, stale)
 
-    # --- which streams ---------------------------------------------------------------------------------------------
+    # --- streams ---------------------------------------------------------------------------------------------------
 
     def _live(self, stream: Stream) -> LiveInvalidation:
         live = self.lives.get(stream.log)
@@ -152,7 +152,7 @@ class Touching:
         return profile.touch
 
     def _publish(self, ticks: list[dict[str, object]]) -> None:
-        """Best effort: nobody is to suffer from a stream of metrics that cannot be written."""
+        """Best effort: a stream of metrics that cannot be written must not affect requests."""
         streams, now = self._context.streams, self._context.hub.now()
         try:
             stream = streams.find(LIVE_METRICS)
@@ -164,17 +164,17 @@ class Touching:
             pass
 
 
-# --- what comes in ---------------------------------------------------------------------------------------------------
+# --- bodies --------------------------------------------------------------------------------------------------------
 
 
 def _decoded(decoder: msgspec.json.Decoder[T], body: bytes, what: str) -> T:
-    """The body, or a refusal that says which part of it is wrong."""
+    """The body, or a refusal that names the part that is wrong."""
     try:
         return decode_body(decoder, body)
     except msgspec.ValidationError as error:
         match = _PATH.match(str(error))
         assert match is not None
-        raise bad_request(f"{what}{match['path'] or ''} is not right: {match['words']}") from None
+        raise bad_request(f"{what}{match['path'] or ''} is not valid: {match['words']}") from None
     except msgspec.DecodeError:
         raise bad_request(f"{what} must be valid JSON") from None
 
@@ -185,13 +185,13 @@ def _cursor(text: str) -> tuple[str, int | None]:
         return "", None
     match = _CURSOR.fullmatch(text)
     if match is None:
-        raise bad_request('wait.cursor must be "now" or a cursor, sixteen hexadecimal digits, a colon and a number')
+        raise bad_request('wait.cursor must be "now" or a cursor: sixteen hexadecimal digits, a colon and a number')
     return match[1], int(match[2])
 
 
 def _request(body: WaitBody) -> WaitRequest:
     if not (body.keys or body.key_ids):
-        raise bad_request("wait.keys or wait.keyIds must name something to wait on")
+        raise bad_request("wait.keys or wait.keyIds must name at least one key")
     templates = [_template_id(text) for text in body.template_ids_used]
     return WaitRequest(
         frozenset([*map(key_id, body.keys), *body.key_ids]),
@@ -213,7 +213,7 @@ def _exact_keys(body: WaitBody) -> frozenset[int]:
     keys = [parse_hexadecimal(text.strip().lower()) for text in body.keys]
     if body.interest_mode != "fine" or body.key_ids or not 1 <= len(keys) <= MAX_EXACT_KEYS or None in keys:
         raise bad_request(
-            f"wait.exact needs interestMode fine and 1 to {MAX_EXACT_KEYS} keys of sixteen hexadecimal digits"
+            f"wait.exact requires interestMode fine and 1 to {MAX_EXACT_KEYS} keys of sixteen hexadecimal digits"
         )
     return frozenset(key for key in keys if key is not None)
 
@@ -222,7 +222,7 @@ def _activate(live: LiveInvalidation, templates: list[TemplateBody], ttl_ms: int
     return live.runtime.activate([template.declaration() for template in templates], ttl_ms)
 
 
-# --- what goes out ---------------------------------------------------------------------------------------------------
+# --- answers -------------------------------------------------------------------------------------------------------
 
 
 def _meta(live: LiveInvalidation) -> Reply:
@@ -247,7 +247,7 @@ def _activated(live: LiveInvalidation, outcome: Activation) -> Reply:
 
 
 def _shown(epoch: str, answer: TouchAnswer) -> Reply:
-    """The same reply for everybody who is told the same."""
+    """The reply, built once for all requests with the same answer."""
     reply = answer.memo
     if reply is None:
         reply = answer.memo = json_reply(_answer(epoch, answer))
@@ -268,5 +268,5 @@ def _answer(epoch: str, answer: TouchAnswer) -> WaitAnswer:
         shown.touched = answer.verdict == "touched"
     else:
         shown.stale, shown.epoch, shown.generation = True, epoch, answer.generation
-        shown.error = StreamError("stale", "the cursor is of another epoch: query again, and go on from this cursor")
+        shown.error = StreamError("stale", "the cursor is of another epoch: query again, and continue from this cursor")
     return shown

@@ -1,5 +1,4 @@
-"""PUT and DELETE: making a stream, with its first records if the request has some, or as a fork of another one; and
-taking it away."""
+"""PUT and DELETE: creating a stream, with its first records or as a fork of another stream; and deleting it."""
 
 from __future__ import annotations
 
@@ -30,12 +29,12 @@ from strandline.service.problems import FORBIDDEN, Headers, Refusal, body_too_la
 PREFIX = "/v1/stream/"
 OCTETS = "application/octet-stream"
 _CONTENT_TYPE = re.compile(r"[!-~]+/[!-~]+[ -~\t]*", re.ASCII)
-#: How another server writes the start of a stream.
+#: The start of a stream, as written by another server.
 _FOREIGN_START = "0000000000000000_0000000000000000"
 
 
 class ForkHead(NamedTuple):
-    """Where a fork leaves its source. ``offset`` is a seq; None: at the source's end."""
+    """Where a fork begins. ``offset`` is a seq; None: the end of the source."""
 
     source: str
     offset: int | None
@@ -43,13 +42,13 @@ class ForkHead(NamedTuple):
 
 
 class CreateHead(NamedTuple):
-    """What the head of a PUT asks for."""
+    """The headers of a PUT."""
 
     content_type: str | None
     ttl_seconds: int | None
     expires_at: int | None
     closed: bool
-    #: None: nothing is said of it.
+    #: None: not given.
     compact: bool | None
     key: str | None
     fork: ForkHead | None
@@ -101,7 +100,7 @@ def _fork(head: Head) -> ForkHead | None:
         return None
     count = 0 if sub is None else number("Stream-Fork-Sub-Offset", sub.decode("latin-1"))
     if count and offset is None:
-        raise bad_request("Stream-Fork-Sub-Offset needs Stream-Fork-Offset")
+        raise bad_request("Stream-Fork-Sub-Offset requires Stream-Fork-Offset")
     return ForkHead(_source_name(source), None if offset is None else _fork_offset(offset), count)
 
 
@@ -120,21 +119,21 @@ def _fork_offset(value: bytes) -> int | None:
         return None
     seq = offsets.decode(text)
     if seq is None:
-        raise bad_request(f"Stream-Fork-Offset {text!r} is not an offset")
+        raise bad_request(f"Stream-Fork-Offset {text!r} is not a valid offset")
     return seq
 
 
 class _Plan(NamedTuple):
-    """A stream that is about to be made."""
+    """A stream that is about to be created."""
 
     traits: StreamTraits
     compact: bool
     source: tuple[Log, int] | None = None
     notes: dict[str, object] | None = None
-    #: What a fork's own first records must be like.
+    #: The rules for the first records of a fork.
     registry: Registry | None = None
     profile: Profile = GENERIC
-    #: What of the source's next record the fork begins with, and that record's key.
+    #: The part of the source's next record that the fork begins with, and that record's key.
     prefix: bytes = b""
     prefix_key: str | None = None
 
@@ -149,7 +148,7 @@ class Lifecycle:
         context.check_path(call)
         name = check_name(call.param("name"))
         if is_internal(name):
-            raise Refusal(FORBIDDEN, "only the server creates this stream")
+            raise Refusal(FORBIDDEN, "only the server can create this stream")
         head = CreateHead.of(call.head)
         if len(call.body) > context.settings.max_append_bytes:
             raise body_too_large(context.settings.max_append_bytes)
@@ -179,7 +178,7 @@ class Lifecycle:
         return self._make(call, name, head, _Plan(traits, bool(head.compact)))
 
     def _make(self, call: Call, name: str, head: CreateHead, plan: _Plan) -> Reply | Replying:
-        """Everything has been looked at but the body."""
+        """Everything but the body is checked."""
         context = self._context
         batch = self._batch(call.body, head, plan)
         notes = dict(plan.notes or {})
@@ -208,7 +207,7 @@ class Lifecycle:
         return batch
 
     def delete(self, call: Call) -> Replying:
-        """DELETE /v1/stream/{name}. Repeating it is no error; a stream that never was is."""
+        """DELETE /v1/stream/{name}. Deleting a stream again succeeds; deleting one that never existed does not."""
         context, streams = self._context, self._context.streams
         context.check_path(call)
         name = check_name(call.param("name"))
@@ -222,19 +221,19 @@ class Lifecycle:
     def _forked(self, call: Call, name: str, head: CreateHead, fork: ForkHead) -> Replying:
         source = self._context.streams.find(fork.source)
         if source is None:
-            raise not_found(f"there is no stream {fork.source!r} to fork")
+            raise not_found(f"the stream to fork, {fork.source!r}, does not exist")
         if source.gone:
             raise conflict("the stream to fork was deleted")
         if head.content_type is not None and media_type(head.content_type) != source.media_type:
             raise conflict(f"the stream to fork holds {source.media_type}")
         through = source.log.head if fork.offset is None else fork.offset
         if through > source.log.head:
-            raise bad_request("Stream-Fork-Offset is beyond the end of the stream to fork")
+            raise bad_request("Stream-Fork-Offset is past the end of the stream to fork")
         if not fork.sub:
             return self._make(call, name, head, self._plan(head, fork, source, through, through))
         if source.is_json:
             if through + fork.sub > source.log.head:
-                raise bad_request("Stream-Fork-Sub-Offset is more than the messages that follow")
+                raise bad_request("Stream-Fork-Sub-Offset exceeds the number of messages that follow")
             return self._make(call, name, head, self._plan(head, fork, source, through, through + fork.sub))
         page = source.log.read_resident(through, 1)
         if page is None:
@@ -252,9 +251,9 @@ class Lifecycle:
     def _cut(
         self, call: Call, name: str, head: CreateHead, fork: ForkHead, source: Stream, through: int, page: Page
     ) -> Replying:
-        """Fork within the record that follows: what of it belongs to the fork is copied."""
+        """Fork within the next record: the fork gets a copy of its first part."""
         if not page.data or len(page.data[0]) < fork.sub:
-            raise bad_request("Stream-Fork-Sub-Offset is more than the bytes of the append that follows")
+            raise bad_request("Stream-Fork-Sub-Offset exceeds the size of the append that follows")
         plan = self._plan(head, fork, source, through, through)
         plan = plan._replace(prefix=page.data[0][: fork.sub], prefix_key=page.keys[0])
         return self._make(call, name, head, plan)
@@ -281,7 +280,7 @@ class Lifecycle:
 
 
 def _check_access(access: Access, source: str) -> None:
-    """Whoever forks a stream gets at what is in it."""
+    """Refuse to fork a stream that the key may not read."""
     if not access.may("read"):
         raise Refusal(FORBIDDEN, "the API key lacks the read scope, which forking requires")
     if not access.may_touch(source):
@@ -289,7 +288,7 @@ def _check_access(access: Access, source: str) -> None:
 
 
 def _matches(stream: Stream, head: CreateHead) -> bool:
-    """Whether the stream is what the request would make."""
+    """Whether the stream is what the request would create."""
     traits, fork = stream.traits, head.fork
     if stream.closed != head.closed:
         return False
@@ -307,13 +306,13 @@ def _matches(stream: Stream, head: CreateHead) -> bool:
         return False
     if head.content_type is not None and media_type(head.content_type) != stream.media_type:
         return False
-    # What is not said was inherited.
+    # Settings that the request leaves out were inherited.
     inherits = head.ttl_seconds is None and head.expires_at is None
     return inherits or (traits.ttl_seconds, traits.expires_at) == (head.ttl_seconds, head.expires_at)
 
 
 def _location(call: Call) -> bytes:
-    """Where the stream is, as the client sees it."""
+    """The URL of the stream, as the client sees it."""
     path = quote(call.head.path, safe="/%:@!$&'()*+,;=~-._")
     return (origin(call.head) + path).encode("latin-1")
 

@@ -1,4 +1,4 @@
-"""GET /v1/streams: the streams there are, in the order of their names, a page at a time."""
+"""GET /v1/streams: the streams by name, a page at a time."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from strandline.service.http import Call, Reply
 
 DEFAULT_LIMIT = 100
 MAX_LIMIT = 1000
-#: Streams that are described before others get their turn: about a millisecond.
+#: How many streams are described before other work gets its turn: about a millisecond.
 SLICE = 200
 
 
@@ -31,14 +31,14 @@ class Listing:
         self._context = context
 
     async def get(self, call: Call) -> Reply:
-        """GET /v1/streams. ``offset`` counts streams; ``after`` is a name to go on behind, whatever came or went."""
+        """GET /v1/streams. ``offset`` counts streams; ``after`` continues after a name, even if streams come and go."""
         query = call.query
         limit = number("limit", query.get("limit", str(DEFAULT_LIMIT)))
         if limit > MAX_LIMIT:
-            raise bad_request(f"invalid limit: at most {MAX_LIMIT} streams are listed at a time")
+            raise bad_request(f"invalid limit: expected at most {MAX_LIMIT}")
         position = number("offset", query.get("offset", "0"))
         streams = self._context.streams
-        # Those whose time is up are not counted.
+        # Expired streams are not counted.
         streams.catalog.sweep()
         names = streams.catalog.names(
             call.access, limit, prefix=query.get("prefix", ""), after=query.get("after", ""), position=position
@@ -58,8 +58,8 @@ class Listing:
 
 
 def describe(stream: Stream, access: Access) -> StreamRow:
-    """A stream in a few words. Places are sequence numbers: that of the next record, and of the last that is sealed,
-    and that is in the cold tier."""
+    """A stream as a row of the list. Positions are sequence numbers: of the next record, of the last sealed record, and
+    of the last record in the cold tier."""
     log = stream.log
     sealed = sealed_through(log)
     kind, observability = profile_of(stream, access)
@@ -85,5 +85,5 @@ def profile_of(stream: Stream, access: Access) -> tuple[ProfileKind, dict[str, A
 
 
 def time(milliseconds: int | None) -> str | None:
-    """A time as it is shown; null where there is none, or it is not known."""
+    """A time in the format of the protocol; null if there is none or it is unknown."""
     return iso(milliseconds) if milliseconds else None

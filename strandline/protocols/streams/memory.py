@@ -1,4 +1,4 @@
-"""What the process takes of the machine's memory, and the most that it ever took."""
+"""The memory that the process uses, and the highest values so far."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from strandline.protocols.streams.grammar import iso
 from strandline.protocols.streams.wire.server import HighWater, RuntimeBytes
 from strandline.query.searcher import Searcher
 
-#: Where Linux says what a process takes.
+#: The file in which Linux reports the memory of a process.
 STATUS = "/proc/self/status"
 
-#: There is no SQLite here.
+#: This server has no SQLite.
 SQLITE: dict[str, Any] = {
     "available": False,
     "source": "unavailable",
@@ -55,7 +55,7 @@ _malloc_info = _find_malloc_info()
 
 
 def read_status(path: str = STATUS) -> dict[str, int]:
-    """The sizes in there in bytes, by name; nothing where there is no such file."""
+    """The sizes in the file, in bytes, by name; empty if the file does not exist."""
     try:
         with open(path) as file:
             lines = file.read().splitlines()
@@ -66,7 +66,7 @@ def read_status(path: str = STATUS) -> dict[str, int]:
 
 
 class Memory:
-    """``sample`` looks at everything; call it now and then, so that no peak goes by unseen. Times are milliseconds."""
+    """``sample`` measures everything; call it from time to time to see peaks. Times are milliseconds."""
 
     def __init__(
         self, engine: Engine, searcher: Searcher, waiting_bytes: Callable[[], int], status: str = STATUS
@@ -75,13 +75,13 @@ class Memory:
         self._searcher = searcher
         self._waiting_bytes = waiting_bytes
         self._status = status
-        #: As of the last sample.
+        #: The values of the last sample.
         self.rss = 0
         self.process: dict[str, int] = {}
         self.breakdown: dict[str, Any] = {}
         self.runtime_bytes = self._subsystems()
         self.totals: dict[str, int] = {}
-        #: The same, with the highest value each had and when.
+        #: The highest values so far, and when they were reached.
         self.high_water = HighWater(process={}, process_breakdown={}, sqlite={}, runtime_bytes={}, runtime_totals={})
 
     @property
@@ -97,7 +97,7 @@ class Memory:
         free = 0 if _malloc_info is None else _malloc_info().fordblks
         self.process = {
             "rss_bytes": self.rss,
-            # Memory that is the process's own, and what of it the C library does not hold free.
+            # The private memory of the process, and the part of it that the C library does not hold free.
             "heap_total_bytes": own,
             "heap_used_bytes": max(own - free, 0),
             # Arrow has an allocator of its own.
@@ -114,7 +114,7 @@ class Memory:
         store, options = engine.store, engine.options
         return RuntimeBytes(
             heap_estimates={
-                # What is in the journal and not sealed yet is in memory as well.
+                # Records that are not sealed yet are in memory as well as in the journal.
                 "unsealed_tail_bytes": engine.stats().journal_bytes,
                 "block_cache_bytes": store.cached_bytes,
                 "search_index_bytes": self._searcher.indexes.nbytes,
@@ -131,8 +131,8 @@ class Memory:
         )
 
     def _break_down(self, status: Mapping[str, int]) -> dict[str, Any]:
-        """What is attributed is an estimate, and mapped files need not be in memory as a whole: so the rest is what is
-        surely not accounted for, and 0 where the estimates are higher than what there is."""
+        """Attributed sizes are estimates, and mapped files need not be completely in memory. The rest is what is
+        certainly not accounted for: 0 if the estimates exceed the total."""
         own, files = status.get("RssAnon", 0), status.get("RssFile", 0)
         tracked = self.totals["heap_estimate_bytes"]
         mapped = self.totals["mapped_file_bytes"]

@@ -1,4 +1,4 @@
-"""Finding the records of a request in one stream: by key, which is quick, and by search, which finds them all."""
+"""Everything about one request: its events and its trace, found by key or by search in two streams."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ from strandline.service.problems import may_not_touch
 
 Document = dict[str, Any]
 
-#: Records that are read at a time.
+#: How many records are read at a time.
 PAGE = 1000
 
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
@@ -58,7 +58,7 @@ class Found:
         self.records: dict[int, Document] = {}
 
     def add(self, seq: int, document: Document) -> bool:
-        """False if there is no room for it."""
+        """Add a record; False if the limit is reached."""
         if seq not in self.records and len(self.records) >= self.limit:
             self.truncated = True
             return False
@@ -70,11 +70,11 @@ class Found:
 
 
 class Shelf:
-    """One of the streams, for one question. ``deadline`` is a time of ``perf_counter``; records without all of
-    ``fields`` are none of the profile's, and passed over. They are taken as they are stored: a lens of the stream does
-    not change what the profile knows of them.
+    """One of the two streams during one request. ``deadline`` is a time of ``perf_counter``. Records without all of
+    ``fields`` do not belong to the profile and are skipped. Records are used as they are stored, since lenses of the
+    stream do not change what the profile knows of them.
 
-    Made on the loop, used in a thread.
+    Created on the event loop, used in a thread.
     """
 
     def __init__(self, stream: Stream, fields: Iterable[str], searcher: Searcher, deadline: float) -> None:
@@ -85,7 +85,7 @@ class Shelf:
         self._searcher = searcher
         self._deadline = deadline
         self._coverage: Coverage | None = None
-        #: What was looked up without a search: nothing can have been overlooked.
+        #: Whether the records were found without a search, so that none can be missing.
         self._by_key_alone = False
         self._timed_out = False
         self.warnings: list[str] = []
@@ -102,7 +102,7 @@ class Shelf:
             self._by_search(found, field, value)
 
     def _by_key(self, found: Found, field: str, value: str) -> None:
-        """Records have the id as their key, unless whoever appended them gave them another."""
+        """Records have the id as their key, unless they were appended with another key."""
         after = 0
         while True:
             page = self._log.read(after, PAGE, key=value)
@@ -144,10 +144,10 @@ class Shelf:
     def _give_up(self) -> None:
         if not self._timed_out:
             self._timed_out = True
-            self.warnings.append(f"the time was up before all of {self._name} was looked at")
+            self.warnings.append(f"the time limit was reached before all of {self._name} was searched")
 
     def coverage(self, found: Found) -> FoundCoverage:
-        """How the records were found, and whether there can be others."""
+        """How the records were found, and whether others may be missing."""
         complete = not found.truncated and not self._timed_out
         count = len(found.records)
         if self._coverage is None:
@@ -161,11 +161,11 @@ def _stored(seq: int, data: bytes) -> Document:
     return _decode(data)
 
 
-# --- What is known about one request: its events and its trace, out of two streams, side by side --------------------
+# --- events and traces of a request --------------------------------------------------------------------------------
 
 
 def _members(struct: type[msgspec.Struct]) -> tuple[str, ...]:
-    """The members of a record that are shown even if the whole of it is not asked for."""
+    """The members of a record that are shown even if the whole record is not requested."""
     return tuple(field.encode_name for field in structs.fields(struct) if field.name not in ("offset", "raw"))
 
 
@@ -196,7 +196,7 @@ class Observing:
         return await context.search(call, observe)
 
     def _streams(self, call: Call, request: ObserveRequest) -> tuple[Stream | None, Stream | None]:
-        """The streams that are named; one that is not may be known to the other."""
+        """The streams of the request; if only one is named, its profile may name the other."""
         events = self._find(call, request.events_stream, "events", Evlog)
         traces = self._find(call, request.traces_stream, "traces", OtelTraces)
         if traces is None and events is not None and isinstance(events.profile, Evlog):
@@ -217,12 +217,12 @@ class Observing:
 
 
 def _touchable(call: Call, name: str | None) -> str | None:
-    """A stream that a profile names; None for a key that may not touch it, to which it does not exist."""
+    """A stream that a profile names; None if the key may not access it, as if it did not exist."""
     return name if name is not None and call.access.may_touch(name) else None
 
 
 class _Observation:
-    """Everything that was found about one request. Made in a thread."""
+    """Everything that was found about one request. Built in a thread."""
 
     def __init__(self, request: ObserveRequest, events: Shelf | None, traces: Shelf | None) -> None:
         self._request = request
@@ -275,7 +275,7 @@ class _Observation:
 
     def _warn(self) -> None:
         if len(self.trace_ids) > 1:
-            self.warnings.append(f"there are {len(self.trace_ids)} traces of this request; the first is shown")
+            self.warnings.append(f"the request has {len(self.trace_ids)} traces; the first is shown")
         for shelf, found, what in (
             (self._events, self.found_events, "events"),
             (self._traces, self.found_spans, "spans"),
@@ -283,7 +283,7 @@ class _Observation:
             if shelf is not None:
                 self.warnings.extend(shelf.warnings)
             if found.truncated:
-                self.warnings.append(f"there are more than {found.limit} {what}")
+                self.warnings.append(f"there are more than {found.limit} {what}; the first are shown")
 
     # --- showing ---------------------------------------------------------------------------------------------------
 
@@ -359,7 +359,7 @@ class _Observation:
         )
 
     def _timeline(self) -> list[TimelineEvent | TimelineSpan]:
-        """What happened, in order: events, and the beginnings of spans."""
+        """Events and starts of spans, in order."""
         entries: list[tuple[int, TimelineEvent | TimelineSpan]] = []
         if self._request.with_events:
             for seq, event in self.events:

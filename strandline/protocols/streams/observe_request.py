@@ -1,4 +1,4 @@
-"""What may be asked about a request: which one, where, when, and how much of it."""
+"""The body of ``/v1/observe/request``: which request, which streams, which time, and how much of it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class ObserveRequest(NamedTuple):
     max_spans: int
 
     def in_time(self, start: int | None, end: int | None) -> bool:
-        """Whether something between these times is asked for. What has no time cannot be told, and is."""
+        """Whether something between these times is requested. Records without a time are included."""
         if start is None or end is None:
             return True
         return (self.last is None or start <= self.last) and (self.first is None or end >= self.first)
@@ -83,7 +83,7 @@ def _time(time: ObserveTime) -> tuple[int | None, int | None]:
 
 
 def _moment(value: str | int | None, name: str) -> int | None:
-    """Milliseconds: a number is that already, a string is a date."""
+    """Milliseconds: numbers are milliseconds already, strings are dates."""
     if value is None:
         return None
     milliseconds = parse_date(value) if type(value) is str else value

@@ -1,8 +1,10 @@
-"""Offsets: where a reader stands in a stream, as 26 characters that sort like the records they stand behind.
+"""Offsets: the position of a reader in a stream, as 26 characters that sort like the records.
 
-An offset is 128 bits, epoch, seq and a position inside a record, the first and the last of which are always 0 here,
-shifted left by two bits and written in Crockford's base 32. The offset of a record is what a reader who has it hands in
-to get what comes next; the one of seq 0 stands before the first record.
+An offset is 128 bits: epoch, seq and a position inside a record. The first and the last are always 0 here. The bits are
+shifted left by two and written in Crockford's base 32. A reader sends the offset of a record to get the records after
+it; the offset of seq 0 is before the first record.
+
+Cursors are numbers that change over time, so that caches between client and server can tell one wait from the next.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from strandline.engine.record import MAX_SEQ
 
 _ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 LENGTH = 26
-#: How far the seq is shifted: the position inside a record, and the two bits that make 26 characters of 128 bits.
+#: How far the seq is shifted: the position inside a record, and the two bits that fill 26 characters.
 _SHIFT = 34
 _SEQ_MASK = (1 << 64) - 1
 
@@ -35,7 +37,7 @@ NOW = "now"
 @lru_cache(maxsize=8192)
 def encode(seq: int) -> str:
     """The offset of the record with this seq."""
-    # The six characters at the end are always 0, and so is what is in front of the seq.
+    # The six characters at the end are always 0, and so is everything before the seq.
     value = seq << 4
     characters = []
     for _ in range(10):
@@ -50,7 +52,7 @@ def encode_bytes(seq: int) -> bytes:
 
 
 def decode(text: str) -> int | None:
-    """The seq of an offset; None if it is not one. The epoch in it counts for nothing."""
+    """The seq of an offset; None if the text is not an offset. The epoch is ignored."""
     if _FORM.fullmatch(text) is None:
         return None
     value = 0
@@ -59,17 +61,18 @@ def decode(text: str) -> int | None:
     return min(value >> _SHIFT & _SEQ_MASK, MAX_SEQ)
 
 
-# --- Cursors: a number that changes every so often, for caches in between to tell one wait from the next ------------
+# --- cursors -------------------------------------------------------------------------------------------------------
 
-#: 2024-10-09, in milliseconds: where the protocol counts from.
+#: The start of the protocol's intervals: 2024-10-09, in milliseconds.
 _FIRST_MS = 1_728_432_000_000
 _INTERVAL_MS = 20_000
-#: Those who are ahead of time are moved on by up to so many intervals, which is an hour.
+#: A cursor that is ahead of time moves forward by up to this number of intervals, which is an hour.
 _JITTER = 180
 _CURSOR = re.compile("[0-9]{1,15}", re.ASCII)
 
 
 def cursor(now: int, theirs: str) -> int:
+    """The cursor of an answer; ``theirs`` is the cursor of the request. The result is always higher."""
     present = max(0, now - _FIRST_MS) // _INTERVAL_MS
     if _CURSOR.fullmatch(theirs) is not None and int(theirs) >= present:
         return int(theirs) + random.randint(1, _JITTER)

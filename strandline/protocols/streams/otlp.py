@@ -1,4 +1,4 @@
-"""Traces by OTLP over HTTP, into streams of the otel-traces profile."""
+"""Traces by OTLP over HTTP, into streams with the otel-traces profile."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ from strandline.service.problems import UNSUPPORTED_MEDIA_TYPE, Refusal, body_to
 
 PROTOBUF = "application/x-protobuf"
 _FORMS = {PROTOBUF: (read_protobuf, write_protobuf), JSON: (read_json, write_json)}
-#: A request with many kinds of mistakes is told of so many.
+#: How many different reasons for rejected spans an answer lists.
 MAX_MESSAGES = 5
 
 _encode = msgspec.json.Encoder().encode
 
 
 class Taken(NamedTuple):
-    """What becomes of a request: records, and how many of its spans do not become any, and why."""
+    """The outcome of a request: its records, the number of rejected spans, and the reasons."""
 
     batch: Batch | None
     size: int
@@ -43,7 +43,7 @@ class Taken(NamedTuple):
 
 
 class Target(NamedTuple):
-    """Where spans go, and in what form. Without a stream, one is made for them."""
+    """The stream for the spans and its rules. Without a stream, one is created."""
 
     stream: Stream | None
     profile: OtelTraces
@@ -60,12 +60,12 @@ class Otlp:
         return await self._take(call, call.head.params["name"], creates=False)
 
     async def into_default(self, call: Call) -> Reply:
-        """POST /v1/traces: into the stream that the server was told."""
+        """POST /v1/traces: into the stream of the settings."""
         settings = self._context.settings
         name = settings.otlp_traces_stream
         if not name:
             raise bad_request(
-                "the server was not told which stream traces go to; a stream's own _otlp/v1/traces takes them"
+                "the server has no stream for traces: set otlp_traces_stream, or send to a stream's _otlp/v1/traces"
             )
         if not call.access.may_touch(name):
             raise may_not_touch(name)
@@ -81,7 +81,7 @@ class Otlp:
             target = self._target(name, creates)
             _check_size(call, target.profile)
             taken = await context.workers.normal.run(_taken, form, call.body, target.profile, target.registry)
-            # Meanwhile the stream may have been closed, or got another profile, or have been made or removed.
+            # The stream may have been closed, created, removed, or given another profile meanwhile.
             if _same(target, self._target(name, creates)):
                 break
         reply = Reply(_FORMS[form][1](taken.rejected, taken.why), 200, form.encode(), (NO_STORE,))
@@ -103,7 +103,7 @@ class Otlp:
         return self._context.streams.create(name, traits, notes=notes, batch=batch)[1]
 
     def _target(self, name: str, creates: bool) -> Target:
-        """Refuses where the stream takes no spans."""
+        """The target; refuses a stream that does not accept spans."""
         streams = self._context.streams
         if creates and streams.find(name) is None:
             return self._new(check_name(name))
@@ -113,7 +113,7 @@ class Otlp:
             raise conflict("the stream is closed", (next_offset(stream.end), CLOSED))
         profile = stream.profile
         if not isinstance(profile, OtelTraces):
-            raise bad_request(f"the stream has the profile {profile.kind}; traces need otel-traces")
+            raise bad_request(f"the stream has the profile {profile.kind}; traces require otel-traces")
         return Target(stream, profile, stream.registry)
 
     @staticmethod
@@ -139,7 +139,7 @@ def _form(head: Head) -> str:
 
 
 def _check_size(call: Call, profile: OtelTraces) -> None:
-    """The gate has undone the compression by now; how much came in is only known if the client said so."""
+    """The body is decompressed by now; the compressed size is known only if the client declared it."""
     limits, headers = profile.settings.otlp_limits, call.head.headers
     if headers.get(b"content-encoding", b"").strip().lower() == b"gzip":
         if int(headers.get(b"content-length") or 0) > limits.max_compressed_bytes:
@@ -149,7 +149,7 @@ def _check_size(call: Call, profile: OtelTraces) -> None:
 
 
 class _Rejected:
-    """How many spans were not taken, and why, without saying the same twice."""
+    """The number of rejected spans, and the distinct reasons."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -166,7 +166,7 @@ class _Rejected:
 
 
 def _taken(form: str, body: bytes, profile: OtelTraces, registry: Registry) -> Taken:
-    """Takes its time: it is called in a thread."""
+    """Decode the spans. Slow: runs in a thread."""
     limits = profile.settings.otlp_limits
     collector = _FORMS[form][0](body, limits)
     rejected = _Rejected()
@@ -188,7 +188,7 @@ def _taken(form: str, body: bytes, profile: OtelTraces, registry: Registry) -> T
 
 
 def _rows(documents: list[Any], registry: Registry, rejected: _Rejected) -> list[tuple[bytes, Any]]:
-    """The spans that conform to the stream's schema, which may be stricter than the profile's by now."""
+    """The spans that conform to the schema of the stream, which may be stricter than that of the profile."""
     try:
         registry.check(documents)
         strict = False
@@ -201,7 +201,7 @@ def _rows(documents: list[Any], registry: Registry, rejected: _Rejected) -> list
                 registry.check([document])
             row = _encode(document)
             if len(row) > MAX_RECORD_BYTES:
-                raise SchemaError(f"the span takes {len(row)} bytes, the limit is {MAX_RECORD_BYTES}")
+                raise SchemaError(f"the span has {len(row)} bytes, the limit is {MAX_RECORD_BYTES}")
             rows.append((row, document))
         except SchemaError as error:
             rejected.add(str(error))

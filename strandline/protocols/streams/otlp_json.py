@@ -1,6 +1,6 @@
-"""Traces as OTLP sends them in JSON: names in camel case, ids in hexadecimal, large integers as text.
+"""Traces in the JSON format of OTLP: names in camel case, ids in hexadecimal, large integers as text.
 
-Fields that are not known are passed over, as the protocol asks for.
+Unknown fields are ignored, as OTLP requires.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _NO_NUMBERS = ("NaN", "Infinity", "-Infinity")
 
 
 def read_json(body: bytes, limits: OtlpLimits) -> SpanCollector:
-    """Refuses what is no such document, or has too many parts."""
+    """Decode the spans. Refuses a body that is not valid or has too many parts."""
     try:
         request = msgspec.json.decode(body)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
@@ -144,7 +144,7 @@ def _number(parent: dict[str, Any], name: str) -> int:
 
 
 def _enumerated(parent: dict[str, Any], name: str, by_number: tuple[str, ...], by_name: dict[str, str]) -> str:
-    """By number or by name; one that is not known counts as none."""
+    """By number or by name; an unknown one counts as unspecified."""
     value = parent.get(name)
     if type(value) is str and value in by_name:
         return by_name[value]
@@ -155,7 +155,7 @@ def _enumerated(parent: dict[str, Any], name: str, by_number: tuple[str, ...], b
 
 
 class _Values:
-    """Values of any kind, no deeper and no longer than they may be."""
+    """Values of any type, up to the limits of depth and length."""
 
     def __init__(self, limits: OtlpLimits) -> None:
         self._depth = limits.max_any_value_depth

@@ -1,4 +1,4 @@
-"""What the two forms of OTLP have in common: how much of a request is taken, and numbers that JSON does not have."""
+"""What both formats of OTLP share: the limits of a request, and numbers that JSON does not have."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 class SpanCollector:
-    """The spans of a request that are taken, and how many were too many."""
+    """The accepted spans of a request, and how many exceeded the limit."""
 
     def __init__(self, limits: OtlpLimits) -> None:
         self.spans: list[dict[str, Any]] = []
@@ -34,7 +34,7 @@ class SpanCollector:
             raise bad_request(f"the request has more than {most} scope spans")
 
     def within(self, spans: Sequence[T]) -> Sequence[T]:
-        """As many of these as there is room for."""
+        """As many of the spans as the limit allows."""
         taken = spans[: self._room]
         self._room -= len(taken)
         self.too_many += len(spans) - len(taken)
@@ -42,7 +42,7 @@ class SpanCollector:
 
 
 def number_text(value: float) -> float | str:
-    """The number, or the word for it where JSON has no such number."""
+    """The number, or its name if JSON has no such number."""
     if isfinite(value):
         return value
     if isnan(value):

@@ -1,4 +1,4 @@
-"""Traces as OTLP sends them in protobuf, taken apart into spans as the otel-traces profile takes them."""
+"""Traces in the protobuf format of OTLP, decoded into spans for the otel-traces profile."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from strandline.schema.profiles.otel_span import KINDS, STATUS_CODES
 
 
 def read_protobuf(body: bytes, limits: OtlpLimits) -> SpanCollector:
-    """Refuses what is no such message, or has too many parts."""
+    """Decode the spans. Refuses a body that is not valid or has too many parts."""
     try:
         request = ExportTraceServiceRequest.FromString(body)
     except DecodeError as error:
@@ -105,7 +105,7 @@ def _span(span: Span, values: _Values) -> dict[str, Any]:
 
 
 class _Values:
-    """Values of any kind, no deeper and no longer than they may be."""
+    """Values of any type, up to the limits of depth and length."""
 
     def __init__(self, limits: OtlpLimits) -> None:
         self._depth = limits.max_any_value_depth

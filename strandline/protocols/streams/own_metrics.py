@@ -1,6 +1,6 @@
-"""The server's metrics of itself: a stream of intervals like any other, that everybody reads and only it writes.
+"""The server's own metrics: a stream of intervals that all clients can read and only the server writes.
 
-Nothing in it is told per stream: with a million of them that would be a million series.
+It has no series per stream: a million streams would be a million series.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from strandline.service.meters import Measured
 
 log = logging.getLogger(__name__)
 
-#: How long the server's metrics are kept. About 50 MB at one interval every ten seconds.
+#: How long the metrics are kept. They take about 50 MB with one interval every ten seconds.
 KEPT_MS = 7 * 24 * 3_600_000
-#: Peaks of memory that are shorter than this may go unseen.
+#: Memory peaks that are shorter than this may be missed.
 STEP_SECONDS = 1.0
 
 
 class Series(NamedTuple):
-    """What is told of one series in one interval. ``kind``: "summary" of values, "counter" (how much more it is than an
-    interval before), or "gauge" (what it is at the end of the interval)."""
+    """One series in one interval. ``kind``: "summary" of values, "counter" (the increase during the interval), or
+    "gauge" (the value at the end of the interval)."""
 
     name: str
     unit: str
@@ -55,11 +55,11 @@ class OwnMetrics:
 
     @property
     def series(self) -> int:
-        """How many series there are."""
+        """The number of series."""
         return len(self._known)
 
     def install(self) -> None:
-        """Make the stream if it is not there, and see to it that its schema is the one that is written by."""
+        """Create the stream if it does not exist, and make sure that it has the current schema."""
         registry = Registry.installed(METRICS_STREAM, SCHEMA).stored()
         notes: dict[str, Any] = {REGISTRY: registry, PROFILE: METRICS.stored()}
         engine = self._context.engine
@@ -72,10 +72,10 @@ class OwnMetrics:
             elif any(stream.log.notes.get(name) != value for name, value in notes.items()):
                 stream.log.note(notes)
         except EngineError as error:
-            log.error("the stream of the server's metrics cannot be made: %s", error)
+            log.error("cannot create the stream of the server's own metrics: %s", error)
 
     def flush(self, now: int) -> None:
-        """Append the interval from the last flush until now. It waits for nobody and is refused by nothing."""
+        """Append the interval since the last flush. It does not wait, and no limit refuses it."""
         start, end = self._since, max(now, self._since)
         self._since = end
         records = [_record(series, start, end) for series in self._measure()]
@@ -84,13 +84,13 @@ class OwnMetrics:
             record["instance"] = instance
         data = [msgspec.json.encode(record) for record in METRICS.normalise(records, now)]
         if self._context.engine.journal.failure is not None:
-            return  # logged once, when it happened
+            return  # the failure was logged when it happened
         try:
             stream = self._context.streams.find(METRICS_STREAM)
             if stream is not None:
                 stream.log.append(Batch(data))
         except EngineError as error:
-            log.error("an interval of the server's metrics is lost: %s", error)
+            log.error("cannot write an interval of the server's own metrics: %s", error)
 
     # --- measuring -----------------------------------------------------------------------------------------------
 
@@ -106,7 +106,7 @@ class OwnMetrics:
                 yield Series(name, unit, "summary", measured)
 
     def _requests(self) -> Iterator[Series]:
-        """Those of all protocols; only what was asked for in the interval."""
+        """The requests of all protocols in the interval, by path and status."""
         for (route, status), count in list(self._answered.items()):
             more = count - self._counted.get((route, status), 0)
             if more:
@@ -171,7 +171,7 @@ def _record(series: Series, start: int, end: int) -> dict[str, Any]:
 
 
 class Sampling:
-    """Reads meters, looks at memory, and writes an interval of the metrics down every now and then."""
+    """Sums up meters, measures memory, and writes the metrics at intervals."""
 
     def __init__(self, context: StreamsContext, metrics: OwnMetrics) -> None:
         self._context = context
@@ -186,7 +186,7 @@ class Sampling:
         hub = self._context.hub
         self.step(hub.now())
         seconds = min(STEP_SECONDS, self._every_ms / 1000) if self._every_ms else STEP_SECONDS
-        self._recurrence = hub.every(seconds, "sampling of meters", lambda: self.step(hub.now()))
+        self._recurrence = hub.every(seconds, "measurement of the metrics", lambda: self.step(hub.now()))
 
     def step(self, now: int) -> None:
         """``now`` is in milliseconds."""

@@ -1,4 +1,4 @@
-"""One page of a stream: found, filtered, brought up to the present schema, and made a reply of."""
+"""One page of a stream: found, filtered, converted to the current schema, and turned into a reply."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ from strandline.query.matcher import filter_rows
 from strandline.service.http import NO_STORE, Reply
 from strandline.service.problems import Headers, Refusal
 
-#: So many records are filtered at a time.
+#: How many records are filtered at a time.
 FILTER_PAGE = 4096
 FILTER_PAGE_BYTES = 4 << 20
 
-#: Where nothing is declared, no field can be asked for.
+#: Without a search configuration, no field can be queried.
 _NOTHING = SearchConfig()
 
 _IMMUTABLE = (b"cache-control", b"immutable, max-age=31536000")
@@ -41,7 +41,7 @@ _REVALIDATE = (b"cache-control", b"no-cache")
 
 
 class Found(NamedTuple):
-    """What a read found. ``scanned`` counts the bytes that a filter has looked at; ``capped``: it looked no further."""
+    """The result of a read. ``scanned`` is the bytes that a filter has scanned; ``capped``: it reached its limit."""
 
     data: list[bytes]
     after: int
@@ -60,7 +60,7 @@ class Found(NamedTuple):
 
 
 class Scan:
-    """A filtered page in the making."""
+    """A filtered page while it is built."""
 
     def __init__(self, stream: Stream, ask: Ask, bound: Bound, settings: StreamsSettings) -> None:
         self._registry = stream.registry
@@ -71,14 +71,14 @@ class Scan:
         self._scan_bytes = settings.filter_scan_bytes
         self._seqs: list[int] = []
         self._data: list[bytes] = []
-        #: How many bytes were looked at.
+        #: How many bytes were scanned.
         self.scanned = 0
-        #: No further record fits.
+        #: Whether the page is full.
         self.full = False
 
     @property
     def budget(self) -> int:
-        """How many bytes may still be looked at."""
+        """How many bytes may still be scanned."""
         return max(1, self._scan_bytes - self.scanned)
 
     @property
@@ -86,7 +86,7 @@ class Scan:
         return self.scanned >= self._scan_bytes
 
     def take(self, page: Page) -> int:
-        """Add what passes; returns the seq up to which the log has been dealt with."""
+        """Add the matching records; returns the seq up to which the log was scanned."""
         for row in self._passing(page):
             size = len(page.data[row])
             if self._data and (not self._room or size > self._bytes):
@@ -120,7 +120,7 @@ class Pages:
         self._workers = context.workers
 
     def bound_filter(self, stream: Stream, ask: Ask) -> Bound | None:
-        """The filter that is asked for, ready to be used."""
+        """The filter of the request, bound to the stream's search configuration."""
         if ask.filter is None:
             return None
         if not stream.is_json:
@@ -128,7 +128,7 @@ class Pages:
         return bind_filter(parse(ask.filter, "filter"), stream.registry.search or _NOTHING)
 
     def resident(self, stream: Stream, ask: Ask, after: int) -> Found | None:
-        """The page, if it is in memory and there is no filter."""
+        """The page, if it is in memory and the request has no filter."""
         if ask.filter is not None or stream.registry.promotes:
             return None
         read = stream.log.read_latest_resident if ask.latest else stream.log.read_resident
@@ -142,7 +142,7 @@ class Pages:
         return None if page is None else self._found(stream, ask, after, page)
 
     async def fetched(self, stream: Stream, ask: Ask, after: int, bound: Bound | None) -> Found:
-        """The page, read and filtered on another thread."""
+        """The page, read and filtered on a worker thread."""
         begun = perf_counter()
         try:
             return await self._workers.normal.run(self._fetch, stream, ask, after, bound)
@@ -172,7 +172,7 @@ class Pages:
         return Found(data, after, page.next_after, page.head)
 
     def _filtered(self, stream: Stream, ask: Ask, after: int, bound: Bound) -> Found:
-        """Look at record after record until there are enough, or enough was looked at."""
+        """Scan records until the page is full, or the scan limit is reached."""
         scan = Scan(stream, ask, bound, self._settings)
         at, since = after, ask.since
         read = stream.log.read_latest if ask.latest else stream.log.read
@@ -184,7 +184,7 @@ class Pages:
             if scan.full or scan.capped or page.caught_up:
                 return Found(scan.promoted(), after, at, page.head, scan.scanned, scan.capped and at < page.head)
 
-    # --- as a reply ----------------------------------------------------------------------------------------------
+    # --- replies ---------------------------------------------------------------------------------------------------
 
     def headers(self, stream: Stream, found: Found) -> Headers:
         headers: Headers = (next_offset(found.next_after), end_offset(found.head), *lifetime(stream))
@@ -204,8 +204,8 @@ class Pages:
         """The reply to a read that does not wait."""
         as_json = ask.as_json(stream)
         etag = _etag(stream, ask, found, as_json, _is_last(stream, found))
-        # What ends at the end of the stream is another page tomorrow; what has a schema, once that has evolved; what
-        # was the last of its key, once there is another one.
+        # A page changes if it ends at the end of the stream, if its schema evolves, or if it shows the last records of
+        # keys that get newer ones.
         passing = found.next_after >= found.head or stream.registry.current_version or ask.latest
         caching = _REVALIDATE if passing else _IMMUTABLE
         headers = (*self.headers(stream, found), (b"etag", etag), caching)
@@ -228,12 +228,12 @@ class Pages:
 
 
 def beyond(log: Log, after: int) -> Found:
-    """A place behind the end: there is nothing, and nothing is wrong."""
+    """A position past the end: there are no records, and that is not an error."""
     return Found([], after, after, log.head)
 
 
 def _is_last(stream: Stream, found: Found) -> bool:
-    """Nothing will ever follow, wherever behind the end somebody waits for it."""
+    """Whether the stream is closed and the page reaches its end, so that no records follow."""
     return found.next_after >= found.head == stream.log.head and stream.ended
 
 
@@ -242,13 +242,13 @@ def body_of(data: list[bytes], as_json: bool) -> bytes:
 
 
 def lost(tombstone: Tombstone) -> Refusal:
-    """The answer to whoever names a place behind which something is gone that nobody removed on purpose."""
+    """The answer to a reader whose next records were lost to retention."""
     message = f"the records after this offset were removed; the stream begins after {encode(tombstone.earliest - 1)}"
     return Refusal(GONE, message)
 
 
 def _etag(stream: Stream, ask: Ask, found: Found, as_json: bool, closed: bool) -> bytes:
-    """Beyond what the page is, it tells one stream of a name from the next, and whether something was removed."""
+    """Beside the page, the tag identifies the stream among those of its name, and changes when records are removed."""
     log = stream.log
     text = (
         f'W/"slice:{encode(found.after)}:{encode(found.next_after)}:key={quote(ask.key or "", safe="")}'

@@ -1,4 +1,4 @@
-"""GET: a page of a stream, now or as soon as there is something; HEAD; and the door to event streams."""
+"""GET: a page of a stream, now or when there are new records; HEAD; and opening event streams."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ class Reading:
         self._polls.discard(poll)
 
     def begin(self, work: Coroutine[Any, Any, None]) -> None:
-        """Let a coroutine run by itself, and keep hold of it meanwhile."""
+        """Run a coroutine as a task, and keep a reference to it meanwhile."""
         task = asyncio.ensure_future(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -114,13 +114,13 @@ class Reading:
         return EventStream(context, stream, ask, call.access)
 
     def drain(self) -> None:
-        """Answer every long poll."""
+        """Answer all long-polls."""
         for poll in list(self._polls):
             poll.time_up()
 
     @property
     def waiting(self) -> int:
-        """How many reads wait for something: long-polls and event streams."""
+        """The number of waiting reads: long-polls and event streams."""
         return len(self._polls) + self._context.live.count(EventStream)
 
     # --- HEAD ----------------------------------------------------------------------------------------------------
@@ -136,7 +136,7 @@ class Reading:
 
 
 def _at_the_end(stream: Stream, ask: Ask) -> Reply:
-    """offset=now: nothing, and where something will be."""
+    """offset=now: an empty page with the offset of the end."""
     as_json = ask.as_json(stream)
     end = stream.log.head
     headers: Headers = (next_offset(end), end_offset(end), *lifetime(stream), UP_TO_DATE, NO_STORE)
@@ -146,8 +146,8 @@ def _at_the_end(stream: Stream, ask: Ask) -> Reply:
 
 
 class LongPoll(Waiter):
-    """A read that waits until there is something, the stream has ended, or its time is up. Costs an entry in a heap
-    and one among those who wait for the log, and no task."""
+    """A read that waits until there are records, the stream is closed, or its time is up. It needs an entry in a heap
+    and one in the waiters of the log, and no task."""
 
     __slots__ = ("_after", "_ask", "_bound", "_busy", "_context", "_over", "_reading", "_stream", "later", "rings_at")
 
@@ -171,7 +171,7 @@ class LongPoll(Waiter):
         wait_ms = min(wait_ms, settings.request_timeout_ms)
         hub.watch(self._stream.log, self)
         self._context.live.alarms.set(self, hub.loop.time() + wait_ms / 1000)
-        # What was appended before the watch began wakes nobody.
+        # Records that were appended before the watch began wake no reader.
         self.wake(self._stream.log)
 
     def wake(self, log: Log) -> None:

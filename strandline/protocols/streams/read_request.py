@@ -1,4 +1,4 @@
-"""What a read asks for: the query string of a GET, taken apart."""
+"""The query string of a GET, parsed."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ _LIVE: dict[str, Live] = {
 
 
 class Ask(NamedTuple):
-    """``after`` is a seq; None: behind the end as it is now. ``given``: a place was named, so that whoever has missed
-    something on the way there is told."""
+    """``after`` is a seq; None: the current end. ``given``: the request names an offset, so a reader that has missed
+    records must get an error."""
 
     after: int | None
     given: bool
     since: int | None
     live: Live
-    #: How long to wait; None: as long as the server thinks fit.
+    #: Maximum time to wait; None: the default of the server.
     timeout_ms: int | None
     key: str | None
     filter: str | None
     format: str | None
     cursor: str
-    #: Only the last record of each key, as of now.
+    #: Whether to return only the last record of each key, as of now.
     latest: bool
 
     @classmethod
@@ -50,7 +50,7 @@ class Ask(NamedTuple):
             raise bad_request(f"live must be long-poll or sse, not {query['live']!r}")
         after, given = _offset(query.get("offset"))
         if live and "offset" not in query:
-            raise bad_request("a live read needs an offset")
+            raise bad_request("a live read requires an offset")
         since = None
         if "since" in query:
             since = time_ms("since", query["since"])
@@ -79,11 +79,11 @@ class Ask(NamedTuple):
         )
 
     def as_json(self, stream: Stream) -> bool:
-        """Whether the records come as one JSON array."""
+        """Whether the records are returned as one JSON array."""
         if self.format is None:
             return stream.is_json
         if self.format == "json" and not stream.is_json:
-            raise bad_request(f"format=json needs a stream of application/json, this one holds {stream.media_type}")
+            raise bad_request(f"format=json requires a stream of application/json; this one holds {stream.media_type}")
         return self.format == "json"
 
 
@@ -101,5 +101,5 @@ def _offset(text: str | None) -> tuple[int | None, bool]:
         return None, False
     seq = offsets.decode(text)
     if seq is None:
-        raise bad_request(f"offset {text!r} is not an offset")
+        raise bad_request(f"{text!r} is not a valid offset")
     return seq, seq > 0

@@ -1,4 +1,4 @@
-"""What replies have in common: JSON, headers for browsers, and headers that say where a stream ends."""
+"""What replies share: JSON, headers for browsers, and headers with the offsets of a stream."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ CORS = Cors(
         (b"access-control-max-age", b"86400"),
     ),
 )
-#: On every reply: a stream may hold anything, also a page with scripts, which must not run as a page of this server.
+#: On every reply: a stream may hold anything, even a page with scripts, which must not run as a page of this server.
 SANDBOX: Headers = ((b"content-security-policy", b"default-src 'none'; sandbox; frame-ancestors 'none'"),)
 
-#: Media types that a browser runs or renders as a document of their own. Opened by themselves, they are saved instead.
+#: Media types that a browser runs or renders as documents. When opened directly, they are saved instead.
 _ACTIVE = frozenset((
     "text/html", "text/xml", "application/xml", "text/xsl", "text/javascript", "application/javascript",
     "application/x-javascript", "text/ecmascript", "application/ecmascript", "text/css", "application/pdf",
@@ -53,12 +53,12 @@ COMPACT = (b"stream-compact", b"true")
 
 
 def json_reply(answer: Any, status: int = 200, headers: Headers = ()) -> Reply:
-    """The reply with a struct of the wire package as its body. No cache keeps it."""
+    """A reply with a struct of the wire package as its body. Caches must not store it."""
     return Reply(msgspec.json.encode(answer), status, JSON, (NO_STORE, *headers))
 
 
 def origin(head: Head) -> str:
-    """Where the server is, as the client sees it: scheme and host."""
+    """The scheme and host of the server, as the client sees them."""
     headers = head.headers
     scheme = headers.get(b"x-forwarded-proto", b"http").split(b",")[0].strip().lower()
     host = headers.get(b"x-forwarded-host", headers.get(b"host", b"localhost")).split(b",")[0].strip()
@@ -74,12 +74,12 @@ def end_offset(seq: int) -> tuple[bytes, bytes]:
 
 
 def disposition(stream: Stream) -> Headers:
-    """On replies with the payload of a stream: what is active content is not shown, only saved."""
+    """The header on replies with the payload of a stream: active content is saved instead of shown."""
     return _ATTACHMENT if stream.media_type in _ACTIVE or stream.media_type.endswith("+xml") else ()
 
 
 def kept(stream: Stream) -> Headers:
-    """For how long the stream stays, and what of it."""
+    """The headers that say how long the stream is kept, and which records."""
     return (*lifetime(stream), COMPACT) if stream.log.config.compact else lifetime(stream)
 
 

@@ -1,4 +1,4 @@
-"""The face as a whole: its routes, and what it does when the server stops."""
+"""The routes of the streams protocol, and its shutdown."""
 
 from __future__ import annotations
 
@@ -27,8 +27,7 @@ ONE = "/v1/stream/{name}"
 
 
 class StreamsProtocol:
-    """Everything of the streams protocol that answers HTTP requests. ``answered`` counts all replies of the server, by
-    path and status."""
+    """The handlers of the streams protocol. ``answered`` counts all replies of the server, by path and status."""
 
     def __init__(self, context: StreamsContext, answered: Mapping[tuple[str, int], int] = {}) -> None:
         self.context = context
@@ -82,21 +81,21 @@ class StreamsProtocol:
         return [*routes, *self._preflights(routes), *self.subscribing.routes()]
 
     def _records_limit(self) -> ElementLimit:
-        """Twice as many as one append may have are not even taken apart."""
+        """Bodies with more than twice the records of an append are refused before they are decoded."""
         most = self.context.settings.max_append_records
         return ElementLimit(most=2 * most, depth=1, arrays_only=True, refuse=lambda: too_many_records(most))
 
     def _preflights(self, routes: list[Route]) -> list[Route]:
-        """Every path says what pages may send there. A browser asks that without a key."""
+        """The preflight routes: browsers ask every path what pages may send, without an API key."""
         paths = dict.fromkeys(route.path for route in routes)
         return [_route("OPTIONS", path, preflight, public=True) for path in paths]
 
     def _count_waiting(self) -> int:
-        """Requests that are answered when something happens."""
+        """The number of requests that wait for an event."""
         return self.reading.waiting + self.inspecting.waiting + self.touching.lives.waiting
 
     def drain(self) -> None:
-        """Answer every request that waits, and stop what runs in the background."""
+        """Answer all waiting requests, and stop background work."""
         self.reading.drain()
         self.inspecting.drain()
         self.touching.drain()

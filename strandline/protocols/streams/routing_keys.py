@@ -25,8 +25,8 @@ class RoutingKeys:
             raise bad_request("routing key not configured")
         limit = number("limit", call.query.get("limit", str(DEFAULT_LIMIT)))
         if not 1 <= limit <= MAX_LIMIT:
-            raise bad_request(f"invalid limit: it must be from 1 to {MAX_LIMIT}")
-        # The indexes of keys of sealed records are on the disk.
+            raise bad_request(f"invalid limit: expected a number from 1 to {MAX_LIMIT}")
+        # The key indexes of sealed records are on the disk.
         page = await self._context.workers.normal.run(keys_of, stream.log, call.query.get("after"), limit)
         return json_reply(_answer(stream.name, page, call.elapsed_ms()))
 

@@ -1,4 +1,4 @@
-"""_search and _aggregate: questions to the records of a stream."""
+"""_search and _aggregate: queries over the records of a stream."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Searching:
 
     async def _search(self, call: Call, stream: Stream, request: SearchRequest) -> Reply:
         context, registry = self._context, stream.registry
-        assert registry.search is not None, "what is asked was bound to it"
+        assert registry.search is not None, "the request was bound to it"
         config, versions = registry.search, registry.versions
         now = context.hub.now()
         stream.use(now)
@@ -80,12 +80,12 @@ class Searching:
         stream = context.stream(call)
         registry = stream.registry
         request = parse_aggregate_body(call.body, registry.search)
-        assert registry.search is not None, "what is asked was bound to it"
+        assert registry.search is not None, "the request was bound to it"
         config, versions = registry.search, registry.versions
         now = context.hub.now()
         stream.use(now)
         stream.consumed_at = now
-        # Adding up takes a while as well: what is left of the time of a request is for that.
+        # Aggregation takes a while as well: it gets the rest of the time limit of the request.
         deadline = call.started + context.settings.search_timeout_ms / 1000
 
         def aggregate() -> Reply:
@@ -98,14 +98,14 @@ class Searching:
 
 
 def promotion(registry: Registry) -> Callable[[int, bytes], msgspec.Raw]:
-    """How stored records are shown: as ones of the current version; those that are, byte for byte."""
+    """Converts stored records to the current version; records of that version stay byte for byte."""
     if not registry.promotes:
         return lambda seq, data: msgspec.Raw(data)
     return lambda seq, data: msgspec.Raw(registry.promote_rows([seq], [data])[0])
 
 
 def covered(coverage: Coverage, log: Log) -> dict[str, Any]:
-    """The fields of a ``StreamCoverage``, for the answers that have more of them."""
+    """The fields of a ``StreamCoverage``, for answers that add more fields."""
     sealed = coverage.missing_up_to(sealed_through(log)) if coverage.missing else 0
     return {
         "mode": coverage.mode,
@@ -128,7 +128,7 @@ def _milliseconds(seconds: float) -> int:
     return round(seconds * 1000)
 
 
-# --- what was found --------------------------------------------------------------------------------------------------
+# --- answers -------------------------------------------------------------------------------------------------------
 
 
 def _found(log: Log, request: SearchRequest, result: SearchResult, timeout_ms: int, started: float) -> Reply:
@@ -162,7 +162,7 @@ def _found(log: Log, request: SearchRequest, result: SearchResult, timeout_ms: i
 
 
 def _headers(answer: SearchAnswer) -> Iterator[tuple[bytes, bytes]]:
-    """What the body says, for those who do not read it."""
+    """The values of the body as headers, for clients that do not read the body."""
     coverage = answer.coverage
     stated = {
         "timed-out": str(answer.timed_out).lower(),

@@ -1,7 +1,7 @@
-"""GET /v1/server/_details and _mem: how the server is set up, and how it is doing.
+"""GET /v1/server/_details and _mem: the configuration and the state of the server.
 
-All keys of the protocol are there. Those about parts that this server does not have (SQLite, a JavaScript heap, gates
-for single kinds of requests) are 0, null or "unavailable".
+The answers have all members of the protocol. Members about parts that this server does not have (SQLite, a JavaScript
+heap, gates for single kinds of requests) are 0, null or "unavailable".
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ from strandline.service.catalog import Catalog
 from strandline.service.http import Call, Reply
 from strandline.service.workers import BULK_THREADS
 
-#: How many streams are named in each respect, of so many that are looked at.
+#: How many streams each ranking lists, and how many are considered for it.
 TOP = 5
 MAX_LOOKED_AT = 20_000
 
 
 class ServerDetails:
-    """``lives`` are the logs that are followed for live invalidation; ``waiting`` tells how many requests wait for
-    something to happen."""
+    """``lives`` are the logs with live invalidation; ``waiting`` returns the number of requests that wait for an
+    event."""
 
     def __init__(self, context: StreamsContext, lives: Lives, waiting: Callable[[], int]) -> None:
         self._context = context
@@ -89,10 +89,10 @@ class ServerDetails:
         )
         return json_reply(answer)
 
-    # --- how it is set up ----------------------------------------------------------------------------------------
+    # --- configuration ---------------------------------------------------------------------------------------------
 
     def _limits(self) -> ConfiguredLimits:
-        """0: there is no bound of this kind, or no such part."""
+        """0: the server has no such limit, or no such part."""
         settings, options = self._context.settings, self._context.engine.options
         has_cold_tier = self._context.engine.store.has_cold_tier
         return ConfiguredLimits(
@@ -107,7 +107,7 @@ class ServerDetails:
                 "companion_section_cache_bytes": 0,
                 "companion_file_cache_bytes": 0,
             },
-            # Whoever searches builds the index, and one round of housekeeping is made at a time.
+            # Searches build the index themselves, and one round of housekeeping runs at a time.
             concurrency={
                 "ingest": settings.max_waiting_appends,
                 "read": 0,
@@ -145,7 +145,7 @@ class ServerDetails:
             memory={"pressure_limit_bytes": 0},
         )
 
-    # --- how it is doing -----------------------------------------------------------------------------------------
+    # --- state -----------------------------------------------------------------------------------------------------
 
     def _runtime(self, top_streams: TopStreams) -> ServerRuntime:
         context = self._context
@@ -178,7 +178,7 @@ class ServerDetails:
         )
 
     def _pending_uploads(self) -> int:
-        """Segments that the next round of housekeeping moves to the cold tier, as far as their number tells."""
+        """The segments that the next round of housekeeping moves to the cold tier, judged by their number."""
         engine = self._context.engine
         if not engine.store.has_cold_tier:
             return 0
@@ -203,10 +203,10 @@ class ServerDetails:
             "touch_journals": len(self._lives),
         }
 
-    # --- who takes the most --------------------------------------------------------------------------------------
+    # --- the largest streams ---------------------------------------------------------------------------------------
 
     async def _top_streams(self, access: Access) -> TopStreams:
-        """Of those that the one who asks may know of, and of those that have changed lately."""
+        """The streams that the API key may see and that have changed lately."""
         watched = [(count, log) for log, count in self._context.hub.watched() if Catalog.visible(log, access)]
         waiters = nlargest(TOP, watched, key=lambda each: each[0])
         filters = [(size, log) for log, size in self._lives.filters() if Catalog.visible(log, access)]
@@ -243,7 +243,7 @@ class ServerDetails:
             if Catalog.visible(log, access):
                 try:
                     found.append((log, status_of(log)))
-                except UnknownLog:  # dropped in the meantime
+                except UnknownLog:  # dropped meanwhile
                     continue
         return found
 

@@ -1,4 +1,4 @@
-"""A log as a stream: what this protocol knows of it."""
+"""A log as a stream: its properties in this protocol."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from strandline.schema.registry import Registry
 from strandline.service.catalog import is_hidden, profile_of, registry_of
 from strandline.service.lifetime import Lifetime
 
-#: Notes of a log that concern nobody but this protocol.
+#: The notes of a log that only this protocol uses.
 STREAM_SEQ = "stream_seq"
 
 
 class ForkTraits(msgspec.Struct, frozen=True, kw_only=True):
-    """What was asked for when the stream was forked. ``offset`` is a seq; ``sub`` counts into what follows it."""
+    """The request that created a fork. ``offset`` is a seq; ``sub`` counts into what follows it."""
 
     source: str
     offset: int
@@ -27,7 +27,7 @@ class ForkTraits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StreamTraits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What of a stream is fixed when it is made. Times are milliseconds."""
+    """The properties of a stream that are fixed at creation. Times are milliseconds."""
 
     content_type: str = JSON
     ttl_seconds: int | None = None
@@ -41,12 +41,12 @@ class StreamTraits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 
 
 def traits_of(config: Config) -> StreamTraits:
-    """A log that another protocol made is JSON, and stays."""
+    """The traits of a log; a log of another protocol is JSON and never expires."""
     return msgspec.convert(config.attributes.get(STREAMS, {}), StreamTraits)
 
 
 class Closing(msgspec.Struct, frozen=True, array_like=True):
-    """Which append of a producer closed the stream; all None: one without a producer."""
+    """The append of a producer that closed the stream; all None: a close without a producer."""
 
     producer: str | None = None
     epoch: int | None = None
@@ -54,8 +54,8 @@ class Closing(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Stream:
-    """One object per log and server. Registry, profile and closing are looked up in the log's notes, and decoded
-    anew only when they have changed."""
+    """One object per log and server. Registry, profile and closing are in the notes of the log, and are decoded again
+    only when they have changed."""
 
     __slots__ = (
         "_profile", "_registry", "_stored_profile", "_stored_registry", "close_commit", "consumed_at", "content_type",
@@ -67,15 +67,15 @@ class Stream:
         self.lifetime = lifetime
         self.name = log.name
         self.traits = traits_of(log.config)
-        #: As it was given.
+        #: The content type, as given.
         self.content_type = self.traits.content_type
-        #: The same, for the header of a reply.
+        #: The content type, for the header of a reply.
         self.content_type_bytes = self.content_type.encode("latin-1")
-        #: As it is compared.
+        #: The content type, normalized for comparison.
         self.media_type = media_type(self.content_type)
         self.is_json = self.media_type == JSON
         self.consumed_at: int | None = None
-        #: That of the close, if it came without an append; None: none has since the start.
+        #: The commit of a close without an append; None: none since the start.
         self.close_commit: Commit[Any] | None = None
         self._stored_registry: object = None
         self._registry: Registry | None = None
@@ -85,7 +85,7 @@ class Stream:
     def priority(self, now: int) -> int:
         return 0
 
-    # --- what it is like now -------------------------------------------------------------------------------------
+    # --- current state ---------------------------------------------------------------------------------------------
 
     @property
     def registry(self) -> Registry:
@@ -105,30 +105,30 @@ class Stream:
 
     @property
     def is_plain(self) -> bool:
-        """Whether appends are kept as they come: there is no schema, no routing key by pointer and no profile."""
+        """Whether appends are stored unchanged: there is no schema, no routing key by pointer and no profile."""
         notes = self.log.notes
         return REGISTRY not in notes and PROFILE not in notes
 
     @property
     def rules(self) -> tuple[object, object]:
-        """What appends are checked against, for telling whether it has changed."""
+        """What appends are checked against; compare it to see whether it has changed."""
         return self.log.notes.get(REGISTRY), self.log.notes.get(PROFILE)
 
     @property
     def closing(self) -> Closing | None:
-        """What closed the stream; None while it is open."""
+        """How the stream was closed; None while it is open."""
         stored = self.log.notes.get(CLOSED)
         return None if stored is None else msgspec.convert(stored, Closing)
 
     @property
     def closed(self) -> bool:
-        """No further append is taken."""
+        """Whether the stream accepts no further appends."""
         return CLOSED in self.log.notes
 
     @property
     def ended(self) -> bool:
-        """Readers can see everything there will ever be. What is closed shows before that is on the disk, and if it
-        never gets there the stream is open again; so they are not told before."""
+        """Whether readers can see all records that the stream will ever have. A close that is not durable yet can still
+        be lost, and the stream would be open again; so readers do not learn of it before it is durable."""
         log = self.log
         if CLOSED not in log.notes or log.head != log.next_seq - 1:
             return False
@@ -136,22 +136,22 @@ class Stream:
 
     @property
     def gone(self) -> bool:
-        """Deleted, and kept only for the streams that were forked from it."""
+        """Whether the stream is deleted and kept only for its forks."""
         return is_hidden(self.log)
 
     @property
     def end(self) -> int:
-        """The seq of the last record that was ever assigned, visible or not: where the next append goes behind."""
+        """The last assigned seq, visible or not: the next append follows it."""
         return self.log.next_seq - 1
 
     # --- time to live --------------------------------------------------------------------------------------------
 
     @property
     def expires_at(self) -> int | None:
-        """When the stream is removed unless it is used before, in milliseconds; None: it stays."""
+        """When the stream is removed unless it is used before, in milliseconds; None: never."""
         return None if self.lifetime is None else self.lifetime.expires_at
 
     def use(self, now: int) -> None:
-        """The stream is read or written."""
+        """Note that the stream was read or written."""
         if self.lifetime is not None:
             self.lifetime.use(now)

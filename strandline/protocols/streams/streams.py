@@ -1,4 +1,4 @@
-"""The streams of a server: logs, as this protocol sees them."""
+"""The streams of a server: all logs, as this protocol sees them."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from strandline.service.access import FULL_ACCESS, Access
 from strandline.service.catalog import SYSTEM
 from strandline.service.kernel import Kernel
 
-#: Streams that are kept decoded. More than this are looked up again when they are used.
+#: How many streams are kept decoded. Others are decoded again when they are used.
 MAX_KNOWN = 200_000
-#: Names of deleted streams that are remembered, so that deleting one twice is no error.
+#: How many names of deleted streams are remembered, so that deleting one twice is not an error.
 MAX_DELETED = 10_000
 MAX_NAME_BYTES = 512
 
@@ -32,12 +32,12 @@ def check_name(name: str) -> str:
     except UnicodeEncodeError:
         raise bad_request("the name of the stream is not valid UTF-8") from None
     if size > MAX_NAME_BYTES or not name.isprintable():
-        raise bad_request(f"the name of a stream has up to {MAX_NAME_BYTES} bytes of printable text")
+        raise bad_request(f"the name of a stream must have at most {MAX_NAME_BYTES} bytes of printable text")
     return name
 
 
 class Streams:
-    """The catalog's logs as streams. ``now`` gives milliseconds. Everything here happens on the loop."""
+    """The catalog's logs as streams. ``now`` returns milliseconds. Only used on the event loop."""
 
     def __init__(self, kernel: Kernel, settings: StreamsSettings) -> None:
         self.kernel = kernel
@@ -52,7 +52,7 @@ class Streams:
     # --- finding -------------------------------------------------------------------------------------------------
 
     def find(self, name: str) -> Stream | None:
-        """The stream, hidden or not; None if there is none, or it has expired."""
+        """The stream, hidden or not; None if it does not exist or has expired."""
         stream = self._known.get(name)
         if stream is None or stream.log.dropped:
             stream = self._look_up(name)
@@ -74,7 +74,7 @@ class Streams:
         return stream
 
     def get(self, name: str) -> Stream:
-        """The stream; refuses where there is none, or it was deleted."""
+        """The stream; refuses if it does not exist or was deleted."""
         stream = self._known.get(name)
         if stream is None or stream.lifetime is not None or stream.log.dropped or stream.gone:
             stream = self.find(name)
@@ -88,7 +88,7 @@ class Streams:
                 raise gone()
         return stream
 
-    # --- making --------------------------------------------------------------------------------------------------
+    # --- creating --------------------------------------------------------------------------------------------------
 
     def create(
         self,
@@ -101,8 +101,8 @@ class Streams:
         durability: Durability | None = None,
         compact: bool = False,
     ) -> tuple[Stream, Commit[Log]]:
-        """Make a stream that is not there, with its first records, as one step. It can be used at once and is durable
-        when the commit is done."""
+        """Create a stream with its first records, in one step. It can be used at once, and is durable when the commit
+        is done."""
         check_name(name)
         config = Config(
             durability=durability or self._settings.stream_durability,
@@ -120,7 +120,7 @@ class Streams:
     # --- removing ------------------------------------------------------------------------------------------------
 
     def was_deleted(self, name: str) -> bool:
-        """Whether there was a stream of this name that was deleted not too long ago."""
+        """Whether a stream of this name was deleted recently."""
         return name in self._deleted
 
     def delete(self, stream: Stream, access: Access = FULL_ACCESS) -> Commit[Any]:

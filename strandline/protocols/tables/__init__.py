@@ -1,1 +1,1 @@
-"""Tables over HTTP: JSON requests and answers, and rows as they come as server-sent events."""
+"""The tables protocol: JSON requests and answers, and live rows as server-sent events."""

@@ -1,4 +1,4 @@
-"""What the handlers of this face share."""
+"""The state that the handlers of the tables protocol share."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 class TablesContext:
-    """Made on the loop's thread, once the engine is open."""
+    """Created on the event loop's thread, after the engine is opened."""
 
     def __init__(self, kernel: Kernel, tables: Tables, users: Users) -> None:
         self.kernel = kernel
@@ -36,21 +36,21 @@ class TablesContext:
         self._writes = 0
 
     def _reserved(self, name: str) -> str | None:
-        """Rows of a declared table are in logs that only the table creates."""
+        """Why a log of this name cannot be created: only the table creates the logs of its rows."""
         table = table_of(name)
         if table is None or table not in self.tables:
             return None
-        return f"the name belongs to the table {table!r}: use the endpoints of the table"
+        return f"the name belongs to the table {table!r}; use the endpoints of the table"
 
-    # --- on other threads ------------------------------------------------------------------------------------------
+    # --- other threads ---------------------------------------------------------------------------------------------
 
     @property
     def writes_elsewhere(self) -> bool:
-        """Whether something is being written on the other thread: it has the tables' lock, or will."""
+        """Whether the writer thread has work. It holds the lock of the tables, or will."""
         return self._writes > 0
 
     def write_elsewhere(self, write: Callable[[], T], then: Callable[[T], Reply | Later]) -> Later:
-        """Have something written on the other thread, one after the other; ``then`` is called on the loop."""
+        """Run ``write`` on the writer thread, in order; ``then`` runs on the event loop."""
         later = Later()
 
         def written(future: Future[T]) -> None:
@@ -65,7 +65,7 @@ class TablesContext:
         self._writes -= 1
         try:
             answer = then(future.result())
-        except BaseException as error:  # whoever asked waits for an answer
+        except BaseException as error:  # the client waits for an answer
             later.fail(error if isinstance(error, Exception) else RuntimeError(repr(error)))
             return
         if isinstance(answer, Reply):
@@ -74,13 +74,13 @@ class TablesContext:
             answer.then(lambda done: pass_on(done, later))
 
     def elsewhere(self, read: Callable[[], Answer]) -> Later:
-        """Have something read, or looked up, on some other thread."""
+        """Run a read or a lookup on a worker thread."""
         return later_of(self.workers.normal.run(read))
 
-    # --- what is in memory -----------------------------------------------------------------------------------------
+    # --- data in memory --------------------------------------------------------------------------------------------
 
     def is_parent_resident(self, table: TableDeclaration, parent: str) -> bool:
-        """Whether it can be seen without waiting whose the parent is."""
+        """Whether the owner of the parent can be looked up without waiting for the disk."""
         if not isinstance(table.parent, TableDeclaration):
             return table.parent_row is None
         above = self.above(table, parent)
@@ -90,7 +90,7 @@ class TablesContext:
         return log is None or is_row_resident(log, above.seq)
 
     def changes_above(self, table: Table, parent: str) -> Log | None:
-        """The log in which is told what becomes of the row that the parent is; None as long as there is none."""
+        """The log with the changes of the parent's row; None if the parent is not a row, or has no such log yet."""
         declaration = table.declaration
         above = self.above(declaration, parent)
         if above is None or not isinstance(declaration.parent, TableDeclaration):
@@ -99,7 +99,7 @@ class TablesContext:
 
     @staticmethod
     def above(table: TableDeclaration, parent: str) -> RowId | None:
-        """The row that the parent is; None if it is none."""
+        """The row that is the parent; None if the parent is not a row of a table."""
         if not isinstance(table.parent, TableDeclaration):
             return None
         try:
@@ -113,13 +113,13 @@ def is_row_resident(log: Log, seq: int) -> bool:
 
 
 def are_keys_resident(table: Table, parent: str, keys: list[str | None]) -> bool:
-    """Whether it can be said without waiting if there are rows with these idempotency keys."""
+    """Whether these idempotency keys can be looked up without waiting for the disk."""
     log = None if not any(keys) else table.rows_log(parent)
     return log is None or all(not key or log.find_key_resident(key)[0] for key in keys)
 
 
 def pass_on(done: Later, to: Later) -> None:
-    """Settle one as the other was settled."""
+    """Settle ``to`` with the outcome of ``done``."""
     try:
         to.settle(done.result())
     except Exception as error:

@@ -50,7 +50,7 @@ _NOT_FOUND = NOT_FOUND.renamed(
 )
 _PAYLOAD_TOO_LARGE = PAYLOAD_TOO_LARGE.renamed("PAYLOAD_TOO_LARGE")
 
-#: What tables call the shared codes.
+#: The shared codes under the names of tables.
 RENAMED = {
     INVALID_REQUEST: INVALID_REQUEST.renamed(
         "VALIDATION_FAILED",
@@ -90,7 +90,7 @@ _MEMBERS = {field.encode_name: field.name for field in msgspec.structs.fields(Ta
 
 
 def error_body(code: str, message: str, more: Mapping[str, Any]) -> bytes:
-    """The body of an error; ``more`` are its further members, as clients see them."""
+    """The body of an error; ``more`` are its other members, as clients see them."""
     body = TableErrorBody(code, message, **{_MEMBERS[name]: value for name, value in more.items()})
     return encode(TableErrorAnswer(body))
 
@@ -102,7 +102,7 @@ class Errors:
         self._about = {"table": table, "op": op}
 
     def reply_to(self, error: Exception) -> Reply | None:
-        """The reply to an exception that clients can get."""
+        """The reply to an exception that has a code; None for any other exception."""
         if isinstance(error, TableError):
             refusal = Refusal(PROBLEMS[error.code], error.message, retry_after_ms=error.retry_after)
             return self._reply(refusal, error.more)
@@ -110,7 +110,7 @@ class Errors:
         return None if found is None else self.refuse(found)
 
     def refuse(self, refusal: Refusal) -> Reply:
-        """The reply to a refusal, with the codes and the shape of tables."""
+        """The reply to a refusal, with a code of tables and their error body."""
         return self._reply(refusal.renamed(RENAMED), {} if refusal.detail is None else {"detail": refusal.detail})
 
     def _reply(self, refusal: Refusal, more: Mapping[str, Any]) -> Reply:

@@ -1,4 +1,4 @@
-"""Rows as JSON, joined from the bytes that are kept rather than built of objects."""
+"""Rows as JSON, joined from the stored bytes instead of built from objects."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ import msgspec
 
 from strandline.engine import Page
 
-#: What an edited row ends with; nothing that is part of a payload can look like it there.
+#: The end of an edited row. No part of a payload can look like it in this position.
 _UPDATED = re.compile(rb',?"\$updatedAt":(\d+)\}$')
 _JSON_USER = msgspec.json.Decoder(dict[str, Any])
 
-#: Who somebody is, as far as the table's ``with_author`` knows.
+#: The authors of rows, as returned by the table's ``with_author``.
 Authors = Mapping[str, Mapping[str, Any] | None]
 
 
 class Rendered(NamedTuple):
-    """A row without what depends on the reader: ``json`` lacks its end. ``user`` is the author."""
+    """A row without the parts that depend on the reader: ``json`` lacks its end. ``user`` is the author."""
 
     seq: int
     ts: int
@@ -27,7 +27,7 @@ class Rendered(NamedTuple):
     json: bytes
 
     def whole(self, reader: str | None, authors: Authors | None) -> bytes:
-        """The row as this reader gets it."""
+        """The row as JSON for this reader."""
         own = b"" if reader is None else b',"own":true' if reader == self.user else b',"own":false'
         if authors is None:
             return b"%b%b}" % (self.json, own)
@@ -40,7 +40,7 @@ class RowRenderer:
 
     def __init__(self, parent: str) -> None:
         quoted = msgspec.json.encode(parent)
-        #: The id of a row without its number and its end.
+        #: The id of a row up to its sequence number.
         self._id = b'"id":%b:' % quoted[:-1]
         self._parent = b'","parent":%b,"seq":' % quoted
         self._users: dict[bytes | None, tuple[str | None, bytes]] = {None: (None, b"null")}
@@ -77,5 +77,5 @@ class RowRenderer:
 
 
 def authors_of(rows: Sequence[Rendered], with_author: Callable[[str], Mapping[str, Any] | None]) -> Authors:
-    """Everybody who wrote one of the rows, looked up once each."""
+    """The authors of the rows, looked up once each."""
     return {user: with_author(user) for user in {row.user for row in rows} if user is not None}

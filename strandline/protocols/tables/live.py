@@ -1,4 +1,4 @@
-"""Following the rows of a parent: how a live response opens, and how it learns of logs that are made later."""
+"""Opens live responses, and notifies them of logs that are created later."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ NOW = "now"
 
 
 class Live:
-    """Opens live responses, and tells them of logs that are made while they wait."""
+    """Opens live responses, and notifies them when a log that they wait for is created."""
 
     def __init__(self, context: TablesContext) -> None:
         self._context = context
-        #: Responses that wait for a log that does not exist yet, by its name.
+        #: The responses that wait for a log that does not exist yet, by the name of the log.
         self._waiting: dict[str, set[LiveStream]] = {}
         context.tables.listeners.append(lambda name: context.hub.post(lambda: self._made(name)))
 
@@ -47,7 +47,7 @@ class Live:
             return open()
         return context.elsewhere(open)
 
-    # --- who is there ----------------------------------------------------------------------------------------------
+    # --- open responses --------------------------------------------------------------------------------------------
 
     def _came(self, stream: LiveStream) -> None:
         for name in stream.missing:
@@ -62,13 +62,13 @@ class Live:
                     del self._waiting[name]
 
     def _made(self, name: str) -> None:
-        """There is a new log."""
+        """A log was created."""
         for stream in self._waiting.pop(name, ()):
             stream.look_for_logs()
 
 
 def _start(after: str | None, rows: Log | None, changes: Log | None) -> Cursor:
-    """Where to begin; refuses a cursor of something that is not there."""
+    """The cursor to start from; refuses a cursor past the end of the logs."""
     ends = Cursor(0 if rows is None else rows.head, 0 if changes is None else changes.head)
     if after is None:
         return Cursor()
@@ -76,7 +76,7 @@ def _start(after: str | None, rows: Log | None, changes: Log | None) -> Cursor:
         return ends
     cursor = Cursor.parse(after)
     if cursor is None:
-        raise invalid("after must be the id of an event, or now", fields=["after"])
+        raise invalid(f"after {after!r} is not valid: it must be the id of an event, or now", fields=["after"])
     if cursor.rows > ends.rows or cursor.changes > ends.changes:
         raise TableError("CONFLICT", "cursor is past the end of the rows; reconnect without a cursor")
     return cursor

@@ -1,6 +1,7 @@
-"""The feed of a parent: what live readers get of its rows and changes, made once for all of them, and in which order.
+"""The feed of a parent: its rows and changes, rendered once for all live readers, and their order.
 
-Two logs are told as one story: rows and changes in the order of their times, each change after the row it is about.
+Rows and changes are two logs. Readers get both as one sequence of events in the order of their times, each change after
+the row that it changes.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from strandline.protocols.tables.json import Rendered, RowRenderer
 
 T = TypeVar("T")
 
-#: Of one piece. A reader that does not keep up holds no more than this of either log.
+#: The limits of one piece. A slow reader holds at most one piece of each log.
 MAX_RECORDS = 256
 MAX_BYTES = 256 << 10
 
@@ -36,7 +37,7 @@ class LiveLog:
 
 
 class Change(msgspec.Struct, frozen=True, rename="camel"):
-    """One record of the log of changes, as far as it is told."""
+    """One record of the log of changes, with the members that readers get."""
 
     op: str
     seq: int | None = None
@@ -45,7 +46,7 @@ class Change(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Noted(NamedTuple):
-    """A change with its place and its time."""
+    """A change with its sequence number and its time."""
 
     seq: int
     ts: int
@@ -56,7 +57,7 @@ _decoder = msgspec.json.Decoder(Change)
 
 
 class RowsView(FeedView):
-    """Every row, rendered as far as it is the same for everybody."""
+    """All rows, rendered as far as they are the same for all readers."""
 
     __slots__ = ()
 
@@ -69,7 +70,7 @@ class RowsView(FeedView):
 
 
 class ChangesView(FeedView):
-    """Every change, without what was there before."""
+    """All changes, without the previous contents of the rows."""
 
     __slots__ = ()
 
@@ -82,16 +83,16 @@ class ChangesView(FeedView):
         ]
 
 
-#: Who follows along sees what everybody sees.
+#: All live readers share these views.
 ROWS = RowsView(strong=False)
 CHANGES = ChangesView(strong=False)
 
 
-# --- the order -------------------------------------------------------------------------------------------------------
+# --- order ---------------------------------------------------------------------------------------------------------
 
 
 class Cursor(NamedTuple):
-    """How far a reader has come in both logs."""
+    """The position of a reader in both logs."""
 
     rows: int = 0
     changes: int = 0
@@ -115,7 +116,7 @@ def _is_seq(text: str) -> bool:
 
 
 class Stretch(NamedTuple, Generic[T]):
-    """What comes next in one of the logs: up to ``through``, and whether that is all there is."""
+    """The next items of one log, up to ``through``; ``is_all`` says whether the log ends there."""
 
     items: Sequence[T]
     through: int
@@ -126,12 +127,12 @@ Told = list[tuple[Cursor, Rendered | Noted]]
 
 
 def merge(at: Cursor, rows: Stretch[Rendered], changes: Stretch[Noted]) -> tuple[Told, Cursor]:
-    """What to tell next, with the cursor behind each; and the cursor behind all of it, which may be further still.
+    """The next events, each with the cursor after it, and the cursor after all of them, which may be further ahead.
 
-    Only what is known to come next: where a log goes on, nothing of the other is told that may come after what is not
-    there yet. The cursor always moves as long as there is something.
+    If a log continues after its stretch, events of the other log that may be later than the unread part are held back.
+    The cursor always moves while there is something to read.
     """
-    # A change of the very time of the last row may be about one of the next rows, never the other way round.
+    # A change may have the time of the last row and be about one of the next rows; a row never depends on a change.
     told_rows = [row for row in rows.items if changes.is_all or row.ts <= _last(changes.items)]
     told_changes = [noted for noted in changes.items if rows.is_all or noted.ts < _last(rows.items)]
     whole_rows, whole_changes = len(told_rows) == len(rows.items), len(told_changes) == len(changes.items)

@@ -1,4 +1,4 @@
-"""One reader who is told of rows as they come, and of what becomes of them."""
+"""One live reader: it gets the rows of a parent and their changes as they come."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ NOTHING = Stretch[Any]((), 0, True)
 
 
 class Asked(NamedTuple):
-    """What a reader wants to be told of."""
+    """The rows that a reader asks for."""
 
     table: Table
     parent: str
@@ -40,7 +40,7 @@ class Asked(NamedTuple):
 
 
 class LiveStream(LiveResponse, FeedReader):
-    """Its places are in the log of rows and in that of changes; either may not be there yet."""
+    """Has a position in the log of rows and in the log of changes; either log may not exist yet."""
 
     __slots__ = (
         "_asked", "_busy", "_came", "_changes", "_context", "_cursor", "_everything", "_left", "_must_look",
@@ -55,8 +55,8 @@ class LiveStream(LiveResponse, FeedReader):
         came: Callable[[LiveStream], None],
         left: Callable[[LiveStream], None],
     ) -> None:
-        """``everything``: all rows are for this reader, not only those that it wrote. ``came`` and ``left`` are called
-        when the connection is open, and when the response has ended."""
+        """``everything``: whether the reader sees all rows, not only its own. ``came`` is called when the connection is
+        open, ``left`` when the response has ended."""
         super().__init__(context.live, asked.access)
         self._context = context
         self._asked = asked
@@ -67,13 +67,13 @@ class LiveStream(LiveResponse, FeedReader):
         self._rows: FeedPosition | None = None
         self._changes: FeedPosition | None = None
         self._parent_watch: ParentWatch | None = None
-        #: Kept here so that it is not collected while it runs.
+        #: The running task; a reference keeps it from being garbage-collected.
         self._task: asyncio.Task[None] | None = None
-        #: Another thread looks something up; what is sent next waits for it.
+        #: Whether a worker thread looks something up; the next events wait for it.
         self._busy = False
-        #: Whether the reader may still see the parent has to be checked first.
+        #: Whether to check that the reader may still see the parent, before more is sent.
         self._must_look = False
-        #: Whether the reader got the event that says that it has caught up.
+        #: Whether the reader got the event ``ready``.
         self._ready = False
 
     # --- the connection --------------------------------------------------------------------------------------------
@@ -103,7 +103,7 @@ class LiveStream(LiveResponse, FeedReader):
     # --- the logs --------------------------------------------------------------------------------------------------
 
     def look_for_logs(self) -> None:
-        """Attach to what is there by now, and tell what is in it."""
+        """Attach to the logs that exist by now, and send their events."""
         if self.ended:
             return
         try:
@@ -121,12 +121,12 @@ class LiveStream(LiveResponse, FeedReader):
             self._changes = self._attach(table.changes_log(parent), self._cursor.changes, CHANGES)
         if self._parent_watch is None:
             self._parent_watch = ParentWatch.of(self._context, self._asked, self.check_sight)
-            # It may have changed between the first look and this one.
+            # The parent may have changed since the request was checked.
             self._must_look = self._parent_watch is not None
 
     @property
     def missing(self) -> list[str]:
-        """The names of the logs that are not there yet."""
+        """The names of the logs that do not exist yet."""
         asked = self._asked
         names = []
         if self._rows is None:
@@ -148,20 +148,20 @@ class LiveStream(LiveResponse, FeedReader):
             return None
         return place
 
-    # --- what is new -----------------------------------------------------------------------------------------------
+    # --- events ----------------------------------------------------------------------------------------------------
 
     def deliver(self, place: FeedPosition) -> None:
         self.go_on()
 
     def go_on(self) -> None:
-        """Tell as much as there is and the reader takes, for as long as others need not wait."""
+        """Send events until the reader has all, its buffer is full, or other readers have waited long enough."""
         until = perf_counter() + SLICE_SECONDS
         while self.keeps_up and not self._busy:
             if self._must_look:
                 self._must_look = False
                 self._meanwhile(self._look())
                 return
-            # Changes first: whatever they are about was there before them.
+            # Changes are read first, so that the rows that they are about are in the rows that are read next.
             changes = self._stretch(self._changes)
             rows = self._stretch(self._rows)
             if changes is None or rows is None:
@@ -184,7 +184,7 @@ class LiveStream(LiveResponse, FeedReader):
                 return
 
     def _stretch(self, place: FeedPosition | None) -> Stretch[Any] | None:
-        """What comes next at a place; None: it has to be loaded, and then this reader is told."""
+        """The next items at a position; None while they are loaded, which wakes this reader later."""
         if place is None:
             return NOTHING
         if place.feed is None or not place.behind:
@@ -223,7 +223,7 @@ class LiveStream(LiveResponse, FeedReader):
             self.write(data)
 
     def _meanwhile(self, work: Coroutine[Any, Any, None]) -> None:
-        """Have something done that takes longer; nothing else is told until it is."""
+        """Run slow work; no further events are sent until it is done."""
         self._busy = True
         self._task = self._context.hub.loop.create_task(self._do(work))
 
@@ -236,7 +236,7 @@ class LiveStream(LiveResponse, FeedReader):
         self.go_on()
 
     def _frames_of(self, told: Told) -> bytes:
-        """On another thread: with whatever has to be read or looked up."""
+        """The frames of events, with everything that must be read or looked up. Runs on a worker thread."""
         rows = self._changed_rows(told, resident=False)
         assert rows is not None
         with_author = self._asked.table.declaration.with_author
@@ -247,7 +247,7 @@ class LiveStream(LiveResponse, FeedReader):
         return self._frames(told, rows, authors)
 
     def _changed_rows(self, told: Told, *, resident: bool) -> dict[int, Rendered] | None:
-        """The rows, as they are now, that were updated or restored and are there, by seq; None: that needs a disk."""
+        """The current contents of rows that were updated or restored, by seq; None if that needs the disk."""
         rows: dict[int, Rendered] = {}
         for _, item in told:
             if isinstance(item, Noted) and item.change.op in ("update", "restore"):
@@ -281,7 +281,7 @@ class LiveStream(LiveResponse, FeedReader):
         return row.whole(user, authors) if self._everything or row.user == user else b""
 
     def _change(self, change: Change, rows: dict[int, Rendered], authors: Authors | None) -> bytes:
-        """The data of a change; empty if this reader may not see it, or not any more."""
+        """The data of a change; empty if this reader may not see it, or may no longer see it."""
         op, parent = change.op, self._asked.parent
         if op in ("update", "restore"):
             row = None if change.seq is None else rows.get(change.seq)
@@ -296,10 +296,10 @@ class LiveStream(LiveResponse, FeedReader):
             return encode(RestoreAllEvent(parent))
         return b""
 
-    # --- whether it may still be told ------------------------------------------------------------------------------
+    # --- access ----------------------------------------------------------------------------------------------------
 
     def check_sight(self) -> None:
-        """Something has happened to the parent: see whether this reader may still be told, before it is told more."""
+        """The parent has changed: check whether this reader may still see it before more is sent."""
         self._must_look = True
         self.go_on()
 
@@ -314,17 +314,17 @@ class LiveStream(LiveResponse, FeedReader):
             return
         self._everything = view.sees_all
 
-    # --- what else happens -----------------------------------------------------------------------------------------
+    # --- other events ----------------------------------------------------------------------------------------------
 
     def ring(self, now: float) -> float | None:
-        """Also check the parent of a table whose rows are elsewhere: no log shows when such a row changes."""
+        """For a parent whose row is not in a log, check access from time to time: no log shows its changes."""
         after = super().ring(now)
         if self.keeps_up and self._asked.table.declaration.parent_row is not None:
             self.check_sight()
         return after
 
     def gone(self, place: FeedPosition) -> None:
-        """A log was dropped. The client connects again and finds what is there instead."""
+        """A log was dropped. The client reconnects and reads the logs that exist then."""
         self.end()
 
     def paced(self, place: FeedPosition) -> None:
@@ -334,13 +334,13 @@ class LiveStream(LiveResponse, FeedReader):
         self._fail(error)
 
     def _fail(self, error: Exception) -> None:
-        log.warning("a live reader of %r ends after %s: %s", self.about, self._cursor, error)
+        log.warning("stopped the live response for %r at cursor %s: %s", self.about, self._cursor, error)
         damaged = isinstance(error, DamagedFile)
         self.end(_end_frame(TableError("DAMAGED_DATA" if damaged else "INTERNAL", "the rows cannot be read")))
 
 
 class ParentWatch(Waiter):
-    """Wakes a reader when something becomes of the row that the parent is."""
+    """Wakes a reader when the row that is the parent changes."""
 
     __slots__ = ("_hub", "_log", "_wake")
 
@@ -352,7 +352,7 @@ class ParentWatch(Waiter):
 
     @classmethod
     def of(cls, context: TablesContext, asked: Asked, wake: Callable[[], None]) -> ParentWatch | None:
-        """None when the parent is no row of a table, or when nothing has ever been changed beside it."""
+        """None if the parent is not a row of a table, or if its table has no log of changes there yet."""
         log = context.changes_above(asked.table, asked.parent)
         return None if log is None else cls(context, log, wake)
 
@@ -368,5 +368,5 @@ def _one(log: Log, seq: int, resident: bool) -> Page | None:
 
 
 def _end_frame(error: TableError) -> bytes:
-    """The last message: why the response ends."""
+    """The last event: the reason why the response ends."""
     return sse.frame(b"end", error_body(error.code, error.message, error.more))

@@ -1,4 +1,4 @@
-"""The routes of tables, described for those who call them: those that this very server has, by what is declared."""
+"""The OpenAPI descriptions of the tables that this server declares."""
 
 from __future__ import annotations
 
@@ -36,53 +36,53 @@ _WRITE_SUMMARIES = {
     "append": "Append a row",
     "appendBulk": "Append several rows in one step",
     "update": "Change a row",
-    "rm": "Remove a row",
-    "rmBulk": "Remove several rows in one step",
-    "purgeByParent": "Remove all rows of a parent",
-    "restoreByParent": "Bring all removed rows of a parent back",
-    "restore": "Bring a removed row back",
+    "rm": "Delete a row",
+    "rmBulk": "Delete several rows in one step",
+    "purgeByParent": "Delete all rows of a parent",
+    "restoreByParent": "Restore all deleted rows of a parent",
+    "restore": "Restore a deleted row",
 }
 _WRITE_WORDS = {
-    "append": "With an `idempotencyKey` that a row of this parent has already, nothing is appended and that row's seq "
-    "is told, with `created` false. A key is good for as long as its row is there.",
-    "appendBulk": f"Up to {MAX_BULK} rows; all of them are appended, or none is. Their seqs follow each other.",
-    "update": "For the author, and the owner of the parent. With `expectedUpdatedAt` only if nobody has changed the "
-    "row since then. Seq, parent and author stay.",
-    "rm": "For the author, and the owner of the parent. `hard` removes it for good where it could be restored. A row "
-    "that is not there is no error.",
-    "rmBulk": f"Up to {MAX_BULK} ids; all of them are removed, or none is.",
-    "purgeByParent": "For the owner of the parent. `hard` removes them for good where they could be restored.",
-    "restoreByParent": "For the owner of the parent. Also those that were removed one by one.",
-    "restore": "For the author, and the owner of the parent.",
+    "append": "If a row of this parent already has the `idempotencyKey`, nothing is appended: the answer has the seq "
+    "of that row and `created` is false. The key is valid as long as its row exists.",
+    "appendBulk": f"Up to {MAX_BULK} rows; either all are appended, or none. Their seqs are consecutive.",
+    "update": "For the author and the owner of the parent. With `expectedUpdatedAt`, the row is updated only if it was "
+    "not changed since that time. Seq, parent and author do not change.",
+    "rm": "For the author and the owner of the parent. With `hard`, the row cannot be restored. Deleting a row that "
+    "does not exist is not an error.",
+    "rmBulk": f"Up to {MAX_BULK} ids; either all rows are deleted, or none.",
+    "purgeByParent": "For the owner of the parent. With `hard`, the rows cannot be restored.",
+    "restoreByParent": "For the owner of the parent. Also restores rows that were deleted one by one.",
+    "restore": "For the author and the owner of the parent.",
 }
 _READ_SUMMARIES = {
-    "list": "Read rows, the newest first",
-    "listAfter": "Read rows behind a seq, the oldest first",
-    "read": "Read one row",
-    "search": "Find rows by their text",
-    "indexed": "Read all rows, grouped by a field",
+    "list": "List rows, newest first",
+    "listAfter": "List the rows after a seq, oldest first",
+    "read": "Get one row",
+    "search": "Search rows by text",
+    "indexed": "Group all rows by a field",
     "counts": "Count rows by a field",
-    "history": "Read what a row was before it was edited",
-    "live": "Be told of rows and of what becomes of them",
+    "history": "Get the earlier versions of a row",
+    "live": "Follow rows and their changes",
 }
 _LIVE = """Server-sent events, in the order of their times: `append`, `update` and `restore` with the row, `rm` with
-`{id, seq, soft}`, `purge` with `{parent, soft}`, `restoreAll` with `{parent}`; `ready` with `{cursor}` once everything
-there was has been told. A change always comes after the row it is about. The id of each event says where to go on: in
-`after`, or in the header `Last-Event-ID`. `after=now` begins with what comes. Whoever may not read any more is told so
-with `end`, whose data is that of an error."""
+`{id, seq, soft}`, `purge` with `{parent, soft}`, `restoreAll` with `{parent}`, and `ready` with `{cursor}` once all
+existing events were sent. A change always comes after its row. To resume, send the id of the last event in `after` or
+in the header `Last-Event-ID`; `after=now` skips existing rows. When the reader may no longer read the rows, the stream
+ends with `end`, whose data is an error."""
 _READ_WORDS = {
-    "list": "`continueCursor` is the `cursor` of the next page. A page can be short without being the last.",
-    "listAfter": "For those who follow along: `last` is the `seq` to go on behind.",
-    "read": "Null if there is none that whoever asks may see.",
-    "search": "Rows that have all the words, the newest first.",
-    "indexed": "By the value of the field, as text.",
-    "counts": "By the value of the field, as text.",
-    "history": "The oldest edit first.",
+    "list": "`continueCursor` is the `cursor` of the next page. A short page is not necessarily the last one.",
+    "listAfter": "For polling: `last` is the `seq` of the next request.",
+    "read": "Null if the row does not exist or the user may not see it.",
+    "search": "The rows that contain all words, newest first.",
+    "indexed": "Keyed by the value of the field, as text.",
+    "counts": "Keyed by the value of the field, as text.",
+    "history": "Oldest version first.",
     "live": _LIVE,
 }
 _FOR = {
-    "auth": "For the author of a row, who gets nothing else, and for the owner of the parent, who gets everything.",
-    "pub": "For everybody; no API key is needed.",
+    "auth": "For users: the author of a row gets that row, the owner of the parent gets all rows.",
+    "pub": "Public; no API key is needed.",
 }
 
 
@@ -91,39 +91,41 @@ def _query(name: str, description: str, schema: Schema = TEXT, *, required: bool
 
 
 _PARENT = _query(
-    "parent", "The parent whose rows.", {"type": "string", "minLength": 1, "maxLength": 256}, required=True
+    "parent", "The parent of the rows.", {"type": "string", "minLength": 1, "maxLength": 256}, required=True
 )
 _ID = _query("id", "The id of the row.", required=True)
-_LIMIT = _query("limit", "How many rows at the most.", {"type": "integer", "minimum": 1})
+_LIMIT = _query("limit", "Maximum number of rows.", {"type": "integer", "minimum": 1})
 _USER = Parameter(
     "Strandline-User",
     "header",
-    "Who asks, where there are no API keys; for whom a key with the admin scope acts, where there are.",
+    "The user. If the server has API keys, only a key with the admin scope may name another user.",
     {"type": "string", "minLength": 1, "maxLength": 256, "pattern": "^[ -~]*$"},
 )
 _PARAMETERS: dict[str, tuple[Parameter, ...]] = {
     "list": (
         _PARENT,
         _LIMIT,
-        _query("cursor", "Where to go on, as the last page says."),
-        _query("where", "Conditions on rows, as JSON."),
+        _query("cursor", "The `continueCursor` of the previous page."),
+        _query("where", "Conditions on rows, as a JSON object."),
     ),
     "listAfter": (
         _PARENT,
-        _query("seq", "Only rows behind this one.", {"type": "integer", "minimum": 0, "default": 0}),
+        _query("seq", "Only rows after this seq.", {"type": "integer", "minimum": 0, "default": 0}),
         _LIMIT,
     ),
     "read": (_ID,),
-    "search": (_PARENT, _query("query", "What to look for.", required=True), _LIMIT),
-    "indexed": (_PARENT, _query("indexBy", "The field.", required=True), _LIMIT),
-    "counts": (_PARENT, _query("by", "The field.", required=True)),
+    "search": (_PARENT, _query("query", "The words to search for.", required=True), _LIMIT),
+    "indexed": (_PARENT, _query("indexBy", "The field to group by.", required=True), _LIMIT),
+    "counts": (_PARENT, _query("by", "The field to count by.", required=True)),
     "history": (_ID,),
     "live": (
         _PARENT,
-        _query("after", "The id of the last event that was seen, or `now`."),
-        _query("user", "As the header `Strandline-User`, which browsers cannot send here."),
-        _query("token", "An API key, for browsers, which cannot send a header here."),
-        Parameter("Last-Event-ID", "header", "As `after`, and before it.", {"type": "string", "pattern": "^[ -~]*$"}),
+        _query("after", "The id of the last event that you got, or `now`."),
+        _query("user", "Same as the header `Strandline-User`, for browsers, whose event sources cannot send headers."),
+        _query("token", "An API key, for browsers, whose event sources cannot send headers."),
+        Parameter(
+            "Last-Event-ID", "header", "Takes precedence over `after`.", {"type": "string", "pattern": "^[ -~]*$"}
+        ),
     ),
 }
 _WRITE_ERRORS = (

@@ -1,4 +1,4 @@
-"""Where everything is: a path per table, operation and, of reads, variant."""
+"""The paths of tables: one per table, operation and, for reads, variant."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 from strandline.tables import TableDeclaration
 
-#: Reads for those who wrote a row or own its parent, and for everybody.
+#: The variants of reads: for users who wrote a row or own its parent, and for the public.
 AUTH, PUB = "auth", "pub"
-#: Which scope a key needs for each write.
+#: The scope that an API key needs for each write.
 WRITES = {
     "append": "write",
     "appendBulk": "write",
@@ -20,10 +20,10 @@ WRITES = {
     "restore": "delete",
 }
 READS = ("list", "listAfter", "read", "search", "indexed", "counts", "history", "live")
-#: What only a table has whose removals can be taken back.
+#: The operations that only tables with soft delete have.
 RESTORING = ("restoreByParent", "restore")
 
-#: Anything else, to be refused in the words of tables.
+#: Every other path, which is answered with an error of this protocol.
 ANY_WRITE, ANY_READ = "/tables/{table}/{operation}", "/tables/{table}/{variant}/{operation}"
 
 

@@ -1,5 +1,5 @@
-"""Reads. Pages are joined from the bytes that are kept; what has to look into payloads, or needs a disk, is done on
-another thread."""
+"""Reads. Pages are joined from the stored bytes. Reads that look into payloads or need the disk run on worker
+threads."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class Reading:
 
         if where is not None:
             if not isinstance(where, Mapping):
-                raise invalid("where must be an object of conditions", fields=["where"])
+                raise invalid("where must be a JSON object of conditions", fields=["where"])
             return self._context.elsewhere(slowly)
         return self._page(parent, user, page, slowly)
 
@@ -111,7 +111,7 @@ class Reading:
     def _page(
         self, parent: str, user: str | None, page: Callable[[View, bool], Reply | None], slowly: Callable[[], Reply]
     ) -> Replying:
-        """A page of all rows, at once if it is in memory; everything else takes its time."""
+        """A page of all rows: at once if it is in memory, otherwise on a worker thread."""
         declaration = self._table.declaration
         if declaration.with_author is None and self._context.is_parent_resident(declaration, parent):
             view = self._table.view(parent, user=user, public=self._public)
@@ -158,7 +158,7 @@ class Reading:
 
         return self._context.elsewhere(read)
 
-    # --- what looks into payloads ----------------------------------------------------------------------------------
+    # --- reads that look into payloads -----------------------------------------------------------------------------
 
     def search(self, call: Call) -> Replying:
         """GET /tables/{table}/{variant}/search"""
@@ -195,14 +195,14 @@ class Reading:
 
         return self._context.elsewhere(count)
 
-    # --- who reads -------------------------------------------------------------------------------------------------
+    # --- the reader ------------------------------------------------------------------------------------------------
 
     def _reader(self, call: Call, parent: str) -> str | None:
         return reader_of(self._context, self._table, self._public, call, parent)
 
 
 def reader_of(context: TablesContext, table: Table, public: bool, call: Call, parent: str) -> str | None:
-    """Who reads; refuses a stranger where strangers may not."""
+    """The user who reads; refuses unknown users unless the read is public."""
     if public:
         return context.users.anybody(call)
     user = context.users.acting(call, "read")

@@ -1,4 +1,4 @@
-"""What requests may say, in their bodies and in their query strings."""
+"""The bodies and query strings of requests."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _DECODERS = {kind: msgspec.json.Decoder(kind) for kind in BODIES.values()}
 
 
 def body_of(call: Call, kind: type[B]) -> B:
-    """The body; raises what the errors of tables know."""
+    """The decoded body; raises errors that ``Errors`` can answer."""
     return cast(B, decode_body(_DECODERS[kind], call.body))
 
 
@@ -29,7 +29,7 @@ class Query:
         self._given = call.query
 
     def text(self, name: str) -> str:
-        """One that must be there."""
+        """A required parameter."""
         value = self._given.get(name)
         if value is None:
             raise invalid(f"{name} is missing", fields=[name], fieldErrors={name: "is required"})
@@ -39,21 +39,23 @@ class Query:
         return self._given.get(name)
 
     def number(self, name: str, least: int, default: int | None) -> int | None:
-        """A whole number from ``least`` on; without a default it may be missing."""
+        """An integer of at least ``least``; without a default it is optional."""
         value = self._given.get(name)
         if value is None:
             return default
         if not value.isascii() or not value.isdigit() or len(value) > 18 or int(value) < least:
-            message = f"must be a whole number, {least} or more"
+            message = f"must be an integer, {least} or more"
             raise invalid(f"{name} {message}", fields=[name], fieldErrors={name: message})
         return int(value)
 
     def json(self, name: str) -> Any:
-        """A value in JSON; None when it is not there."""
+        """A parameter in JSON; None if it is missing."""
         value = self._given.get(name)
         if value is None:
             return None
         try:
             return msgspec.json.decode(value)
         except (msgspec.DecodeError, UnicodeEncodeError, RecursionError) as error:
-            raise invalid(f"{name} is not JSON: {error}", fields=[name], fieldErrors={name: "is not JSON"}) from None
+            raise invalid(
+                f"{name} is not valid JSON: {error}", fields=[name], fieldErrors={name: "is not valid JSON"}
+            ) from None

@@ -1,4 +1,4 @@
-"""What pages of allowed origins may read and send."""
+"""The routes of the tables protocol, and its CORS headers."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ CORS = Cors(
 )
 
 
-# --- The face as a whole: its routes, and what it does when the server stops ----------------------------------------
+# --- routes --------------------------------------------------------------------------------------------------------
 
 
 class TablesProtocol:
-    """Everything about tables that answers HTTP requests."""
+    """The routes of all declared tables."""
 
     def __init__(self, context: TablesContext) -> None:
         self.context = context
@@ -89,11 +89,11 @@ class TablesProtocol:
             handler=handler,
             body=body,
             stream=stream,
-            # What the fast lane remembers of a request is not enough where all of its headers count.
+            # The fast lane remembers only some headers of a request, and ``identify`` may look at all of them.
             fast=bool(table) and not self.context.users.by_headers,
             any_case=True,
             own_access=True,
-            # A browser that is told nothing by a server that stops reports it as forbidden, and not as gone.
+            # Without these headers, a browser reports the answers of a stopping server as CORS errors.
             always=method == "OPTIONS",
             cors=CORS,
             errors=errors.reply_to,
@@ -101,12 +101,12 @@ class TablesProtocol:
         )
 
     def _nothing(self, call: Call) -> Reply:
-        """What is asked of no table, or of one that does not have it."""
+        """Answer a request for an unknown table or operation."""
         name = call.param("table")
         if name not in self.context.tables:
             raise TableError("NOT_FOUND", f"table {name!r} does not exist")
         what = "/".join(filter(None, (call.head.params.get("variant"), call.param("operation"))))
-        raise TableError("NOT_FOUND", f"the table {name!r} has no {what} by {call.head.method}")
+        raise TableError("NOT_FOUND", f"table {name!r} has no operation {call.head.method} {what}")
 
 
 _ANY = ("GET", "POST")

@@ -1,4 +1,4 @@
-"""The JSON schemas of a table's bodies and answers, for OpenAPI: those of ``wire``, with the table's own schema."""
+"""The JSON schemas of a table's bodies and answers for OpenAPI: those of ``wire``, with the table's own schema."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from strandline.protocols.tables.wire import ANSWERS, BODIES, REFERENCE
 from strandline.service.openapi import Schema
 from strandline.tables import Row, TableDeclaration
 
-#: Where schemas keep what they refer to.
+#: The prefix of references between schemas.
 _PARTS = ("$defs", "definitions")
 _NOT_MOVED = ("$id", "$schema", *_PARTS)
-#: What every generator takes in the name of a component.
+#: The characters that all code generators accept in the name of a component.
 _NO_NAME = re.compile(r"[^A-Za-z0-9._-]")
 
 
@@ -24,7 +24,7 @@ _SCHEMAS, _COMPONENTS = msgspec.json.schema_components((*_FORMS, Row), ref_templ
 
 
 def _of_tables() -> frozenset[str]:
-    """The names of the components that every table has its own of: payloads, patches, rows, and all around them."""
+    """The names of the components that differ by table: payloads, patches, rows, and all that contain them."""
     found = {"payload", "patch", "row"}
     while further := {name for name in _COMPONENTS.keys() - found if _references(_COMPONENTS[name]) & found}:
         found |= further
@@ -44,7 +44,7 @@ def _references(schema: Any) -> set[str]:
 
 
 class TableSchemas:
-    """Those of one table. ``components`` are for the document as a whole, the others refer to them."""
+    """The schemas of one table. ``components`` belong into the document; the other schemas refer to them."""
 
     def __init__(self, table: TableDeclaration) -> None:
         self._name = f"tables.{table.name}."
@@ -75,12 +75,12 @@ class TableSchemas:
         return self._shared_or_own(ANSWERS[op])
 
     def _shared_or_own(self, form: Any) -> Any:
-        """A type that all tables share as it is; of any other the schema, with what is this table's."""
+        """A reference to a type that all tables share; for other types, the schema with this table's parts."""
         schema = _SCHEMAS[_FORMS.index(form)]
         return self._filled(schema) if _references(schema) & _OF_TABLES else form
 
     def _filled(self, schema: Any) -> Any:
-        """The schema with the references that are this table's."""
+        """The schema with its references changed to this table's components."""
 
         def of_table(reference: str) -> str:
             name = reference.rpartition("/")[2]
@@ -90,7 +90,7 @@ class TableSchemas:
 
 
 def _row(table: TableDeclaration, members: Mapping[str, Schema]) -> Schema:
-    """The members of the payload beside those of every row."""
+    """The schema of a row: the members of the payload and the members that every row has."""
     row = _COMPONENTS[Row.__name__]
     own = {name: _never_null(schema) for name, schema in row["properties"].items() if name != "payload"}
     if table.with_author is None:
@@ -100,12 +100,12 @@ def _row(table: TableDeclaration, members: Mapping[str, Schema]) -> Schema:
 
 
 def _never_null(schema: Schema) -> Schema:
-    """A member of a row that would be null by default is left out instead."""
+    """Remove null from a member: a member of a row that would be null is left out instead."""
     return schema["anyOf"][0] if schema.get("default", ...) is None else schema
 
 
 def _fields(document: Mapping[str, Any]) -> dict[str, Any]:
-    """The members that the schema names, wherever its first reference leads."""
+    """The members that the schema names, after following its first reference."""
     declared: Any = document
     for _ in range(16):
         reference = declared.get("$ref") if isinstance(declared, Mapping) else None
@@ -119,7 +119,7 @@ def _fields(document: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _mapped(schema: Any, to: Callable[[str], str]) -> Any:
-    """The schema with other references into the document."""
+    """The schema with its references mapped by ``to``."""
     if isinstance(schema, Mapping):
         return {
             key: to(value) if key == "$ref" and isinstance(value, str) and value.startswith("#") else _mapped(value, to)
@@ -131,7 +131,8 @@ def _mapped(schema: Any, to: Callable[[str], str]) -> Any:
 
 
 def _there(reference: str, place: str) -> str:
-    """Parts of a schema are components of their own; everything else is inside of the one that it is."""
+    """A reference into the OpenAPI document. Definitions of a schema are components of their own; other parts stay
+    inside the component."""
     for word in _PARTS:
         if reference.startswith(f"#/{word}/"):
             name, slash, rest = reference[len(word) + 3 :].partition("/")

@@ -1,4 +1,4 @@
-"""Who asks: by what the declarations say, by an API key, or by a plain header where there are no keys."""
+"""The user of a request: from the declared ``identify``, an API key, or a plain header if there are no API keys."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from strandline.service.access import Access
 from strandline.service.http import Call
 from strandline.tables import TableError
 
-#: Says by the headers of a request (names in lower case) which user it is from; None: it does not know. It is called
-#: on the event loop, for every request: it must be quick.
+#: Returns the user of a request from its headers (names in lower case), or None if it does not know the user. It runs
+#: on the event loop for every request, so it must be quick.
 Identify = Callable[[Mapping[str, str]], str | None]
 
-#: Says for whom a request is made: anybody's word where there are no keys, else that of a key with the admin scope.
+#: The header that names the user. Any client may send it if there are no API keys, otherwise keys with the admin scope.
 USER_HEADER = "strandline-user"
-#: Who it is when nobody says, where there are no keys.
+#: The user of requests that name none, if there are no API keys.
 ANONYMOUS = "anonymous"
 MAX_USER_BYTES = 256
 
@@ -28,33 +28,33 @@ class Users:
 
     @property
     def by_headers(self) -> bool:
-        """Whether all headers of a request are needed to tell who it is from."""
+        """Whether all headers of a request are needed to identify its user."""
         return self._identify is not None
 
     def known(self, call: Call, scope: str) -> str:
-        """The user, who must be known and allowed to do this."""
+        """The user, who must be known and have the scope."""
         user, access = self._look(call)
         if user is None:
             if self._keyed:
                 raise TableError("NOT_AUTHENTICATED", "a valid API key is required")
-            raise TableError("NOT_AUTHENTICATED", "the request does not say who the user is")
+            raise TableError("NOT_AUTHENTICATED", "the request does not identify a user")
         if access is not None and not access.may(scope):
             raise TableError("FORBIDDEN", f"the API key lacks the {scope} scope")
         return user
 
     def acting(self, call: Call, scope: str) -> str | None:
-        """Who changes or reads what others wrote. A key with the admin scope that acts for nobody may do everything, as
-        the program itself may: that is None."""
+        """The user who changes or reads rows of others. None, for a key with the admin scope that acts for no user,
+        may do everything."""
         user = self.known(call, scope)
         is_admin = self._keyed and user == call.access.id and call.access.may("admin")
         return None if is_admin else user
 
     def anybody(self, call: Call) -> str | None:
-        """The user as far as one is known: for what everybody may read."""
+        """The user, if known: for public reads."""
         return self._look(call)[0]
 
     def _look(self, call: Call) -> tuple[str | None, Access | None]:
-        """The user, and what the API key allows if it was the key that said so."""
+        """The user, and the access of the API key if the key identifies the user."""
         if self._identify is not None:
             user = self._identify(_headers(call))
             if user is not None:
@@ -63,7 +63,7 @@ class Users:
         said = _said(call)
         if not self._keyed:
             if self._identify is not None:
-                # It has been asked, and anybody could say anything in a header.
+                # ``identify`` does not know the user, and without API keys a header proves nothing.
                 return None, None
             return (ANONYMOUS if said is None else _checked(said)), None
         if not access.id:
@@ -75,13 +75,13 @@ class Users:
         return _checked(said), access
 
     def check_names(self, call: Call, table: str, parent: str) -> None:
-        """Refuse a key that may not touch this log."""
+        """Refuse an API key that may not access this log."""
         if self._keyed and not call.access.may_touch(f"{table}/{parent}"):
             raise TableError("FORBIDDEN", f"the API key may not access {table}/{parent}")
 
 
 def _headers(call: Call) -> dict[str, str]:
-    """The headers as text. An event stream of a browser has none of its own, so its query string may say the same."""
+    """The headers as text. Event sources in browsers cannot send headers, so the query string may replace them."""
     headers = {name.decode("latin-1"): _text(value) for name, value in call.head.headers.items()}
     route = call.head.route
     if route is not None and route.stream:
@@ -109,7 +109,7 @@ def _text(value: bytes) -> str:
 
 def _checked(user: str) -> str:
     if not isinstance(user, str) or not 1 <= len(user.encode(errors="replace")) <= MAX_USER_BYTES:
-        raise TableError("VALIDATION_FAILED", f"a user must be text of 1 to {MAX_USER_BYTES} bytes")
+        raise TableError("VALIDATION_FAILED", f"the user must have 1 to {MAX_USER_BYTES} bytes")
     if not user.isprintable():
-        raise TableError("VALIDATION_FAILED", "a user must not have characters that cannot be printed")
+        raise TableError("VALIDATION_FAILED", "the user must not contain control characters")
     return user

@@ -1,6 +1,6 @@
-"""The bodies and answers of tables. Handlers decode and encode them, and OpenAPI is made of them.
+"""The bodies and answers of tables. Handlers decode and encode these structs, and OpenAPI is generated from them.
 
-Payloads, patches and rows are as a table's own schema says: here they are references, which
+The schemas of payloads, patches and rows differ by table. Here they are references, which
 :mod:`strandline.protocols.tables.schemas` resolves for each table.
 """
 
@@ -25,7 +25,7 @@ from strandline.tables.names import MAX_KEY_BYTES, MAX_PARENT_BYTES
 from strandline.tables.rows import Count
 from strandline.tables.table import MAX_BULK
 
-#: Where components of the OpenAPI document are.
+#: The prefix of references to components of the OpenAPI document.
 REFERENCE = "#/components/schemas/{name}"
 
 
@@ -37,7 +37,7 @@ Payload = Annotated[Any, _of_table("payload")]
 Patch = Annotated[Any, _of_table("patch")]
 RowJson = Annotated[Any, _of_table("row")]
 
-# The tables check these, and say more about what is wrong than a decoder can.
+# The tables check these members, with better messages than a decoder has.
 Parent = Annotated[str, Meta(extra_json_schema={"minLength": 1, "maxLength": MAX_PARENT_BYTES, "pattern": "^[^/]+$"})]
 Id = Annotated[
     str, Meta(extra_json_schema={"pattern": "^.+:[1-9][0-9]*$"}, description="The parent, a colon, the seq.")
@@ -100,7 +100,7 @@ class IdBody(_Body, frozen=True):
     id: Id
 
 
-#: By operation.
+#: The bodies by operation.
 BODIES: dict[str, type[Struct]] = {
     "append": AppendBody,
     "appendBulk": AppendBulkBody,
@@ -138,7 +138,7 @@ class HistoryAnswer(Struct):
     edits: list[Edit]
 
 
-#: By operation.
+#: The answers by operation.
 ANSWERS: dict[str, Any] = {
     "append": AppendResult,
     "appendBulk": AppendBulkResult,
@@ -159,7 +159,7 @@ ANSWERS: dict[str, Any] = {
 
 
 def stored(rows: bytes) -> list[Any]:
-    """Rows, joined by commas, for an answer that is encoded. Their payloads are the bytes that were stored."""
+    """Rows, joined by commas, as a member of an answer. Their payloads are the stored bytes."""
     return cast(list[Any], Raw(b"[%b]" % rows))
 
 
@@ -195,7 +195,7 @@ class TableErrorLimit(Struct, frozen=True):
 
 
 class TableErrorBody(Struct, frozen=True, rename="camel", omit_defaults=True, forbid_unknown_fields=True):
-    """What went wrong: ``code`` is for programs, ``message`` for people."""
+    """An error: ``code`` is for programs, ``message`` for people."""
 
     code: str
     message: str
@@ -206,11 +206,11 @@ class TableErrorBody(Struct, frozen=True, rename="camel", omit_defaults=True, fo
     #: In milliseconds.
     retry_after: int | None = None
     limit: TableErrorLimit | None = None
-    #: Which item of a bulk is wrong.
+    #: The position of the wrong item of a bulk.
     index: int | None = None
-    #: When the row was changed instead.
+    #: When the row was changed by another request.
     updated_at: int | None = None
-    #: The other facts of the error.
+    #: Further facts about the error.
     detail: dict[str, Any] | None = None
 
 

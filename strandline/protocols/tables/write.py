@@ -1,5 +1,5 @@
-"""Writes. Appends to a table without hooks are made right on the event loop when nothing they need is on the disk;
-everything else, and whatever comes while that is under way, is made on a thread of its own, one after the other."""
+"""Writes. Appends to a table without hooks run on the event loop if everything they need is in memory. All other writes
+run on one thread of their own, in order. While that thread works, appends run there too."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Writing:
     def __init__(self, context: TablesContext, table: Table) -> None:
         self._context = context
         self._table = table
-        #: Whether appends concern nothing but the table itself.
+        #: Whether appends touch only the table itself.
         self._is_plain = not table.hooks.has("before_append") and not table.hooks.has("after_append")
 
     def handler(self, op: str) -> Handler:
@@ -136,7 +136,7 @@ class Writing:
         return self._change(lambda: self._table.restore(body.id, user=user), _row)
 
     def _changer(self, call: Call, scope: str, *ids: str) -> str | None:
-        """Who changes these rows."""
+        """The user who changes these rows."""
         user = self._context.users.acting(call, scope)
         for id in ids:
             self._check_names(call, parse_id(id).parent)
@@ -148,20 +148,20 @@ class Writing:
     def _change(self, write: Callable[[], Write[T]], render: Callable[[T], bytes]) -> Replying:
         return self._context.admission.read(lambda _: self._elsewhere(write, render))
 
-    # --- what becomes of it ----------------------------------------------------------------------------------------
+    # --- answers ---------------------------------------------------------------------------------------------------
 
     def _elsewhere(self, write: Callable[[], Write[T]], render: Callable[[T], bytes]) -> Later:
         return self._context.write_elsewhere(write, lambda made: self._done(made, render))
 
     def _done(self, made: Write[T], render: Callable[[T], bytes]) -> Reply | Later:
-        """The answer, once the write is as durable as the table promises."""
+        """The answer, sent when the write is as durable as the table promises."""
 
         if render is _row and self._table.declaration.with_author is not None:
             return self._dressed(made, render)
         return self._context.admission.after(made.commit, lambda _: Reply(render(made.wait())))
 
     def _dressed(self, made: Write[Any], render: Callable[[Any], bytes]) -> Later:
-        """The answer with a row in it whose author has yet to be looked up: nobody knows how long that takes."""
+        """An answer with a row whose author is looked up first, on a worker thread, since a lookup may take long."""
         later = Later()
 
         def look_up() -> None:

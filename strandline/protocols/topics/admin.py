@@ -1,4 +1,4 @@
-"""Topics as a whole: create and configure, look at, list, remove."""
+"""Topics: create, configure, get, list and delete."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Administering:
             detail = {"topic": topic.name, "existing_type": existing, "requested_type": kind}
             raise Refusal(TOPIC_EXISTS_INCOMPATIBLE, "the type of a topic cannot be changed", detail)
         config = engine_config(topic.name, keep_hidden(wanted, topic.traits, call.access), kind)
-        # Another protocol's attributes are none of this one's business.
+        # Attributes of other protocols stay as they are.
         config = msgspec.structs.replace(config, attributes={**topic.log.config.attributes, **config.attributes})
         if config == topic.log.config:
             return self._put_reply(call, topic, created=False)
@@ -66,7 +66,7 @@ class Administering:
         return self._change(call, topic, config)
 
     async def _change(self, call: Call, topic: Topic, config: Any) -> Reply:
-        # It waits for what is on its way to the disk, which the loop must not do.
+        # It waits for pending changes, which the event loop must not do.
         def configure() -> Commit[LogState]:
             commit = topic.log.configure(config)
             commit.wait()
@@ -139,7 +139,9 @@ class Administering:
             count = topic.log.state().count
             if count:
                 detail = {"topic": name, "count": count}
-                raise Refusal(TOPIC_NOT_EMPTY, f"topic {name!r} has {count} records", detail)
+                raise Refusal(
+                    TOPIC_NOT_EMPTY, f"topic {name!r} has {count} records; delete them first, or omit if_empty", detail
+                )
         if topic.log.forks:
             raise _has_forks(topic)
         check_change(topic.log)

@@ -19,8 +19,8 @@ from strandline.service.problems import RECORD_TOO_LARGE, Refusal, invalid
 
 T = TypeVar("T")
 _NULL = b"null"
-#: A record in a body is at least ``{"data":1}`` and a comma; decoding stops at the first one that is less. So a batch
-#: of ordinary records is not looked at before it is decoded.
+#: A record in a body has at least ``{"data":1}`` and a comma; decoding stops at the first shorter one. So a batch of
+#: ordinary records is not counted before it is decoded.
 LEAST_RECORD_BYTES = 11
 
 
@@ -34,7 +34,7 @@ def check_utf8(body: bytes) -> None:
 
 
 def write_limit(settings: TopicsSettings) -> ElementLimit:
-    """``{"records":[…]}``. What else there is in a write is a few fields, and leaves the count far below this."""
+    """``{"records":[…]}``. The few other members of a write leave the count far below the limit."""
     return _elements_limit(16 * settings.max_batch_records, 2, settings.max_batch_records)
 
 
@@ -56,14 +56,14 @@ def _elements_limit(most: int, depth: int, max_records: int) -> ElementLimit:
 def make_batch(records: list[WriteRecord], node: str | None, settings: TopicsSettings) -> Batch:
     """The records as columns, checked against the limits."""
     if len(records) == 1 and node is None:
-        # What most writes are: one record with nothing but data.
+        # The common case: one record with nothing but data.
         record = records[0]
         if record.tag is None and record.node is None and record.meta is UNSET:
             if len(record.data) > settings.max_record_bytes:
                 _check_sizes([record.data], [None], settings.max_record_bytes)
             return Batch((bytes(record.data),))
     if not records:
-        raise invalid("records must have at least one record")
+        raise invalid("records is empty: send at least one record")
     if len(records) > settings.max_batch_records:
         raise Refusal(
             BATCH_TOO_LARGE,
@@ -126,7 +126,7 @@ def _check_sizes(data: list[Raw], metas: list[bytes | None], limit: int) -> None
 
 
 def join_batches(batches: Sequence[Batch]) -> Batch:
-    """The batches behind one another."""
+    """One batch with the records of all batches, in order."""
     if len(batches) == 1:
         return batches[0]
     return Batch(
@@ -138,7 +138,7 @@ def join_batches(batches: Sequence[Batch]) -> Batch:
 
 
 def _joined(batches: Sequence[Batch], columns: Sequence[Sequence[T | None] | None]) -> list[T | None] | None:
-    """The columns behind one another; None when no batch has one."""
+    """The concatenated columns; None if no batch has the column."""
     if columns.count(None) == len(columns):
         return None
     joined: list[T | None] = []
@@ -148,7 +148,7 @@ def _joined(batches: Sequence[Batch], columns: Sequence[Sequence[T | None] | Non
 
 
 def is_scheduled(records: list[WriteRecord]) -> bool:
-    """Whether any of the records says when or how urgently it is to be done."""
+    """Whether any of the records has a time or a priority."""
     for record in records:  # noqa: SIM110 - a generator would take twice as long
         if record.not_before_ts or record.priority:
             return True
@@ -156,11 +156,11 @@ def is_scheduled(records: list[WriteRecord]) -> bool:
 
 
 def for_jobs_only(name: str) -> Refusal:
-    return invalid("not_before_ts and priority are for jobs, and this topic is not a queue", {"topic": name})
+    return invalid("not_before_ts and priority are only for queues, and this topic is not a queue", {"topic": name})
 
 
 def make_schedules(records: list[WriteRecord], topic: Topic) -> list[Schedule | None]:
-    """When and how urgently the jobs are to be done."""
+    """The time and the priority of each job."""
     if topic.traits.type != "queue":
         raise for_jobs_only(topic.name)
     return [
@@ -170,7 +170,7 @@ def make_schedules(records: list[WriteRecord], topic: Topic) -> list[Schedule | 
 
 
 def key_of(call: Call, own: str | None) -> str | None:
-    """The idempotency key of a request: what its body says, or else its header."""
+    """The idempotency key of a request: from its body, or else from its header."""
     if own is None and b"idempotency-key" in call.head.headers:
         return call.head.headers[b"idempotency-key"].decode("utf-8", "surrogateescape")
     return own
@@ -178,4 +178,4 @@ def key_of(call: Call, own: str | None) -> str | None:
 
 def check_idempotency_key(key: str | None) -> None:
     if key is not None and not 1 <= len(key.encode("utf-8", "surrogateescape")) <= MAX_IDEMPOTENCY_KEY_BYTES:
-        raise invalid(f"an idempotency key has 1 to {MAX_IDEMPOTENCY_KEY_BYTES} bytes")
+        raise invalid(f"an idempotency key must have 1 to {MAX_IDEMPOTENCY_KEY_BYTES} bytes")

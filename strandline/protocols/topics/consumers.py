@@ -1,4 +1,4 @@
-"""Named consumers: a stored cursor per topic and name, so that "how far behind is billing?" is one request."""
+"""Consumers: a stored position per topic and name, so that one request shows how far a consumer lags."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from strandline.service.catalog import CONSUMER
 from strandline.service.http import Call, Later, Reply, json_reply
 from strandline.service.problems import Refusal, invalid, limit_reached
 
-#: The engine keeps cursors by name; routers have some too.
+#: The names that consumers can have.
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,254}", re.ASCII)
 
 
@@ -25,7 +25,7 @@ _decoder = msgspec.json.Decoder(CommitBody)
 
 
 def stored_cursor(topic: Topic, consumer: str) -> int:
-    """Where the consumer has got to; the start for one that has not committed yet."""
+    """The position of the consumer; the start if it has not committed yet."""
     cursor = topic.log.cursor(CONSUMER + consumer)
     return 0 if cursor is None else cursor.seq
 
@@ -43,11 +43,11 @@ def consumers_of(topic: Topic) -> dict[str, ConsumerState]:
 class Consumers:
     def __init__(self, context: Context) -> None:
         self._context = context
-        #: The topics that have consumers, so that ``lags`` need not read all topics; some may have lost theirs since.
+        #: The topics that may have consumers, so that ``lags`` need not read all topics.
         self._topics = {book.name: None for book in context.engine.by_epoch.values() if _has_any(book.cursors)}
 
     def lags(self, prefixes: tuple[str, ...]) -> Iterator[tuple[str, str, int]]:
-        """Topic, name and lag of all consumers, in the order of the topics' names; only of those that may be seen."""
+        """Topic, name and lag of all consumers, by topic; only for topics that the key may see."""
         for name in sorted(self._topics):
             topic = self._context.topics.find(name)
             consumers = {} if topic is None else consumers_of(topic)
@@ -62,9 +62,9 @@ class Consumers:
         topic = self._context.topics.get(call.param("topic"))
         name = call.param("consumer")
         if NAME.fullmatch(name) is None:
-            raise invalid(f"{name!r} cannot name a consumer: 1 to 255 letters, digits and . _ : -")
+            raise invalid(f"{name!r} is not a consumer name: expected 1 to 255 letters, digits and . _ : -")
         if body.seq > topic.log.head:
-            raise invalid(f"seq {body.seq} is beyond the head, {topic.log.head}", {"head_seq": topic.log.head})
+            raise invalid(f"seq {body.seq} is past the head, {topic.log.head}", {"head_seq": topic.log.head})
         self._check_room(topic, name)
         commit = topic.log.move_cursor(CONSUMER + name, body.seq)
         self._topics[topic.name] = None

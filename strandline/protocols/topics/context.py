@@ -1,4 +1,4 @@
-"""What the handlers of this face share."""
+"""The state that the handlers of the topics protocol share."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from strandline.service.settings import DeliverySettings, LimitSettings
 
 
 class Context:
-    """The kernel, as the handlers of this protocol use it. Made on the loop's thread, once the engine is open."""
+    """The kernel, as the handlers of this protocol use it. Created on the event loop's thread, after the engine is
+    opened."""
 
     def __init__(
         self,
@@ -46,18 +47,18 @@ class Context:
         self.kernel.catalog.unmake(topic.log)
 
     def catch_up(self, topic: Topic) -> Commit[Any] | None:
-        """Let everything arrive that is on its way into the topic, so that a reader sees what was written before.
+        """Forward all records that are on their way into the topic, so that a reader sees all earlier writes.
 
-        Returns a commit if some of it waits for the disk; wait for it with ``caught_up``.
+        Returns a commit if some of them wait for the disk; wait for it with ``caught_up``.
         """
         return self.routers.catch_up(topic.log)
 
     async def caught_up(self, topic: Topic, unfinished: Commit[Any] | None) -> None:
-        """Wait for what is on its way to the disk, and then for what that sets going; not for ever."""
+        """Wait for pending records, and for those that follow from them, within a limit."""
         await self.kernel.arrive(topic.log, unfinished)
 
     def consumed(self, topic: Topic) -> None:
-        """Somebody looks at the topic: that makes it more urgent for a while."""
+        """The topic is read, which makes it more urgent for a while."""
         topic.consumed_at = self.hub.now()
 
 

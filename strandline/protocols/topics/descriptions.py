@@ -1,4 +1,4 @@
-"""What the members of bodies and answers mean, by the name of their struct; without those whose name says it."""
+"""The descriptions of the members of bodies and answers, by struct; members whose name says it all are left out."""
 
 from __future__ import annotations
 
@@ -121,5 +121,5 @@ DESCRIPTIONS: dict[str, dict[str, str]] = {
         "deadline": "The end of the lease, in milliseconds since 1970.",
         "deliveries": "The number of deliveries, including this one.",
     },
-    "ErrorBody": {"detail": "What the error is about, for programs."},
+    "ErrorBody": {"detail": "Details of the error, for programs."},
 }

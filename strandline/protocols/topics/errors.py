@@ -32,7 +32,7 @@ from strandline.service.problems import (
     limit_reached,
 )
 
-#: What topics call a log.
+#: The word for a log in topics.
 NOUN = "topic"
 
 BATCH_TOO_LARGE = Problem(
@@ -62,7 +62,7 @@ INVALID_JSON = Problem("invalid_json", 400, "The message is not valid JSON, or n
 UNSUPPORTED_MESSAGE = Problem("unsupported_message", 400, "The message is binary. Send text.")
 SERVER_SHUTTING_DOWN = SHUTTING_DOWN.renamed("server_shutting_down")
 
-#: The shared codes that topics call otherwise, or describe in their own words.
+#: The shared codes that topics rename or describe differently.
 RENAMED = {
     LOG_NOT_FOUND: TOPIC_NOT_FOUND,
     LOG_FULL: TOPIC_FULL,
@@ -71,7 +71,7 @@ RENAMED = {
         "not open a WebSocket."
     ),
 }
-#: The detail members that topics call otherwise.
+#: The detail members that topics rename.
 MEMBERS = {"log": NOUN, "head": "head_seq", "earliest": "earliest_seq"}
 
 PROBLEMS = by_code(
@@ -125,16 +125,16 @@ def cannot_read(name: str, error: Exception) -> Refusal:
 
 
 def refusal_of(error: Exception) -> Refusal | None:
-    """The refusal for an exception, with the codes of topics; None if clients are not meant to get it."""
+    """The refusal for an exception, with the codes of topics; None if the exception has no code."""
     refusal = problems.refusal_of(error, NOUN)
     if isinstance(error, QuotaExceeded) and error.limit == "max_logs":
-        # Clients of topics know the bound by this name.
+        # Clients of topics know the limit by this name.
         refusal = limit_reached("max_topics", error.max)
     return None if refusal is None else refusal.renamed(RENAMED, MEMBERS)
 
 
 def reply_to(error: Exception) -> Reply | None:
-    """The reply to an exception that clients can get."""
+    """The reply to an exception that has a code; None for any other exception."""
     refusal = refusal_of(error)
     return None if refusal is None else http.refuse(refusal)
 

@@ -1,4 +1,4 @@
-"""Frames of an event stream: the bytes of every kind of event, and the cursor that is their id."""
+"""The frames of an event stream: the bytes of every kind of event, and the cursor that is their id."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from strandline.service import sse
 from strandline.service.http import encode
 from strandline.service.log_config import Number
 
-#: Clients connect again after two seconds.
+#: Clients reconnect after two seconds.
 RETRY = sse.retry(2000)
 
 _HEARTBEAT = sse.comment(b"hb %d")
@@ -31,7 +31,7 @@ def heartbeat(now: int) -> bytes:
 
 
 class WatchedRecord(ReadRecord, kw_only=True):
-    """Without data if the client wants none."""
+    """Without data if the client does not want it."""
 
     data: Any | UnsetType = UNSET
 
@@ -83,13 +83,13 @@ def error_frame(**members: Any) -> bytes:
 
 
 def encode_cursor(positions: Iterable[tuple[bytes, int]]) -> bytes:
-    """The id line for positions by quoted name, in the order of the names."""
+    """The id line for positions by quoted name, in order of the names."""
     text = b"{" + b",".join([b"%b:%d" % position for position in positions]) + b"}"
     return sse.id_line(urlsafe_b64encode(text).rstrip(b"="))
 
 
 def decode_cursor(text: str) -> dict[str, int] | None:
-    """The positions in a composite cursor; None if it is none."""
+    """The positions in a composite cursor; None if the text is not a cursor."""
     try:
         raw = urlsafe_b64decode(text + "=" * (-len(text) % 4))
         positions = msgspec.json.decode(raw, type=dict[str, Any])
@@ -98,7 +98,7 @@ def decode_cursor(text: str) -> dict[str, int] | None:
     return {name: seq for name, seq in positions.items() if type(seq) is int and 0 <= seq < 1 << 63}
 
 
-# --- what is delivered ---------------------------------------------------------------------------------------------
+# --- events --------------------------------------------------------------------------------------------------------
 
 
 class EventContent:
@@ -116,7 +116,7 @@ class EventContent:
 
     @property
     def whole(self) -> bytes:
-        """The frames with their ids, for somebody who watches this topic alone. Not for content with a tombstone."""
+        """The frames with their ids, for a client that watches only this topic. Not for content with a tombstone."""
         if not self._whole:
             id = encode_cursor(((self._name, self.next_after),))
             self._whole = with_id(id, self.records, self.caught_up)

@@ -37,7 +37,7 @@ _extend_decoder = msgspec.json.Decoder(ExtendBody)
 
 
 def shown_jobs(jobs: list[Claimed], topic: str | UnsetType = UNSET) -> list[Job]:
-    """As workers get them: ascending by seq, but urgent ones before the others."""
+    """Jobs as workers get them: by priority, then ascending by seq."""
     return [
         Job(
             topic=topic,
@@ -56,7 +56,7 @@ def shown_jobs(jobs: list[Claimed], topic: str | UnsetType = UNSET) -> list[Job]
 
 
 def queue_topic(context: Context, name: str) -> Topic:
-    """The topic of this name, which must be there and be a queue."""
+    """The topic of this name; refuses if it does not exist or is not a queue."""
     topic = context.topics.get(name)
     if topic.traits.type != "queue":
         raise not_a_queue(name)
@@ -127,7 +127,7 @@ class Queueing:
         jobs = await self._context.hub.when_done(queue.claim(*request), lambda jobs: jobs)
         return _claimed(call, topic, queue, jobs, waited_ms)
 
-    # --- what a holder can do --------------------------------------------------------------------------------------
+    # --- changes by the holder -------------------------------------------------------------------------------------
 
     def ack(self, call: Call) -> Reply | Later:
         """POST /v0/topics/{topic}/ack"""
@@ -202,7 +202,7 @@ class Queueing:
         return self._context.admission.after(commit, reply)
 
     def _held(self, call: Call, body: AckBody) -> tuple[Topic, Queue]:
-        """What ack, nack and extend have in common: which queue it is, and what is refused."""
+        """The checks that ack, nack and extend share: the queue, the worker and the number of seqs."""
         context = self._context
         topic = queue_topic(context, call.head.params["topic"])
         check_node(context, body.node)

@@ -27,7 +27,7 @@ def page_size(call: Call) -> int:
 
 
 def start_after(call: Call) -> str:
-    """The name that the page comes behind."""
+    """The name that the page starts after."""
     cursor = call.query.get("cursor", "")
     if not cursor:
         return ""

@@ -9,8 +9,7 @@ from msgspec import Meta
 from strandline.service.problems import invalid
 
 _GLOB = r"^[^*]*\*$"
-#: A match in a request's body. Anything may come, and ``parse_match`` says what is wrong with it; the schema is for
-#: those who write clients.
+#: A match in a request's body. ``parse_match`` reports errors; the schema here is documentation for authors of clients.
 MatchField = Annotated[
     Any,
     Meta(
@@ -37,7 +36,7 @@ MatchField = Annotated[
 
 
 class Match(NamedTuple):
-    """Either an exact key or a prefix of it."""
+    """An exact key, or a prefix of keys."""
 
     key: str | None
     prefix: str | None
@@ -52,7 +51,7 @@ class Match(NamedTuple):
 
 
 def parse_match(raw: Any, what: str = "match") -> Match | None:
-    """None for None. A bare string is exact, unless it ends in a star."""
+    """None for None. A string without a star at its end is exact."""
     if raw is None:
         return None
     if isinstance(raw, str):
@@ -68,5 +67,5 @@ def parse_match(raw: Any, what: str = "match") -> Match | None:
 
 def _glob(pattern: str, what: str) -> Match:
     if not pattern.endswith("*") or "*" in pattern[:-1]:
-        raise invalid(f"{what}: a Glob is a prefix followed by one *, not {pattern!r}")
+        raise invalid(f"{what}: a Glob must be a prefix followed by one *, not {pattern!r}")
     return Match(None, pattern[:-1])

@@ -1,4 +1,4 @@
-"""What goes over a WebSocket: the commands of clients, and the JSON messages they get."""
+"""The messages of a WebSocket: the commands of clients, and the JSON messages of the server."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Subscribe(WatchOptions, tag_field="op", tag="subscribe", kw_only=True, for
     request_id: Raw = _NULL
     topic: str | None = None
     topics: dict[str, TopicOptions] | None = None
-    #: For ``topic``; those in ``topics`` have their own.
+    #: For ``topic``; the topics in ``topics`` have their own.
     from_seq: Natural = 0
     tail: bool = False
 
@@ -63,14 +63,14 @@ class _Identified(msgspec.Struct):
 
 
 def request_id_of(text: str) -> Raw:
-    """The id of a message that is no valid command, as far as it has one."""
+    """The id of a message that is not a valid command, if it has one."""
     try:
         return msgspec.json.decode(text, type=_Identified).request_id
     except msgspec.MsgspecError:
         return _NULL
 
 
-# --- what clients are sent -----------------------------------------------------------------------------------------
+# --- messages of the server ----------------------------------------------------------------------------------------
 
 
 class Pong(msgspec.Struct, tag_field="op", tag="pong"):
@@ -88,7 +88,7 @@ class Unsubscribed(msgspec.Struct, tag_field="op", tag="unsubscribed"):
 
 
 class PublishAck(msgspec.Struct, tag_field="op", tag="ack"):
-    """Written as bytes, by ``ack_message``. ``seqs`` is null where the client wants none."""
+    """Written as bytes, by ``ack_message``. ``seqs`` is null if the client does not want it."""
 
     request_id: Raw
     topic: str
@@ -161,13 +161,13 @@ def text_of(message: msgspec.Struct) -> str:
 
 
 def ack_message(request_id: Raw, reply: Reply, with_seqs: bool) -> str:
-    """The answer to a write, as the answer to a publish."""
+    """The answer to a publish, made from the answer to a write."""
     seqs = b"" if with_seqs else b'"seqs":null,'
     return (b'{"op":"ack","request_id":%b,%b%b' % (bytes(request_id), seqs, reply.body[1:])).decode()
 
 
 def error_message(request_id: Raw | UnsetType, refusal: Refusal) -> str:
-    """A refusal as it would be answered over HTTP."""
+    """A refusal as a message, with the same content as over HTTP."""
     told = refusal.renamed(RENAMED, MEMBERS)
     detail = UNSET if told.detail is None else told.detail
     return text_of(ErrorMessage(request_id=request_id, code=told.code, message=told.message, detail=detail))

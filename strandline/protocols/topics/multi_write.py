@@ -1,4 +1,4 @@
-"""Appending to several topics in one step: all of it happens, or nothing."""
+"""Appending to several topics in one step: all records are written, or none."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _decoder = msgspec.json.Decoder(MultiWriteBody)
 
 
 class _Part:
-    """Everything that goes into one topic, from one or more of the writes."""
+    """All records for one topic, from one or more of the writes."""
 
     __slots__ = ("batch", "config", "created", "first", "name", "records", "topic")
 
@@ -42,11 +42,11 @@ class _Part:
 
     def __init__(self, write: OneWrite) -> None:
         self.name = write.topic
-        #: What it says decides about the topic if there is none.
+        #: The write that decides about creating the topic.
         self.first = write
         self.records = list(write.records)
         self.topic: Topic | None = None
-        #: For a topic that has to be made.
+        #: The configuration of a topic that must be created.
         self.config: Config | None = None
         self.created: Commit[Log] | None = None
 
@@ -78,7 +78,7 @@ class MultiWriting:
 
     def _check(self, call: Call, body: MultiWriteBody) -> None:
         if not body.writes:
-            raise invalid("writes must have at least one write")
+            raise invalid("writes is empty: send at least one write")
         for write in body.writes:
             if not call.access.may_touch(write.topic):
                 raise may_not_touch(write.topic, "topic")
@@ -111,12 +111,12 @@ class MultiWriting:
         return parts
 
     def _least_urgent(self, parts: dict[str, _Part]) -> Topic | None:
-        """The topic that has to wait the longest decides for all; None: one that is to be made."""
+        """The topic with the lowest priority decides for all; None: a topic that must be created."""
         now = self._context.hub.now()
         found = [topic for name in parts if (topic := self._context.topics.find(name)) is not None]
         return min(found, key=lambda topic: topic.priority(now), default=None)
 
-    # --- doing it --------------------------------------------------------------------------------------------------
+    # --- writing ---------------------------------------------------------------------------------------------------
 
     def _append(
         self, call: Call, body: MultiWriteBody, parts: dict[str, _Part], key: str | None, waited_ms: float
@@ -142,7 +142,7 @@ class MultiWriting:
         return self._context.admission.after(after_all([*created, commit], None), reply)
 
     def _resolve(self, call: Call, parts: dict[str, _Part]) -> None:
-        """Find the topics, and how those that are not there would be made. Everything that can be refused is."""
+        """Find the topics, and the configurations of those that must be created. Everything invalid is refused here."""
         context, absent = self._context, 0
         for part in parts.values():
             part.topic = context.topics.find(part.name)
@@ -163,7 +163,7 @@ class MultiWriting:
         return config
 
     def _make(self, parts: dict[str, _Part], key: str | None) -> Commit[list[Appended]]:
-        """Make the topics that are missing, and append. If that fails, there are no new topics either."""
+        """Create the missing topics, and append. If that fails, no topic is created."""
         context = self._context
         try:
             for part in parts.values():
@@ -194,7 +194,7 @@ def _outcomes(
     for write in writes:
         part, whole = parts[write.topic], appended[write.topic]
         if whole.deduped and whole.count != len(part.batch):
-            # The key was used for another write before: answer with that one.
+            # The key was used for another write before: answer with the outcome of that write.
             first, last = whole.first, whole.last
         else:
             first = behind.get(write.topic, whole.first)

@@ -1,4 +1,4 @@
-"""The protocol's routes, described for callers; one entry per route."""
+"""The OpenAPI descriptions of the topics protocol; one entry per route."""
 
 from __future__ import annotations
 
@@ -51,12 +51,12 @@ _PATH = {
     "topic": _named("topic", PLAIN_NAME.pattern, "The topic's name."),
     "consumer": _named("consumer", consumers.NAME.pattern, "The consumer's name."),
     "router": _named("router", routers.NAME.pattern, "The router's name."),
-    "wid": Parameter("wid", "path", "The session's id, as `POST /v0/watch` gave it.", TEXT, required=True),
+    "wid": Parameter("wid", "path", "The id of the session, from the answer of `POST /v0/watch`.", TEXT, required=True),
 }
 
 _PAGING = (
-    _query("prefix", "Only names that begin with this."),
-    _query("cursor", "`next_cursor` of the previous page."),
+    _query("prefix", "Only names that start with this prefix."),
+    _query("cursor", "The `next_cursor` of the previous page."),
     _query(
         "page_size",
         "Maximum number of rows. A number out of range is clamped; any other text means the default.",
@@ -67,7 +67,7 @@ _TOKEN = _query("token", "The API key, for clients that cannot send headers, suc
 _IDEMPOTENCY = Parameter(
     "Idempotency-Key",
     "header",
-    "The same as `idempotency_key` in the body, which takes precedence.",
+    "Same as `idempotency_key` in the body, which takes precedence.",
     {"type": "string", "minLength": 1, "maxLength": 256},
 )
 _RETURN_SEQS = _flag("return_seqs", True, "Whether the answer lists every seq.")
@@ -111,7 +111,7 @@ _TOPICS: dict[tuple[str, str], Operation] = {
     ("GET", "/v0/topics"): Operation(
         group="topics",
         summary="List topics",
-        description="In the order of their names. The last page has no `next_cursor`.",
+        description="By name. The last page has no `next_cursor`.",
         answers=shown(wire.TopicList),
         parameters=(*_PAGING, _flag("touch", False, "Whether this request counts as reading the topics.")),
         errors=("invalid_request",),
@@ -127,7 +127,7 @@ _TOPICS: dict[tuple[str, str], Operation] = {
     ),
     ("GET", _ONE): Operation(
         group="topics",
-        summary="Look at a topic",
+        summary="Get a topic",
         answers=shown(wire.TopicState),
         parameters=(_PATH["topic"], _flag("touch", True, "Whether this request counts as reading the topic.")),
         errors=_ABSENT,
@@ -196,7 +196,7 @@ _CONSUMERS: dict[tuple[str, str], Operation] = {
     ),
     ("GET", _CONSUMER): Operation(
         group="consumers",
-        summary="Look at a consumer",
+        summary="Get a consumer",
         answers=shown(wire.ConsumerAnswer),
         parameters=(_PATH["topic"], _PATH["consumer"]),
         errors=(*_ABSENT, "consumer_not_found"),
@@ -224,7 +224,7 @@ _QUEUES: dict[tuple[str, str], Operation] = {
     ("POST", _ONE + "/claim"): Operation(
         group="queues",
         summary="Claim jobs",
-        description="The worker holds each job until its deadline. Jobs come by priority, then by age.",
+        description="The worker holds each job until its deadline. Jobs are claimed by priority, then by age.",
         body={JSON: wire.ClaimBody},
         answers=shown(wire.ClaimAnswer),
         parameters=(_PATH["topic"],),
@@ -311,7 +311,7 @@ _ROUTERS: dict[tuple[str, str], Operation] = {
     ),
     ("GET", _ROUTER): Operation(
         group="routers",
-        summary="Look at a router",
+        summary="Get a router",
         answers=shown(wire.RouterState),
         parameters=(_PATH["router"],),
         errors=("router_not_found",),
@@ -336,7 +336,7 @@ _WATCHING: dict[tuple[str, str], Operation] = {
         ),
         body={JSON: wire.WatchBody},
         answers=shown(wire.WatchAnswer),
-        parameters=(_flag("lenient", False, "The same as `lenient` in the body."),),
+        parameters=(_flag("lenient", False, "Same as `lenient` in the body."),),
         errors=_ABSENT,
     ),
     ("GET", "/v0/watch/{wid}"): Operation(
@@ -384,7 +384,7 @@ _SOCKET = Operation(
     group="watching",
     summary="Subscribe and publish over a WebSocket",
     description=_WEBSOCKET,
-    answers=(Answer(101, "The connection is a WebSocket."),),
+    answers=(Answer(101, "The connection becomes a WebSocket."),),
     errors=("unauthorized", "not_found", "throttled", "not_ready", "shutting_down"),
 )
 

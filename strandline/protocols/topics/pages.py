@@ -1,7 +1,7 @@
-"""Pages of the history, put together from rendered spans: many readers read the same records.
+"""Pages of the history, cut from rendered spans, since many readers read the same records.
 
-The seqs of a log are divided into spans of equal length. A span that lies below the head does not change by appends, so
-once rendered it is good until something is removed, and every page that touches it takes its part of it as it is.
+The seqs of a log are divided into spans of equal length. Appends do not change a span below the head, so a rendered
+span is valid until records are removed, and every page that overlaps it uses a part of its bytes.
 """
 
 from __future__ import annotations
@@ -14,18 +14,17 @@ from strandline.engine import Page
 from strandline.protocols.topics.records import render_list, render_records, tombstone_json
 from strandline.protocols.topics.topics import Topic
 
-#: How many seqs a span has.
+#: The number of seqs in a span.
 SPAN = 256
-#: A span with more data than this is not rendered as a whole, and pages of less than that many records are not
-#: worth it.
+#: A span with more data than this is not rendered as a whole, and smaller pages do not use spans.
 MAX_SPAN_BYTES = 1 << 20
 MIN_LIMIT = 64
-#: All spans that are kept, in bytes.
+#: The maximum bytes of all rendered spans.
 MAX_BYTES = 32 << 20
 
 
 class Rendered(NamedTuple):
-    """A page as JSON. ``head`` is where the log ended when it was read."""
+    """A page as JSON. ``head`` is the end of the log when it was read."""
 
     records: bytes
     next_after: int
@@ -41,8 +40,8 @@ class Rendered(NamedTuple):
 
 
 class _Span(NamedTuple):
-    """The records of a span. Row i is at ``starts[i]`` in ``blob`` and a comma behind it; ``sizes`` adds up what the
-    rows before weigh against a page's budget of bytes."""
+    """The records of a span. Row i is at ``starts[i]`` in ``blob``, followed by a comma; ``sizes`` are the cumulated
+    sizes of the rows, for the byte limit of a page."""
 
     revision: int
     seqs: list[int]
@@ -61,7 +60,7 @@ class _Span(NamedTuple):
         return cls(revision, page.seqs, b",".join(rows), starts, list(accumulate(weights, initial=0)))
 
     def fitting(self, start: int, count: int, max_bytes: int) -> int:
-        """The first row behind those that fit."""
+        """The first row after those that fit."""
         stop = min(len(self.seqs), start + count, bisect_right(self.sizes, self.sizes[start] + max_bytes) - 1)
         return max(start, stop)
 
@@ -70,15 +69,15 @@ _Key = tuple[int, int, bool, bool]
 
 
 class Pages:
-    """Lives on the loop."""
+    """Used on the event loop only."""
 
     def __init__(self) -> None:
         self._spans: dict[_Key, _Span] = {}
         self._bytes = 0
 
     def get(self, topic: Topic, after: int, limit: int, max_bytes: int, *, tags: bool, meta: bool) -> Rendered | None:
-        """The page, if all of it is in memory and nothing in it was lost; None: read it as usual."""
-        # Where too little is left for a whole span, and before the first record, there is nothing to gain.
+        """The page, if all of it is in memory and nothing in it was lost; None: read it without spans."""
+        # Spans do not help if less than a whole span is left, or before the first record.
         if limit < MIN_LIMIT or (after // SPAN + 1) * SPAN > topic.log.head:
             return None
         state = topic.log.state()
@@ -109,7 +108,7 @@ class Pages:
     def _with_rest(
         self, topic: Topic, parts: list[bytes], at: int, limit: int, max_bytes: int, tags: bool, meta: bool
     ) -> Rendered | None:
-        """What is behind the last whole span is different every time."""
+        """Add the records after the last whole span, which change with every append."""
         page = topic.log.read_resident(at, limit, max_bytes=max(1, max_bytes))
         if page is None or page.tombstone is not None:
             return None
@@ -129,7 +128,7 @@ class Pages:
             self._drop(key)
         page = log.read_resident(number * SPAN, SPAN, max_bytes=MAX_SPAN_BYTES)
         if page is None or page.tombstone is not None or page.next_after < (number + 1) * SPAN:
-            return None  # not in memory, or not whole: something was lost in it, or it is too large
+            return None  # not in memory, incomplete because records were lost, or too large
         behind = bisect_right(page.seqs, (number + 1) * SPAN)
         for column in (page.seqs, page.ts, page.data, page.keys, page.nodes, page.metas):
             del column[behind:]

@@ -1,4 +1,4 @@
-"""The difference from a cursor: pages of records, and waiting for some."""
+"""The records after a cursor: pages, and waiting for new records."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Selection:
         self.since = since
 
     def arguments(self, topic: Topic) -> dict[str, Any]:
-        """As the engine takes them. A topic may show everybody their own records."""
+        """The arguments for the engine. A topic may be configured to return a node its own records."""
         return {
             "limit": self.limit,
             "max_bytes": self.max_bytes,
@@ -71,7 +71,7 @@ class Selection:
 
     @property
     def key(self) -> tuple[Any, ...]:
-        """Readers with the same key at the same place get the same page."""
+        """Readers with the same key at the same position get the same page."""
         return (self.limit, self.max_bytes, self.nodes, self.match, self.since)
 
 
@@ -103,7 +103,7 @@ class Reading:
         return context.admission.read(lambda waited_ms: self._diff_here(call, topic, body, waited_ms), topic)
 
     def _diff_here(self, call: Call, topic: Topic, body: DiffBody, waited_ms: float) -> Reply | Awaitable[Reply]:
-        """With everything that is on its way into the topic."""
+        """Read after all records that are on their way into the topic have arrived."""
         unfinished = self._context.catch_up(topic)
         if unfinished is not None:
             return self._diff_behind(call, topic, body, waited_ms, unfinished)

@@ -1,4 +1,4 @@
-"""Records as JSON. ``data`` and ``meta`` are the bytes that came in; nothing is parsed and nothing is built."""
+"""Records as JSON. ``data`` and ``meta`` are the stored bytes; they are neither parsed nor built again."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ def render_list(page: Page, *, tags: bool, meta: bool, data: bool = True) -> lis
 
 
 def _is_plain(page: Page, tags: bool, meta: bool) -> bool:
-    """Whether there is nothing to show but data."""
+    """Whether the records have nothing to show but data."""
     return _all_none(page.nodes) and (not tags or _all_none(page.keys)) and (not meta or _all_none(page.metas))
 
 
 def _render_plain(page: Page, data: bool) -> bytes:
-    """Records that are nothing but data, all of them formatted in one call: half the time of one call each."""
+    """Records with nothing but data, all formatted in one call, which takes half the time of one call each."""
     count = len(page.seqs)
     if not count:
         return b""

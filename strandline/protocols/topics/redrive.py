@@ -1,4 +1,4 @@
-"""Moving dead letters back to where they came from."""
+"""Moving dead letters back to their queues."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Redriving:
         if to is not None:
             to.check_takes_writes()
         maximum = context.settings.max_batch_records
-        # They must be read first, and they may not be in memory.
+        # Dead letters must be read first, and they may not be in memory.
         redriven = await context.workers.normal.run(
             self._move, topic.log, None if to is None else to.log, access, min(body.limit or maximum, maximum), match
         )
@@ -64,7 +64,7 @@ class Redriving:
         return redrive(dead, origin if to is None else to, limit=limit, key=key, key_prefix=prefix).wait()
 
     def _forget(self, topic: Topic) -> None:
-        """Dead letters that were handed out as jobs themselves are not held any more."""
+        """Dead letters that were claimed as jobs themselves are no longer held."""
         context = self._context
         if topic.traits.type == "queue":
             queue = context.queue(topic)

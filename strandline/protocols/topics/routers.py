@@ -1,4 +1,4 @@
-"""Routers as resources: make and change, look at, list, remove."""
+"""Routers: create, change, get, list and delete."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ from strandline.service.http import Call, Handler, Later, Reply, Route, json_rep
 from strandline.service.log_config import check_name, default_config
 from strandline.service.problems import FORBIDDEN, Refusal, invalid, limit_reached, may_not_touch
 
-#: As a topic's, and with ``>``: by convention a router is named after its ends, "orders->audit".
+#: Like the name of a topic, and with ``>``: by convention a router is named after its topics, "orders->audit".
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:>-]{0,254}", re.ASCII)
 
 _decoder = msgspec.json.Decoder(RouterBody)
@@ -68,14 +68,14 @@ class Routing:
         try:
             commit = self._context.routers.put(definition)
         except EngineError:
-            # A router that could not be made leaves no topics behind.
+            # A router that could not be created leaves no topics behind.
             for topic in made:
                 self._context.unmake(topic)
             raise
         return self._context.admission.after(commit, lambda created: _put_reply(call, definition, created))
 
     def _visible(self, call: Call) -> Router | None:
-        """The router that the path names, if there is one; refuses a key that may not touch both of its ends."""
+        """The router that the path names, if it exists; refuses a key that may not access both of its topics."""
         router = self._context.routers.get(call.param("router"))
         if router is not None and not call.access.may_touch_all(router.source.name, router.dest.name):
             message = f"the API key may not access the topics of router {router.name!r}"
@@ -83,7 +83,7 @@ class Routing:
         return router
 
     def _check(self, definition: RouterDefinition, create_dest: bool, access: Access) -> bool:
-        """Whether the router is a new one; refuses one that cannot be. Nothing is made before everything is fine."""
+        """Whether the router is new; refuses one that is not allowed. Nothing is created before all checks pass."""
         context = self._context
         dest = context.topics.find(definition.dest)
         if dest is None and not create_dest:
@@ -174,7 +174,7 @@ def _route(
 
 
 def _check_access(call: Call, *names: str) -> None:
-    """A key that is limited to some names may neither read from nor write to others by way of a router."""
+    """A key that is limited to some names may not read or write others through a router."""
     for name in names:
         if not call.access.may_touch(name):
             raise may_not_touch(name, "topic")
@@ -183,7 +183,7 @@ def _check_access(call: Call, *names: str) -> None:
 def _definition(name: str, body: RouterBody) -> RouterDefinition:
     if NAME.fullmatch(name) is None:
         raise invalid(
-            f"{name!r} cannot name a router: 1 to 255 letters, digits and . _ : - >, starting with a letter or digit"
+            f"{name!r} is not a router name: expected 1 to 255 letters, digits and . _ : - >, first a letter or digit"
         )
     check_name(body.source)
     check_name(body.dest)
@@ -203,7 +203,7 @@ def _definition(name: str, body: RouterBody) -> RouterDefinition:
 
 
 def _members(definition: RouterDefinition) -> dict[str, Any]:
-    """What every answer about a router says of it."""
+    """The members of a router in every answer."""
     wanted = definition.filter
     return {
         "router": definition.name,
@@ -238,7 +238,7 @@ def _put_reply(call: Call, definition: RouterDefinition, created: bool) -> Reply
 
 
 def _refusal(error: RouterError, access: Access) -> Refusal:
-    """What stands in the way, without names that the key may not touch."""
+    """The reason, without names that the key may not access."""
     if isinstance(error, RouterCycle):
         if not access.may_touch_all(*error.cycle):
             return Refusal(ROUTER_CYCLE, "the router would close a cycle")
@@ -246,7 +246,7 @@ def _refusal(error: RouterError, access: Access) -> Refusal:
     if isinstance(error, RouterFanIn):
         message = str(error)
         if not access.may_touch(error.source):
-            message = f"{error.dest!r} is already the destination of another topic, and can have only one source"
+            message = f"{error.dest!r} is already the destination of another topic; a topic can have only one source"
         return Refusal(TOPIC_EXISTS_INCOMPATIBLE, message, {"topic": error.dest, "reason": "router_dest_fan_in"})
     assert isinstance(error, RouterRepointed)
     detail = {

@@ -1,4 +1,4 @@
-"""The face as a whole: its routes, and what it does when the server stops."""
+"""The routes of the topics protocol, and its shutdown."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from strandline.service.http import ElementLimit, Handler, Route
 
 
 class TopicsProtocol:
-    """Everything of the topics protocol that answers HTTP requests."""
+    """The handlers of the topics protocol."""
 
     def __init__(self, context: Context) -> None:
         self.context = context
@@ -75,8 +75,8 @@ class TopicsProtocol:
         ]
 
     def drain(self) -> None:
-        """Answer every request that waits. Workers leave their queues together, so that no job passes from one to the
-        next on the way out."""
+        """Answer all waiting requests. Workers leave their queues together, so that no job passes from one to the next
+        during the shutdown."""
         self.reading.end_polls()
         self.context.dispatchers.stop()
 

@@ -31,7 +31,7 @@ _LAST_MESSAGES = {
     Ending.NO_SLOT: error_frame(code=429, error=Ending.NO_SLOT.value, retry_after_ms=SOON_MS),
     Ending.TOO_SLOW: error_frame(code=408, error=Ending.TOO_SLOW.value),
     Ending.SHUTDOWN: error_frame(
-        code="server_shutting_down", message="the server is shutting down; come back in a moment"
+        code="server_shutting_down", message="the server is shutting down; reconnect in a moment"
     ),
 }
 
@@ -39,7 +39,7 @@ _NOTHING: frozenset[FeedPosition] = frozenset()
 
 
 class Session(Watcher):
-    """What a client watches, and how far it has come. ``changed`` is called when its streams come and go."""
+    """What a client watches, and its positions. ``changed`` is called when its streams open and close."""
 
     __slots__ = ("_ids", "changed", "heartbeat", "idle_since", "streams", "was_watching", "wid")
 
@@ -60,7 +60,7 @@ class Session(Watcher):
         self.streams: list[EventStream] = []
         #: False if there was nothing to watch from the start: the client named only topics that do not exist.
         self.was_watching = False
-        #: The places in the order of their names, with the names as JSON; made again when one comes or goes.
+        #: The positions in order of their names, with the names as JSON; rebuilt when a topic is added or removed.
         self._ids: list[tuple[bytes, FeedPosition]] | None = None
 
     def subscribe(self, starts: Mapping[str, Start], patterns: Sequence[Pattern]) -> None:
@@ -70,16 +70,16 @@ class Session(Watcher):
         self.was_watching = not self.watches_nothing
 
     def id(self) -> bytes:
-        """The id line for where everything is now."""
+        """The id line for the current positions."""
         if self._ids is None:
             ordered = sorted(self.places.items())
             self._ids = [(topic_of(place).json_name, place) for _, place in ordered]
         return encode_cursor([(name, place.cursor) for name, place in self._ids])
 
-    # --- streams come and go ---------------------------------------------------------------------------------------
+    # --- streams ---------------------------------------------------------------------------------------------------
 
     def enter(self, stream: EventStream, rewind: Mapping[str, int]) -> None:
-        """A stream has been opened. Its client may know better how far it has come."""
+        """A stream was opened. Its client may send newer positions."""
         self.streams.append(stream)
         self.changed(self)
         for name, seq in rewind.items():
@@ -101,7 +101,7 @@ class Session(Watcher):
             self.changed(self)
 
     def _begin(self) -> None:
-        """Somebody reads again: see what has become of the topics in the meantime."""
+        """A client reads again: check what has happened to the topics in the meantime."""
         for name, place in list(self.places.items()):
             topic = self.context.topics.find(name)
             if topic is not None:
@@ -121,7 +121,7 @@ class Session(Watcher):
     def watches_nothing(self) -> bool:
         return not self.places and not self.patterns
 
-    # --- what the feeds say ----------------------------------------------------------------------------------------
+    # --- events of feeds -------------------------------------------------------------------------------------------
 
     def deliver(self, place: FeedPosition) -> None:
         streams = self.streams
@@ -142,7 +142,7 @@ class Session(Watcher):
                 feed.queue(place)
 
     def _ready(self, place: FeedPosition) -> EventStream | None:
-        """A stream that can take something of the place; they take turns."""
+        """A stream that can take a page of the topic; streams take turns."""
         streams = self.streams
         for at, stream in enumerate(streams):
             if not stream.paused_at and place not in stream.pending:
@@ -194,7 +194,7 @@ class Session(Watcher):
 
 
 class EventStream(LiveResponse):
-    """One open connection of a session: first the backlog, topic after topic, then what is written."""
+    """One open connection of a session: first the backlog, topic by topic, then new records."""
 
     __slots__ = ("_fresh", "_rewind", "_session", "_stale", "_target", "pending")
 
@@ -202,12 +202,12 @@ class EventStream(LiveResponse):
         super().__init__(session.context.live, session.access)
         self._session = session
         self._rewind = rewind
-        #: Topics whose backlog was not sent yet, the next one last; and where the backlog of that one ends.
+        #: Topics whose backlog was not sent yet, the next one last; and the end of that topic's backlog.
         self.pending: list[FeedPosition] = []
         self._target = -1
         #: Topics that were not reported as caught up on this connection yet.
         self._fresh: set[FeedPosition] | frozenset[FeedPosition] = _NOTHING
-        #: Topics in which a loss is the reader's own lateness.
+        #: Topics in which records were lost because the reader was late.
         self._stale: set[FeedPosition] | frozenset[FeedPosition] = _NOTHING
 
     # --- the connection --------------------------------------------------------------------------------------------
@@ -221,7 +221,7 @@ class EventStream(LiveResponse):
         session.enter(self, self._rewind)
         self._rewind = {}
         if session.watches_nothing:
-            gone = error_frame(code=410, error="nothing that this session watched is left; create another one")
+            gone = error_frame(code=410, error="no topic of this session is left; create another session")
             self.end(gone if nothing_left and session.was_watching else b"")
             return
         places = session.places
@@ -254,10 +254,10 @@ class EventStream(LiveResponse):
     def last_message(self, ending: Ending) -> bytes:
         return _LAST_MESSAGES[ending]
 
-    # --- what is sent ----------------------------------------------------------------------------------------------
+    # --- sending ---------------------------------------------------------------------------------------------------
 
     def advance(self) -> None:
-        """Go on with the topics whose backlog was not sent yet, one after the other."""
+        """Continue with the topics whose backlog was not sent yet, one after the other."""
         until = perf_counter() + SLICE_SECONDS
         pending = self.pending
         while pending and not self.paused_at and not self.ended:
@@ -275,12 +275,12 @@ class EventStream(LiveResponse):
             if piece is None:
                 if not feed.paused:
                     return
-                # Held back for as long as the server is busy: the others need not wait for that.
+                # Held back while the server is busy: the other topics need not wait for that.
                 pending.pop()
                 self._target = -1
                 continue
             self.take(place, piece)
-            # A topic that is written to faster than this reader reads must not keep the others waiting forever.
+            # A topic that is written to faster than this reader reads must not block the others.
             if piece.caught_up or place.cursor >= self._target:
                 pending.pop()
                 self._target = -1
@@ -288,7 +288,7 @@ class EventStream(LiveResponse):
                     feed.queue(place)
 
     def take(self, place: FeedPosition, piece: FeedPage) -> None:
-        """Send a piece and move the place behind it."""
+        """Send a page and move the position after it."""
         session = self._session
         content: EventContent | None = piece.content
         fresh = bool(self._fresh) and place in self._fresh
@@ -319,11 +319,11 @@ class EventStream(LiveResponse):
         self.write(head + with_id(session.id(), content.records, content.caught_up))
 
     def expect(self, place: FeedPosition) -> None:
-        """A topic has come to the session."""
+        """A topic was added to the session."""
         self._fresh = {*self._fresh, place}
 
     def forget(self, place: FeedPosition) -> None:
-        """A topic has gone from the session."""
+        """A topic was removed from the session."""
         self._fresh = _without(self._fresh, place)
         self._stale = _without(self._stale, place)
         if place in self.pending:

@@ -1,4 +1,4 @@
-"""The limits of the topics protocol: those that an operator can change, and those that are fixed."""
+"""The limits of the topics protocol: settings, and fixed limits."""
 
 from __future__ import annotations
 
@@ -28,23 +28,22 @@ class TopicsSettings(Section, frozen=True, kw_only=True):
     )
     max_watch_topics: Annotated[Positive, "Maximum number of topics in one watch session or WebSocket."] = 256
     max_consumers: Annotated[Positive, "Maximum number of named consumers of one topic."] = 10_000
-    #: The protocol fixes this one.
+    #: Fixed by the protocol.
     max_meta_keys: ClassVar[int] = 64
 
 
-#: A number as the protocol has them. One beyond MAX_SEQ counts as that.
+#: A number of the protocol. Numbers above MAX_SEQ count as MAX_SEQ.
 U64 = Annotated[int, Meta(ge=0, extra_json_schema={"maximum": (1 << 64) - 1})]
 
 DEFAULT_LIMIT = 256
 MAX_WAIT_MS = 30_000
-#: The byte budget of a page: the default, and the maximum.
+#: The byte limit of a page: the default, and the maximum.
 DEFAULT_PAGE_BYTES = 1 << 20
 MAX_PAGE_BYTES = 8 << 20
 MAX_IDEMPOTENCY_KEY_BYTES = 256
-#: A nacked job can be kept away for at most this long.
+#: The longest delay of a nacked job.
 MAX_NACK_DELAY_MS = 86_400_000
-#: The byte budget of an event of a watch session, and how long its streams may be silent, unless the client asks for
-#: something else.
+#: The defaults of a watch session: the byte limit of an event, and how long its streams may be silent.
 DEFAULT_FRAME_BYTES = 262_144
 DEFAULT_HEARTBEAT_MS = 15_000
 MAX_HEARTBEAT_MS = 60_000

@@ -1,4 +1,4 @@
-"""The topics there are: logs, as this protocol sees them, with what it keeps of them in memory."""
+"""The topics of a server: logs, as this protocol sees them, with their decoded traits."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from strandline.service.log_config import TopicConfig, Traits, check_config, che
 from strandline.service.problems import FORBIDDEN, Refusal
 
 _DEFAULT_TRAITS = Traits()
-#: Topics whose traits are kept decoded. More than this are looked up again when they are used.
+#: How many topics are kept with decoded traits. Others are decoded again when they are used.
 MAX_KNOWN = 200_000
 
 
 class Topic:
-    """A log as a topic. One object per log and server; ask for ``traits`` afresh, a configuration can change."""
+    """A log as a topic. One object per log and server. Read ``traits`` each time, since a configuration can change."""
 
     __slots__ = ("_config", "_is_plain", "_traits", "consumed_at", "json_name", "lifetime", "log", "name")
 
@@ -33,7 +33,7 @@ class Topic:
         self._config: Config | None = None
         self._traits = _DEFAULT_TRAITS
         self._is_plain = True
-        #: When somebody last read it, in milliseconds; None: not since the start.
+        #: When it was last read, in milliseconds; None: not since the start.
         self.consumed_at: int | None = None
 
     @property
@@ -45,15 +45,15 @@ class Topic:
 
     @property
     def is_plain(self) -> bool:
-        """Whether every append to it is the same: it is not a queue, never full, without notes of another protocol."""
+        """Whether appends need no checks: it is not a queue, never full, and has no notes of another protocol."""
         config = self.log.config
         if config is not self._config:
             self._look_at(config)
         return self._is_plain and not self.log.notes
 
     def check_takes_writes(self) -> None:
-        """Refuse where the log has an owner, is closed, or has a schema that only streams check."""
-        # Only notes can say so: a topic is never one of the server's own logs.
+        """Refuse if the log has an owner, is closed, or has a schema that only streams check."""
+        # Only the notes need to be checked: a topic is never an internal log.
         if self.log.notes:
             check_append(self.log)
 
@@ -63,13 +63,13 @@ class Topic:
         self._config = config
 
     def priority(self, now: int) -> int:
-        """How urgent the topic is by itself; what has to wait gets more urgent on top of it."""
+        """The priority of the topic without waiting time."""
         traits = self.traits
         return base_priority(traits.priority, traits.auto_priority, self.consumed_at, now)
 
 
 class Topics:
-    """The catalog's logs that are topics: those that hold JSON and are not the server's own."""
+    """The catalog's logs that are topics: those that hold JSON and are not internal."""
 
     def __init__(self, catalog: Catalog) -> None:
         self.catalog = catalog
@@ -77,11 +77,11 @@ class Topics:
 
     @property
     def count(self) -> int:
-        """How many topics there are. A log that another protocol created is one too."""
+        """The number of topics, including logs that another protocol created."""
         return self.catalog.count
 
     def find(self, name: str) -> Topic | None:
-        """The topic; None if there is none. Refuses where there is a log of this name that is not a topic."""
+        """The topic; None if it does not exist. Refuses if a log of this name exists and is not a topic."""
         topic = self._known.get(name)
         if topic is not None and not topic.log.dropped and topic.lifetime is None:
             return topic
@@ -108,7 +108,7 @@ class Topics:
         return topic
 
     def create(self, name: str, config: Config) -> tuple[Topic, Commit[Log]]:
-        """Create a topic that is not there. It can be used at once and is durable when the commit is done."""
+        """Create a topic. It can be used at once, and is durable when the commit is done."""
         check_name(name)
         self.check_dead_letter(config)
         _, commit = self.catalog.create(name, config)
@@ -123,7 +123,7 @@ class Topics:
             self.catalog.check_target(dead_letter)
 
     def page(self, prefix: str, after: str, limit: int, access: Access) -> tuple[list[Topic], bool]:
-        """Topics in the order of their names, from behind ``after`` on, and whether there are more."""
+        """Topics by name, after the name ``after``, and whether there are more."""
         found: list[Topic] = []
         for name in self.catalog.walk(access, prefix=prefix, after=after):
             log = self.catalog.find(name)
@@ -136,16 +136,16 @@ class Topics:
 
 
 def takes_writes(log: Log) -> bool:
-    """Whether records may be written to it by this protocol, whichever way they come."""
+    """Whether this protocol may write records to the log."""
     return holds_json(log) and closed_to_others(log.name, log.notes) is None
 
 
 def config_of_new(name: str, create: bool | None, wanted: TopicConfig | None, access: Access) -> Config:
-    """The configuration of a topic that a write makes, if it may make one."""
+    """The configuration of a topic that a write creates, if it may create one."""
     config = wanted or TopicConfig()
     if create is False or (create is None and not config.auto_create):
         raise topic_not_found(name)
     if wanted is not None and not access.may("admin"):
-        raise Refusal(FORBIDDEN, "creating a topic with a config needs the admin scope", {"topic": name})
+        raise Refusal(FORBIDDEN, "creating a topic with a config requires the admin scope", {"topic": name})
     check_config(config, access)
     return engine_config(name, config, config.kind())

@@ -1,4 +1,4 @@
-"""Watching topics over an event stream: the sessions there are, and the requests that make and open them."""
+"""Watching topics over an event stream: all watch sessions, and the requests that create and open them."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ _decoder = msgspec.json.Decoder(WatchBody)
 
 
 class Watching:
-    """All watch sessions. A session without a stream is forgotten after a while; that is looked at when another one
-    is made or opened."""
+    """All watch sessions. A session without a stream is removed after a while; this is checked when another one is
+    created or opened."""
 
     def __init__(self, context: Context) -> None:
         self.context = context
         self.feeds = Feeds(context.hub, context.admission.pressure)
         self._sessions: dict[str, Session] = {}
-        #: Those without a stream, the longest idle first.
+        #: The sessions without a stream, the longest idle first.
         self._idle: dict[str, Session] = {}
 
     @property
@@ -82,13 +82,13 @@ class Watching:
         header = call.head.headers.get(b"last-event-id")
         if header is not None:
             rewind = decode_cursor(header.decode("latin-1"))
-        # A browser that comes back repeats its first address: what it has seen since then is in the header.
+        # A browser that reconnects repeats its first URL: its latest position is in the header.
         if rewind is None and "cursor" in call.query:
             rewind = _positions(call.query["cursor"])
         self.context.live.check_room(session.access)
         return EventStream(session, rewind or {})
 
-    # --- sessions come and go --------------------------------------------------------------------------------------
+    # --- sessions --------------------------------------------------------------------------------------------------
 
     def _changed(self, session: Session) -> None:
         if session.streams:

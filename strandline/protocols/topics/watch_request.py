@@ -1,4 +1,4 @@
-"""What a client wants to watch: named topics and patterns, from where on, and which of their records."""
+"""What a client wants to watch: topics and patterns, the position in each, and which of their records."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from strandline.service.problems import Refusal, invalid, may_not_touch
 
 
 class TopicView(FeedView):
-    """Get it from ``view_of``: those who want the same share one object, and with it what is rendered."""
+    """Get it from ``view_of``: readers that want the same share one object, and with it the rendered pages."""
 
     __slots__ = ("data", "meta", "selection", "tags")
 
@@ -42,7 +42,7 @@ _views: WeakValueDictionary[tuple[Any, ...], TopicView] = WeakValueDictionary()
 
 
 def view_of(kind: type[V], selection: Selection, *, tags: bool, meta: bool, data: bool, strong: bool) -> V:
-    """The view with these properties; there is one of each."""
+    """The view with these properties; there is one object for each combination."""
     key = (kind, *selection.key, tags, meta, data, strong)
     view = _views.get(key)
     if view is None:
@@ -57,7 +57,7 @@ ViewMaker = Callable[[TopicOptions], TopicView]
 def view_maker(
     kind: type[TopicView], options: WatchOptions, settings: TopicsSettings, default_limit: int = DEFAULT_LIMIT
 ) -> ViewMaker:
-    """A function that gives each topic its view: what is said of the topic comes before what is said of all."""
+    """A function that returns the view of a topic: options of the topic take precedence over those of the request."""
     match = parse_match(options.match)
     limit = clamp_limit(options.limit, settings, default_limit)
     max_bytes = clamp_bytes(options.max_batch_bytes)
@@ -79,7 +79,7 @@ def view_maker(
 
 
 class Pattern(NamedTuple):
-    """All topics whose name has the prefix, those that are made later included."""
+    """All topics whose name has the prefix, including topics that are created later."""
 
     prefix: str
     view: TopicView
@@ -99,7 +99,7 @@ class Start(NamedTuple):
 
 
 class Request(NamedTuple):
-    """``make_view`` turns what is said of a topic into a view; ``cursors`` come before what the options say."""
+    """``make_view`` turns the options of a topic into a view; ``cursors`` take precedence over the options."""
 
     topics: Mapping[str, TopicOptions]
     make_view: ViewMaker
@@ -128,7 +128,7 @@ def resolve(context: Context, access: Access, request: Request) -> tuple[dict[st
             starts[name] = _start(context, topic, options, view, request.cursors)
         elif not request.lenient:
             raise topic_not_found(name)
-    # The longer one says more about a topic.
+    # The longer prefix is more specific.
     patterns.sort(key=lambda pattern: len(pattern.prefix), reverse=True)
     for pattern in patterns:
         options = request.topics[pattern.prefix + "*"]
@@ -141,7 +141,7 @@ def resolve(context: Context, access: Access, request: Request) -> tuple[dict[st
 
 
 def matching(context: Context, access: Access, pattern: Pattern, maximum: int) -> list[Topic]:
-    """The topics that a pattern covers; at most one more than may be watched."""
+    """The topics that match a pattern; at most one more than may be watched."""
     limit = (maximum or 1_000_000) + 1
     found, _ = context.topics.page(pattern.prefix, "", limit, access)
     return found
@@ -168,14 +168,14 @@ def _start(
 def _check_access(access: Access, name: str) -> None:
     allowed = access.may_touch(name)
     if not allowed and name.endswith("*"):
-        # A pattern that is wider than what the key may touch covers just that.
+        # A pattern that is wider than the key's access matches only the names that the key may access.
         allowed = any(prefix.startswith(name[:-1]) for prefix in access.prefixes)
     if not allowed:
         raise may_not_touch(name, "topic")
 
 
 def _too_many(count: int, maximum: int) -> Refusal:
-    return invalid(f"{count} topics, the limit is {maximum}", {"topics": count, "max": maximum})
+    return invalid(f"the request has {count} topics, the limit is {maximum}", {"topics": count, "max": maximum})
 
 
 def topic_of(place: FeedPosition) -> Topic:
@@ -198,13 +198,13 @@ class Watcher(FeedReader):
         self.listening = False
 
     def added(self, place: FeedPosition) -> None:
-        """A topic that a pattern covers was made; it is attached and queued next."""
+        """A topic that matches a pattern was created; it is attached and queued next."""
 
     def crowded(self, topic: Topic) -> None:
-        """A topic that a pattern covers is left out: too many are watched already."""
+        """A topic that matches a pattern is left out, because the maximum number of topics is watched."""
 
     def listen(self) -> None:
-        """Hear of new topics that a pattern covers."""
+        """Start watching for new topics that match a pattern."""
         if self.patterns:
             self.context.kernel.catalog.created[self._log_created] = None
         self.listening = True
@@ -214,7 +214,7 @@ class Watcher(FeedReader):
         self.listening = False
 
     def attach(self, place: FeedPosition) -> bool:
-        """Get new records from this position on; False when its log is gone."""
+        """Get new records from this position on; False if its log was dropped."""
         topic = topic_of(place)
         self.context.consumed(topic)
         self.context.catch_up(topic)
@@ -236,13 +236,13 @@ class Watcher(FeedReader):
                 place.feed.queue(place)
 
     def cover_again(self, name: str) -> None:
-        """A topic has gone. If another one of its name was made before anybody heard of that, begin with it."""
+        """A topic was deleted. If another one of its name was created meanwhile, start watching it."""
         topic = self.context.topics.find(name) if self.listening and self.patterns else None
         if topic is not None:
             self.created(topic)
 
     def cover(self, topic: Topic) -> FeedPosition | None:
-        """A place at the beginning of a topic that is new and that a pattern covers."""
+        """A position at the beginning of a new topic that matches a pattern."""
         name = topic.name
         pattern = next((pattern for pattern in self.patterns if name.startswith(pattern.prefix)), None)
         if pattern is None or name in self.places or not self.access.may_touch(name):
@@ -255,7 +255,7 @@ class Watcher(FeedReader):
         return place
 
     def go_on(self) -> None:
-        """There is room again: have everything delivered that has come in the meantime."""
+        """There is room again: deliver everything that came in the meantime."""
         for place in self.places.values():
             if place.feed is not None and place.behind:
                 place.feed.queue(place)

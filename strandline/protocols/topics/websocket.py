@@ -61,14 +61,14 @@ from strandline.service.problems import (
 log = logging.getLogger(__name__)
 
 DEFAULT_LIMIT = 1000
-#: So much may wait to be sent before a socket gets no more deliveries; they go on from the log when it is less.
+#: How many bytes may wait to be sent before deliveries to a socket stop; they resume from the log when it is less.
 MAX_WAITING_MESSAGES = 16
 MAX_WAITING_BYTES = 1 << 20
-#: With this number of publishes under way, no further command is read.
+#: With this number of publishes in progress, no further command is read.
 MAX_UNDER_WAY = 256
-#: The elements of smaller messages are not counted: making objects of all of them takes a few milliseconds.
+#: The elements of smaller messages are not counted: creating all their objects takes only a few milliseconds.
 COUNTED_FROM_CHARACTERS = 64 << 10
-#: The close codes for a server that stops, and for a client that does not keep up.
+#: The close codes for a stopping server, and for a slow client.
 SERVICE_RESTART = 1012
 TRY_AGAIN_LATER = 1013
 
@@ -93,8 +93,8 @@ class WebSockets:
         access: Access,
         unread: Unread | None = None,
     ) -> None:
-        """Accept a connection and talk to the client until one of the two goes. What waits to be sent counts as
-        ``unread``. Raises Refusal if too many are open; then nothing was accepted."""
+        """Accept a connection and serve it until the client or the server closes it. Bytes that wait to be sent count
+        as ``unread``. Raises Refusal, without accepting, if too many are open."""
         socket = Socket(self, access, unread)
         with self.context.live.connection(socket, access):
             await accept()
@@ -102,7 +102,7 @@ class WebSockets:
 
 
 class Socket(Watcher):
-    """One connection. What it subscribes to is pulled from the logs as fast as the client takes it."""
+    """One connection. Its subscriptions are pulled from the logs as fast as the client reads."""
 
     __slots__ = (
         "_blocked", "_close_code", "_fresh", "_heads", "_open", "_outbox", "_relief", "_something", "_task",
@@ -121,7 +121,7 @@ class Socket(Watcher):
         self._open = True
         self._close_code = 0
         self._under_way = 0
-        #: Whether deliveries have stopped because the client does not keep up.
+        #: Whether deliveries have stopped because the client is too slow.
         self._blocked = False
         self._too_slow = False
         #: Topics that were not reported as caught up yet.
@@ -174,19 +174,19 @@ class Socket(Watcher):
                 self._something.clear()
                 await self._something.wait()
         except OSError:
-            pass  # the client has gone: the other side of the connection says so
+            pass  # the client has disconnected: the receiving side handles it
         finally:
             self._relieve()
 
     def put(self, text: str) -> None:
-        """Have a message sent."""
+        """Send a message."""
         if self._open:
             self._outbox.append(text)
             self._waiting_bytes += len(text)
             self._something.set()
 
     def close(self, code: int) -> None:
-        """Close once everything that waits is sent."""
+        """Close after all waiting messages are sent."""
         self._close_code = code
         self.leave()
         self._something.set()
@@ -195,11 +195,11 @@ class Socket(Watcher):
         return len(self._outbox) >= MAX_WAITING_MESSAGES or self._waiting_bytes >= MAX_WAITING_BYTES
 
     def _crowded(self) -> bool:
-        """Whether the client has to wait for answers before it may say more."""
+        """Whether the client must wait for answers before further commands are read."""
         return self._open and (self._under_way >= MAX_UNDER_WAY or self._full())
 
     def _relieve(self) -> None:
-        """Everything that waited is sent."""
+        """All waiting messages are sent."""
         if self._blocked:
             self._blocked = False
             if self._unread is not None:
@@ -221,7 +221,7 @@ class Socket(Watcher):
         return self._waiting_bytes
 
     def cut_off(self, grace: float) -> None:
-        """Drop what waits, so that the close frame is what the client gets next."""
+        """Drop waiting messages, so that the client gets the close frame next."""
         if not grace:
             self._abandon()
         elif self._open and not self._close_code:
@@ -239,7 +239,7 @@ class Socket(Watcher):
     # --- commands --------------------------------------------------------------------------------------------------
 
     def _obey(self, text: str) -> None:
-        # A message is much smaller than a body may be, so its elements can be counted here.
+        # A message is much smaller than a body may be, so its elements can be counted on the event loop.
         elements = self._writing.elements
         if len(text) > COUNTED_FROM_CHARACTERS and elements.is_exceeded(text.encode()):
             self.put(error_message(UNSET, elements.refuse()))
@@ -274,7 +274,7 @@ class Socket(Watcher):
         if not access.may_touch(name):
             raise may_not_touch(name, "topic")
         if command.config is not None and not access.may("admin"):
-            raise Refusal(FORBIDDEN, "publishing with a config needs the admin scope", {"topic": name})
+            raise Refusal(FORBIDDEN, "publishing with a config requires the admin scope", {"topic": name})
         call = Call(self._heads[command.return_seqs], b"", perf_counter())
         answer = self._writing.append(call, name, command, command.idempotency_key)
         if isinstance(answer, Reply):
@@ -311,7 +311,7 @@ class Socket(Watcher):
         )
         maximum = self.context.settings.max_watch_topics
         if maximum and len(self.places.keys() | starts.keys()) > maximum:
-            raise invalid(f"a socket watches at most {maximum} topics", {"max": maximum})
+            raise invalid(f"a socket can watch at most {maximum} topics", {"max": maximum})
         topics_shown = {name: starts[name].shown() for name in sorted(starts)}
         self.put(text_of(Subscribed(command.request_id, topics_shown)))
         if patterns:
@@ -349,7 +349,7 @@ class Socket(Watcher):
             self._fresh.discard(place)
             self.feeds.detach(place)
 
-    # --- what the feeds say ----------------------------------------------------------------------------------------
+    # --- events of feeds -------------------------------------------------------------------------------------------
 
     def deliver(self, place: FeedPosition) -> None:
         if self._full():
@@ -398,7 +398,7 @@ class Socket(Watcher):
     def crowded(self, topic: Topic) -> None:
         maximum = self.context.settings.max_watch_topics
         detail = {"limit": "max_watch_topics", "max": maximum, "topics": [topic.name]}
-        self._say(Refusal(THROTTLED, "the socket watches as many topics as it may", detail))
+        self._say(Refusal(THROTTLED, "the socket already watches the maximum number of topics", detail))
 
     def _say(self, refusal: Refusal) -> None:
         self.put(error_message(Raw(b"null"), refusal))
@@ -413,6 +413,6 @@ def _publish_head(access: Access, return_seqs: bool) -> Head:
 def _refusal_of(error: Exception) -> Refusal:
     refusal = refusal_of(error)
     if refusal is None:
-        log.error("a command failed", exc_info=error)
+        log.error("a WebSocket command failed", exc_info=error)
         refusal = internal()
     return refusal

@@ -1,9 +1,9 @@
 """The bodies and answers of the protocol. Handlers decode and build these structs, and OpenAPI is generated from them.
 
-The members of an answer are sent in the order in which they are declared; one that is UNSET is left out. The hottest
+The members of an answer are sent in the order of their declaration; members that are UNSET are left out. The hottest
 answers are written as bytes instead: the answer to a write and a page of records. A test decodes them with their
-structs. Events are declared in ``event_frames.py``, the messages of a WebSocket in ``message_frames.py``, and
-``descriptions.py`` says what members mean.
+structs. Events are declared in ``event_frames.py``, the messages of a WebSocket in ``message_frames.py``, and the
+descriptions of members in ``descriptions.py``.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ Guarantee = Literal["at_least_once", "exactly_once"]
 #: The handler refuses an empty name, so that the message can say what to send.
 NodeField = Annotated[str, Meta(extra_json_schema={"minLength": 1})]
 LeaseField = Annotated[str, Meta(extra_json_schema={"pattern": "^(lease_[0-9a-f]+)?$"})]
-#: Readers get no records that were written by these nodes.
+#: Readers do not get the records of these nodes.
 NodesField = str | list[str] | None
 
-# --- how long a request took ---------------------------------------------------------------------------------------
+# --- performance ---------------------------------------------------------------------------------------------------
 
 
 class Performance(msgspec.Struct, gc=False):
@@ -430,7 +430,8 @@ class TopicOptions(msgspec.Struct, gc=False, forbid_unknown_fields=True):
 
 
 class WatchOptions(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """The options of a watch session and of a subscription. A topic's own ``match`` and ``since_ts`` come first."""
+    """The options of a watch session and of a subscription. A topic's own ``match`` and ``since_ts`` take
+    precedence."""
 
     node: NodesField = None
     limit: Natural = 0

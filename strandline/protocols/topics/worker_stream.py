@@ -1,4 +1,4 @@
-"""Pushing jobs: an event stream on which a worker is given jobs as they come."""
+"""Pushing jobs: an event stream that sends jobs to a worker."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from strandline.service.problems import invalid
 
 _LAST_MESSAGES: dict[Ending, tuple[int | str, str]] = {
     Ending.NO_SLOT: (429, Ending.NO_SLOT.value),
-    Ending.TOO_SLOW: (408, "the worker does not read its jobs; connect again to get jobs"),
+    Ending.TOO_SLOW: (408, "the worker does not read its jobs; reconnect to get jobs"),
     Ending.SHUTDOWN: ("server_shutting_down", Ending.SHUTDOWN.value),
 }
 
@@ -45,7 +45,7 @@ class Working:
 
 
 class WorkStream(LiveResponse, QueueWorker):
-    """One connection. Jobs that it was given and did not finish are available to others as soon as it ends."""
+    """One connection. When it ends, unfinished jobs are available to other workers at once."""
 
     __slots__ = ("_context", "_dispatcher", "_queue", "_topic")
 
@@ -69,7 +69,7 @@ class WorkStream(LiveResponse, QueueWorker):
         context = self._context
         context.consumed(self._topic)
         context.catch_up(self._topic)
-        # Not before: a stream that is never opened is never closed either, and would leave an empty dispatcher.
+        # Not before: a stream that is never opened is never closed, and would leave an empty dispatcher.
         self._dispatcher = context.dispatchers.at(self._queue, self._topic.priority)
         self._dispatcher.join(self)
 
@@ -123,5 +123,5 @@ def _number(query: dict[str, str], name: str) -> int | None:
     if text is None:
         return None
     if _NUMBER.fullmatch(text) is None:
-        raise invalid(f"{name} must be a whole number, 0 or more, not {text!r}")
+        raise invalid(f"{name} must be an integer, 0 or more, not {text!r}")
     return int(text)

@@ -28,7 +28,7 @@ from strandline.protocols.topics.topics import Topic, config_of_new
 from strandline.protocols.topics.wire import WriteBody
 from strandline.service.http import Call, Later, Reply
 
-#: A write of more records than this gains nothing by being appended together with others.
+#: Larger writes gain nothing by being appended together with others.
 MAX_GATHERED_RECORDS = 16
 #: A group of this size is appended at once.
 MAX_GATHERED_BYTES = 1 << 20
@@ -52,7 +52,7 @@ class Writing:
         self.elements = write_limit(context.settings)
         self._gathered: dict[Topic, _Gathered] = {}
         self._writes_of_turn = 0
-        #: Whether the last turn had one write only.
+        #: Whether the last turn had only one write.
         self._alone = True
 
     def write(self, call: Call) -> Reply | Later | Awaitable[Reply]:
@@ -104,20 +104,20 @@ class Writing:
     def _commit(
         self, topic: Topic, batch: Batch, key: str | None = None, schedules: list[Schedule | None] | None = None
     ) -> _Appending:
-        """The one append of every write."""
+        """Append a batch; every write ends here."""
         topic.check_takes_writes()
         before = perf_counter()
         if schedules is None:
             return _Appending(topic.log.append(batch, idempotency_key=key), before)
         return _Appending(self._context.queue(topic).append(batch, schedules, key), before)
 
-    # --- writes of the same turn -----------------------------------------------------------------------------------
+    # --- grouped writes --------------------------------------------------------------------------------------------
 
     def _gathers(self, topic: Topic, write: _Write) -> bool:
-        """Whether the write is appended with the others of this turn of the loop.
+        """Whether the write is appended with the others of this turn of the event loop.
 
         A large write gains nothing by that. The first write of a turn does not wait either if the last turn had only
-        one: then it is likely to be alone again.
+        one write: then it is likely to be alone again.
         """
         if len(write.batch.data) > MAX_GATHERED_RECORDS:
             return False
@@ -155,17 +155,17 @@ class Writing:
 
 
 def _after(created: Commit[Log], commit: Commit[Appended]) -> Commit[Appended]:
-    """The append to a topic that was created for it: done when both are durable."""
+    """The commit of an append to a topic that was created for it: done when both are durable."""
     return then(after_all([created, commit], None), lambda _: commit.wait())
 
 
 class _Write(Later):
-    """One write on its way, with what its answer will say of it."""
+    """One write in progress, with the data for its answer."""
 
     __slots__ = ("batch", "call", "created", "waited_ms")
 
     def __init__(self, call: Call, batch: Batch) -> None:
-        # As in Later, without another call.
+        # Like in Later, without another call.
         self.answer = self._error = self._waiting = None
         self.call = call
         self.batch = batch
@@ -198,7 +198,8 @@ class _Write(Later):
 
 
 class _Appending:
-    """An append under way: how long it took, and how long it waited for the flush. Shared by all writes of a group."""
+    """An append in progress: how long it took, and how long it waited for the flush. Shared by all writes of a
+    group."""
 
     __slots__ = ("_append_ms", "_at", "_json", "commit")
 

@@ -1,1 +1,1 @@
-"""Looking after the pipeline: when to start it, its process, and what to tell of it."""
+"""Supervises the pipeline: when to start it, its process, and its state over HTTP."""

@@ -1,5 +1,5 @@
-"""The process of the pipeline, seen from the server. It can never outlive the server for long: its standard input is a
-pipe that closes with the server, however that ends, and then it goes by itself."""
+"""The process of the pipeline, seen from the server. It cannot outlive the server for long: its standard input is a
+pipe that closes when the server ends for any reason, and then the process ends itself."""
 
 from __future__ import annotations
 
@@ -16,30 +16,30 @@ from strandline.engine.process import child_environment
 
 log = logging.getLogger("strandline.pipeline")
 
-#: Of those who want the processor, requests come first.
+#: The priority of the process: requests come first.
 NICENESS = 10
-#: Lines of its output that are kept to be shown; all go to the server's log.
+#: How many lines of output are kept to be shown; all lines go to the server's log.
 LAST_LINES = 50
-#: Longer lines are cut off.
+#: Longer lines are truncated.
 LINE_CHARACTERS = 2000
 
-#: What the process is told through its standard input.
+#: The commands that the process reads from its standard input.
 RUN = b"run\n"
 
 
 class Child:
-    """One process, from start to end. Methods may be called from any thread and do not wait, but for ``wait``."""
+    """One process, from start to end. Any thread may call the methods. Only ``wait`` blocks."""
 
     def __init__(self, command: Sequence[str]) -> None:
-        """Start it; raises OSError when that is not to be had."""
+        """Start the process. Raises OSError if it cannot be started."""
         self._process = subprocess.Popen(
             command,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             env=child_environment(),
-            # Its own group: a Ctrl-C in the terminal is the server's, which ends the pipeline in its own way; and all
-            # that it starts can be ended with it.
+            # A process group of its own: Ctrl-C in the terminal reaches only the server, which stops the pipeline
+            # itself, and all processes that the pipeline starts can be killed together.
             start_new_session=True,
         )
         self.pid = self._process.pid
@@ -62,28 +62,28 @@ class Child:
         return list(self._lines)
 
     def exit_code(self) -> int | None:
-        """None while it runs; negative: the signal it died of."""
+        """None while it runs; negative: the signal that ended it."""
         return self._process.poll()
 
     def run_now(self) -> None:
-        """Have it look for something new at once, and not only after its interval."""
+        """Start the next round at once instead of after the interval."""
         assert self._process.stdin is not None
-        with suppress(OSError, ValueError):  # it is about to end
+        with suppress(OSError, ValueError):  # the process is about to end
             self._process.stdin.write(RUN)
             self._process.stdin.flush()
 
     def stop(self) -> None:
-        """Ask it to end after what it is about to commit."""
+        """Ask it to end after the current commit."""
         with suppress(ProcessLookupError):
             self._process.send_signal(signal.SIGTERM)
 
     def kill(self) -> None:
-        """End it and everything it has started at once. Nothing is lost: what was not committed is done again."""
+        """Kill it and all processes that it started. Nothing is lost: uncommitted work is done again."""
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, signal.SIGKILL)
 
     def wait(self, seconds: float) -> bool:
-        """Whether it has ended within this time."""
+        """Wait for the end of the process; False if it still runs after this time."""
         try:
             self._process.wait(seconds)
         except subprocess.TimeoutExpired:
@@ -91,9 +91,9 @@ class Child:
         return True
 
     def close(self) -> None:
-        """It has ended: let go of its pipes, and of what it may have left running."""
+        """The process has ended: close its pipes, and kill processes that it left behind."""
         self.kill()
-        # Something it started may still hold the other end; whatever that says is of no interest.
+        # A process that it started may still hold the other end; its output is not needed.
         self._reader.join(1.0)
         assert self._process.stdin is not None
         with suppress(OSError):

@@ -1,4 +1,4 @@
-"""What is told of the pipeline over HTTP, and asking it to run."""
+"""The routes of the pipeline: its state, and a request to run it."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ PIPELINE_MISSING = Problem(
 
 
 class PipelineAnswer(msgspec.Struct, kw_only=True):
-    """How the pipeline is doing. ``status`` is what the pipeline itself says, or said last."""
+    """The state of the pipeline. ``status`` is the last report of the pipeline itself."""
 
     state: State
-    #: The process, while there is one.
+    #: The process, while it runs.
     pid: int | None
     starts: int
     failures: int
     last_error: str | None
-    #: How long until it is tried again after a failure.
+    #: The time until the next attempt after a failure.
     retry_seconds: float
-    #: What the machine lacks for it.
+    #: What is not installed on this machine.
     missing: list[str]
     #: What is in the logs and not in the lake.
     new_records: int
     new_erasures: int
-    #: Why it runs, or would if it could.
+    #: Why it runs, or would run if it could.
     reason: str
     lake: str
     status: PipelineStatus | None
@@ -63,13 +63,13 @@ class PipelineRoutes:
         if not self._keeper.ask():
             raise Refusal(PIPELINE_OFF, "the settings of this server turn the pipeline off")
         if standing.state == "missing":
-            # It looks again whether it still is, which takes a moment; the answer does not wait for that.
+            # The supervisor checks again what is missing, which takes a moment; the answer does not wait for that.
             raise Refusal(PIPELINE_MISSING, "; ".join(standing.missing))
         return Reply(msgspec.json.encode(RunAnswer(standing.state)), 202)
 
 
 def answer(standing: Standing, lake: str, access: Access) -> PipelineAnswer:
-    """What somebody with this access is told: of logs only those they may touch."""
+    """The state for this API key, without logs that it may not access."""
     status = standing.status
     limited = bool(access.prefixes)
     return PipelineAnswer(
@@ -77,7 +77,7 @@ def answer(standing: Standing, lake: str, access: Access) -> PipelineAnswer:
         pid=standing.pid,
         starts=standing.starts,
         failures=standing.failures,
-        # Errors may quote anything.
+        # Error messages may quote names and data.
         last_error=None if limited else standing.last_error,
         retry_seconds=round(standing.retry_seconds, 1),
         missing=list(standing.missing),
@@ -99,4 +99,4 @@ def _limited(status: PipelineStatus, access: Access) -> PipelineStatus:
 
 
 def _without_words(summary: RoundSummary) -> RoundSummary:
-    return summary if summary.error is None else msgspec.structs.replace(summary, error="it failed")
+    return summary if summary.error is None else msgspec.structs.replace(summary, error="the round failed")

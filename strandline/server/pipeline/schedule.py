@@ -1,8 +1,9 @@
-"""When the pipeline is to be started and when ended. Knows no process, no thread and no clock: all it sees, it is told.
+"""Decides when the pipeline is started and stopped. It uses no process, thread or clock: the caller passes everything
+in.
 
-A Spark session takes some ten seconds of both cores to start and half a gigabyte to keep, so a small server is not to
-have one for every record. What is new waits until there is enough of it: what the server indexes by itself as quickly
-as it would find it in the lake is not worth a start. But nothing waits for ever, and what was deleted not even long.
+Starting a Spark session takes about ten seconds of both cores and half a gigabyte of memory, so a small server must not
+start one for every record. New records wait until there are enough: records that the server can index as fast as the
+lake can find them are not worth a start. But no record waits longer than the configured time, and erasures wait less.
 """
 
 from __future__ import annotations
@@ -14,16 +15,16 @@ import msgspec
 from strandline.engine.reads.status import EngineExtent
 from strandline.lake.status import PipelineStatus
 
-#: What was deleted from a log is to go from the lake: it waits no longer than this for the pipeline.
+#: The longest time that a deletion waits for the pipeline, which deletes the records from the lake.
 ERASE_SECONDS = 300.0
-#: After a failure the pipeline is started again after one second, then two, and so on up to this.
+#: After a failure, the pipeline is restarted after one second, then two, and so on up to this time.
 MAX_BACKOFF_SECONDS = 300.0
-#: How many looks back are remembered: a round may have begun some of them before anybody learns that it is over.
+#: How many observations are kept: the server may learn of a round's end some observations after it began.
 MARKS = 128
 
 
 class Thresholds(msgspec.Struct, frozen=True, kw_only=True):
-    """What the settings say; see there."""
+    """The settings of the pipeline that decide about its start."""
 
     start_records: int
     start_bytes: int
@@ -32,33 +33,32 @@ class Thresholds(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Decider:
-    """Told what there is by ``see``, and what became of the pipeline by ``started`` and ``ended``.
+    """``see`` reports the state of the logs, ``started`` and ``ended`` report the state of the pipeline.
 
-    ``tick`` is a time in seconds that never goes back, ``wall`` the time of day in milliseconds, which rounds are
-    dated with.
+    ``tick`` is a monotonic time in seconds, ``wall`` the time of day in milliseconds, as in the reports of rounds.
     """
 
     def __init__(self, thresholds: Thresholds) -> None:
         self._thresholds = thresholds
-        #: Everything up to here is in the lake.
+        #: The lake has everything up to this extent.
         self._covered: EngineExtent | None = None
         self._reach = EngineExtent()
         self._marks: deque[tuple[int, EngineExtent]] = deque(maxlen=MARKS)
-        #: Where the logs reached when the round that is under way began, and when that was.
+        #: The extent of the logs when the current round began, and when that was.
         self._round: tuple[int, EngineExtent] | None = None
         self._last_good_end = 0
         self._has_lake = False
         self._new_since: float | None = None
         self._erased_since: float | None = None
-        #: When the pipeline last had as much to do as it is started for.
+        #: When the pipeline last had enough to do to be started.
         self._busy_at = 0.0
-        #: Somebody wants it to run, and it does not know yet.
+        #: Whether a run was requested that the process does not know of yet.
         self.asked = False
-        #: In a row, without a round that went well.
+        #: Failures in a row, without a successful round.
         self.failures = 0
         self._not_before = 0.0
 
-    # --- what there is ---------------------------------------------------------------------------------------------
+    # --- observations ----------------------------------------------------------------------------------------------
 
     def see(self, tick: float, wall: int, reach: EngineExtent, status: PipelineStatus | None) -> None:
         self._reach = reach
@@ -81,7 +81,7 @@ class Decider:
             self._busy_at = tick
 
     def _follow(self, status: PipelineStatus) -> None:
-        """Take over what rounds have covered: everything that was there when they began."""
+        """Note what finished rounds have covered: everything that existed when they began."""
         last = status.last_good_round
         if last is not None and last.end > self._last_good_end:
             self._last_good_end = last.end
@@ -101,7 +101,7 @@ class Decider:
 
     @property
     def new_records(self) -> int:
-        """Records that the lake does not have; at least one if anything is other than it was."""
+        """The number of records that the lake does not have; at least one if anything has changed."""
         if self._covered is None or self._reach.records == self._covered.records:
             return 0
         return max(1, self._reach.records - self._covered.records)
@@ -112,65 +112,65 @@ class Decider:
 
     @property
     def has_news(self) -> bool:
-        """Whether there is anything that the lake does not have, however little."""
+        """Whether the lake lacks anything at all."""
         return self._new_since is not None or self._erased_since is not None
 
     def ask(self) -> None:
-        """Somebody wants it to run now, however little there is to do, and however often it has failed."""
+        """Request a run now, however little there is to do and however often it has failed."""
         self.asked = True
         self._not_before = 0.0
 
-    # --- what to do ------------------------------------------------------------------------------------------------
+    # --- decisions -------------------------------------------------------------------------------------------------
 
     def why_start(self, tick: float) -> str:
-        """Why it is to be started, in a few words; empty when it is not to be."""
+        """Why the pipeline should start, in a few words; empty if it should not."""
         return self.why_due(tick) if tick >= self._not_before else ""
 
     def why_due(self, tick: float) -> str:
-        """The same, though it may have to wait because it failed a moment ago."""
+        """Like ``why_start``, ignoring the delay after a failure."""
         thresholds = self._thresholds
         if self.asked:
-            return "it was asked for"
+            return "requested"
         reason = self._reason_by_amount()
         if reason:
             return reason
         if self._new_since is not None and tick - self._new_since >= thresholds.start_s:
-            return f"{self.new_records} new records have waited long enough"
+            return f"{self.new_records} new records have waited for the maximum time"
         patience = min(ERASE_SECONDS, thresholds.start_s)
         if self._erased_since is not None and tick - self._erased_since >= patience:
-            return f"{self.new_erasures} erasures are to be followed"
+            return f"{self.new_erasures} erasures are to be applied"
         return ""
 
     def _reason_by_amount(self) -> str:
         records = self.new_records
         if records >= self._thresholds.start_records:
-            return f"{records} records are new"
+            return f"{records} new records"
         covered = self._covered
         if records and covered is not None and self._reach.written - covered.written >= self._thresholds.start_bytes:
             return f"the journal has grown by {self._reach.written - covered.written} bytes"
         return ""
 
     def should_end(self, tick: float, status: PipelineStatus | None) -> bool:
-        """Whether it may go: it has had too little to do for a while, and is not in the middle of it."""
+        """Whether it should stop: it had too little to do for a while, and no round is running."""
         at_rest = status is not None and status.state == "idle"
         return at_rest and not self.asked and tick - self._busy_at >= self._thresholds.idle_s
 
     def wait_seconds(self, tick: float) -> float:
-        """How long it has to wait because it failed; 0: not at all."""
+        """How long to wait before the next attempt after a failure; 0: not at all."""
         return max(0.0, self._not_before - tick)
 
-    # --- what became of it -----------------------------------------------------------------------------------------
+    # --- outcomes --------------------------------------------------------------------------------------------------
 
     def started(self, tick: float) -> None:
         self.asked = False
         self._busy_at = tick
 
     def told(self) -> None:
-        """It was running already when somebody asked for it, and has been told."""
+        """The running process was notified of the request."""
         self.asked = False
 
     def ended(self, tick: float, well: bool) -> None:
-        """It is gone; ``well``: because it was told to go, or had nothing more to do."""
+        """The process has ended; ``well``: it was stopped, or had nothing more to do."""
         if well:
             self._not_before = tick + 1
             return
@@ -179,7 +179,7 @@ class Decider:
 
 
 def _covered_before(reach: EngineExtent, status: PipelineStatus | None) -> EngineExtent:
-    """What the lake has, as far as its status tells. Of an empty lake nothing has to be erased."""
+    """The extent that the lake has according to its status. An empty lake has nothing to erase."""
     if status is None or status.last_good_round is None:
         return EngineExtent(0, reach.erasures, reach.registries, 0)
     lag = status.lag

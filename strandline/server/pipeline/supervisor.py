@@ -1,6 +1,6 @@
-"""Keeping the pipeline: looks every now and then, decides, and starts or ends its process.
+"""Supervises the pipeline: observes the logs and the lake at intervals, decides, and starts or stops its process.
 
-All of it happens on a thread of its own; the event loop only reads what was seen last.
+It runs on a thread of its own; the event loop only reads the last observation.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ from strandline.server.settings import Settings
 
 log = logging.getLogger("strandline.pipeline")
 
-#: How often it looks. In an object store every look at the status is a request.
+#: The interval of observations. In an object store, reading the status takes a request each time.
 LOOK_SECONDS = 1.0
 REMOTE_LOOK_SECONDS = 30.0
-#: Looking at all logs takes a share of the time of at most one in this.
+#: Observing all logs takes at most one part in this many of the time.
 REACH_SHARE = 200
-#: How often it looks whether what was missing is there now.
+#: How often it checks whether missing software is installed now.
 MISSING_SECONDS = 300.0
-#: A server that stops waits this long for the pipeline to come to the end of a commit.
+#: How long a stopping server waits for the pipeline to finish a commit.
 STOP_SECONDS = 10.0
-#: And this long for the system to be done with a process that was killed.
+#: How long it waits for the system to end a killed process.
 KILL_SECONDS = 30.0
 
-#: With these exit codes the process says that something is missing, or that another one works on the lake.
+#: Exit codes of the process: software is missing, or another pipeline works on the lake.
 EXIT_MISSING = 3
 EXIT_IN_USE = 4
 
@@ -47,35 +47,35 @@ STATES: tuple[State, ...] = get_args(State)
 
 
 class Program(msgspec.Struct, frozen=True):
-    """How the pipeline is run, which the server itself does not know: the command line for it, and what the machine
-    lacks for it, one sentence each."""
+    """How to run the pipeline, which the server itself does not know: its command line, and what is missing on this
+    machine, one sentence each."""
 
     command: Sequence[str]
     missing: Callable[[], list[str]]
 
 
 class Standing(msgspec.Struct, frozen=True, kw_only=True):
-    """How things stand, as it was seen last."""
+    """The state of the pipeline at the last observation."""
 
     state: State = "off"
     pid: int | None = None
     starts: int = 0
-    #: Ends that nobody wanted.
+    #: How often the process failed.
     failures: int = 0
     last_error: str | None = None
-    #: How long until it is tried again.
+    #: The time until the next attempt.
     retry_seconds: float = 0.0
     missing: Sequence[str] = ()
     new_records: int = 0
     new_erasures: int = 0
-    #: Why it runs, or would.
+    #: Why it runs, or would run.
     reason: str = ""
     status: PipelineStatus | None = None
     status_error: str | None = None
 
 
 class Keeper:
-    """``program`` None: there is no pipeline. Tests turn the clock by hand and call ``look`` themselves."""
+    """Without a ``program``, there is no pipeline. Tests advance the clock and call ``look`` themselves."""
 
     def __init__(
         self,
@@ -105,7 +105,7 @@ class Keeper:
         self._interval = chosen.pipeline_interval_s
         self._child: Child | None = None
         self._stopping = False
-        #: When the process last began a round, or was told to.
+        #: When the process last began a round, or got the command to.
         self._told_at = 0.0
         self._missing: list[str] | None = None
         self._missing_at = 0.0
@@ -119,16 +119,16 @@ class Keeper:
         self._asked = False
         self.standing = Standing()
 
-    # --- from start to end -----------------------------------------------------------------------------------------
+    # --- start and stop --------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Look again and again from now on."""
+        """Start observing."""
         if not self._wanted:
             log.info("the pipeline is off: history is not processed on Spark")
         else:
             task = Task("pipeline keeper", self.look, self._engine.health)
             self._thread = BackgroundThread(task, self._wait, self._wake.set)
-            # So that it looks at once.
+            # The first observation is made at once.
             self._wake.set()
             self._thread.start()
 
@@ -137,7 +137,7 @@ class Keeper:
         self._wake.clear()
 
     def request_stop(self) -> None:
-        """The server is about to stop: the pipeline may already come to its end."""
+        """The server is about to stop: ask the pipeline to stop."""
         self._closed = True
         if self._thread is not None:
             self._thread.end()
@@ -146,34 +146,32 @@ class Keeper:
             child.stop()
 
     def close(self) -> None:
-        """End the process: in order if it does so soon, else at once. Waits for it."""
+        """Stop the process and wait for it; kill it if it takes too long."""
         self.request_stop()
         if self._thread is not None:
             self._thread.join()
         child = self._child
         if child is not None:
-            child.stop()  # it may have been started a moment ago
+            child.stop()  # it may have just been started
             if not child.wait(STOP_SECONDS):
-                log.warning(
-                    "the pipeline (process %d) does not end by itself and is killed; nothing is lost", child.pid
-                )
+                log.warning("the pipeline (process %d) did not stop in time and is killed; no data is lost", child.pid)
                 child.kill()
                 child.wait(KILL_SECONDS)
             child.close()
             self._child = None
 
     def ask(self) -> bool:
-        """Run now, however little there is to do; False: it cannot run here."""
+        """Run now, however little there is to do; False if the pipeline cannot run here."""
         if not self._wanted or self._closed:
             return False
         self._asked = True
         self._wake.set()
         return True
 
-    # --- one look --------------------------------------------------------------------------------------------------
+    # --- observation -----------------------------------------------------------------------------------------------
 
     def look(self) -> None:
-        """See how things are and do what is to be done now."""
+        """Observe the state and act on it."""
         if not self._wanted:
             return
         tick = self._tick()
@@ -196,7 +194,7 @@ class Keeper:
         self._tell(tick, status, status_error, reason, elsewhere)
 
     def _look_at_logs(self, tick: float) -> EngineExtent:
-        """Not every time where there are many of them, and not at all while nothing is written."""
+        """Observe all logs: less often if there are many, and not at all while nothing is written."""
         if self._reach_at < 0 or (tick >= self._reach_at and self._engine.journal.written != self._reach.written):
             self._reach = extent_of(self._engine)
             self._reach_at = tick + (self._tick() - tick) * REACH_SHARE
@@ -217,25 +215,23 @@ class Keeper:
         self._missing_at = tick
         if self._missing and self._missing != before:
             level = logging.ERROR if self._must else logging.INFO
-            log.log(level, "the pipeline cannot run, history is not processed on Spark: %s", "; ".join(self._missing))
+            log.log(level, "the pipeline cannot run; history is not processed on Spark: %s", "; ".join(self._missing))
         elif not self._missing and not self._told_on:
             self._told_on = True
-            log.info(
-                "the pipeline is on: Spark is started once there is enough history; the lake is in %s", self.lake.url
-            )
+            log.info("the pipeline is on: Spark starts when there is enough history; the lake is in %s", self.lake.url)
 
     def _begin(self, tick: float, reason: str) -> None:
         assert self._program is not None
         try:
             self._child = Child(self._program.command)
         except OSError as error:
-            self._failed(tick, f"it cannot be started: {error}")
+            self._failed(tick, f"the process cannot be started: {error}")
             return
         self._stopping = False
         self._told_at = tick
         self._decider.started(tick)
         self.standing = msgspec.structs.replace(self.standing, starts=self.standing.starts + 1)
-        log.info("the pipeline is started as process %d: %s", self._child.pid, reason)
+        log.info("started the pipeline as process %d: %s", self._child.pid, reason)
 
     def _look_at_child(self, child: Child, tick: float, status: PipelineStatus | None) -> None:
         code = child.exit_code()
@@ -252,7 +248,7 @@ class Keeper:
             self._decider.told()
         if not self._stopping and self._decider.should_end(tick, own):
             self._stopping = True
-            log.info("the pipeline has nothing to do and is ended")
+            log.info("stopping the pipeline: there is nothing to do")
             child.stop()
 
     def _ended(self, tick: float, child: Child, code: int) -> None:
@@ -264,12 +260,12 @@ class Keeper:
         how = f"signal {-code}" if code < 0 else f"exit code {code}"
         said = next((line for line in reversed(child.last_lines) if line.startswith("strandline: ")), "")
         said = said or (child.last_lines[-1] if child.last_lines else "")
-        self._failed(tick, f"it ended with {how}" + (f": {said.removeprefix('strandline: ')}" if said else ""))
+        self._failed(tick, f"the process ended with {how}" + (f": {said.removeprefix('strandline: ')}" if said else ""))
 
     def _failed(self, tick: float, error: str) -> None:
         self._decider.ended(tick, well=False)
         self.standing = msgspec.structs.replace(self.standing, failures=self.standing.failures + 1, last_error=error)
-        log.warning("the pipeline: %s; next attempt in %.0f s", error, self._decider.wait_seconds(tick))
+        log.warning("the pipeline failed: %s; next attempt in %.0f s", error, self._decider.wait_seconds(tick))
 
     def _tell(
         self, tick: float, status: PipelineStatus | None, status_error: str | None, reason: str, elsewhere: bool

@@ -206,7 +206,7 @@ class TestOtherParts:
         page = visit(f"log/{queue}?tab=config")
         page.get_by_label("Dead-letter log").fill(queue)
         page.get_by_role("button", name="Save 1 change").click()
-        expect(page.locator(".notice")).to_contain_text("it is the queue itself")
+        expect(page.locator(".notice")).to_contain_text("a queue cannot be its own dead-letter topic")
         assert shop.state(queue)["config"]["dead_letter"] == dead
 
     def test_the_keys_lead_to_their_records(self, visit: Visit, shop: Shop, rows: Rows) -> None:

@@ -98,4 +98,4 @@ def test_a_name_that_cannot_be_one_is_refused_and_said(visit: Visit, shop: Shop,
     page.get_by_role("button", name="New log").click()
     page.get_by_label("Name", exact=True).fill("topics/have no slashes".replace(" ", "-"))
     page.get_by_role("button", name="Create").click()
-    expect(page.get_by_role("dialog").get_by_role("alert")).to_contain_text("cannot name a topic")
+    expect(page.get_by_role("dialog").get_by_role("alert")).to_contain_text("is not a topic name")

@@ -72,9 +72,9 @@ def test_what_was_appended_together_is_there_after_a_restart(stand: Stand) -> No
 
 
 def test_only_queues_have_schedules_and_each_job_has_one(stand: Stand) -> None:
-    with pytest.raises(BadSchedule, match="no queue"):
+    with pytest.raises(BadSchedule, match="is not a queue"):
         append_together(stand.engine, [QueueWrite(stand.log, Batch([b"job"]), None, [Schedule()])])
-    with pytest.raises(BadSchedule, match="2 jobs and 1 schedules"):
+    with pytest.raises(BadSchedule, match="2 jobs but 1 schedules"):
         append_together(stand.engine, [write(stand.queue, 2, Schedule(priority=1))])
     with pytest.raises(BadSchedule, match="not_before"):
         append_together(stand.engine, [write(stand.queue, 1, Schedule(-1))])

@@ -137,7 +137,10 @@ def test_limits_are_kept_and_said(streams: StreamsClient, request_streams: dict[
     assert len(found["evlog"]["events"]) == 1
     assert len(found["trace"]["spans"]) == 1
     assert found["trace"]["partial"]
-    assert found["coverage"]["warnings"] == ["there are more than 1 events", "there are more than 1 spans"]
+    assert found["coverage"]["warnings"] == [
+        "there are more than 1 events; the first are shown",
+        "there are more than 1 spans; the first are shown",
+    ]
     assert not found["coverage"]["events"]["complete"]
 
 
@@ -163,7 +166,7 @@ def test_several_traces_of_one_request_are_said(streams: StreamsClient, request_
     streams.append(request_streams["events"], {"requestId": "r1", "traceId": "e" * 32})
     found = observe(streams, streams=request_streams, lookup={"requestId": "r1"})
     assert found["summary"]["traceIds"] == [TRACE, "e" * 32]
-    assert found["coverage"]["warnings"] == ["there are 2 traces of this request; the first is shown"]
+    assert found["coverage"]["warnings"] == ["the request has 2 traces; the first is shown"]
 
 
 def test_without_search_only_what_has_the_key_is_found(streams: StreamsClient, request_streams: dict[str, str]) -> None:

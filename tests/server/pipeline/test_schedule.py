@@ -66,7 +66,7 @@ def test_it_is_started_once_enough_is_new() -> None:
     world.append(999)
     assert world.look() == ""
     world.append(1)
-    assert world.look() == "1000 records are new"
+    assert world.look() == "1000 new records"
 
 
 def test_many_bytes_are_enough_as_well() -> None:
@@ -89,7 +89,7 @@ def test_little_that_is_new_waits_but_not_for_ever() -> None:
     world.append(1)
     assert world.look() == ""
     assert world.look(3599) == ""
-    assert world.look(1) == "1 new records have waited long enough"
+    assert world.look(1) == "1 new records have waited for the maximum time"
 
 
 def test_what_a_round_found_when_it_began_is_covered_and_what_came_later_is_not() -> None:
@@ -160,13 +160,13 @@ def test_what_the_lake_has_already_is_not_new() -> None:
 def test_what_it_does_not_have_is() -> None:
     world = World(status=lake(5000, behind=1000))
     world.append(5300)
-    assert world.look() == "1300 records are new"
+    assert world.look() == "1300 new records"
 
 
 def test_everything_is_new_to_a_lake_whose_first_round_failed() -> None:
     world = World(status=PipelineStatus(rounds=[RoundSummary(begin=1, end=2, error="no")]))
     world.append(5000)
-    assert world.look() == "5000 records are new"
+    assert world.look() == "5000 new records"
 
 
 def test_a_log_that_is_gone_is_something_new() -> None:
@@ -185,7 +185,7 @@ def test_erasures_wait_less_long() -> None:
     world.erase()
     world.look()
     assert world.look(ERASE_SECONDS - 1) == ""
-    assert world.look(1) == "1 erasures are to be followed"
+    assert world.look(1) == "1 erasures are to be applied"
 
 
 def test_where_there_is_no_lake_nothing_has_to_be_erased() -> None:
@@ -220,7 +220,7 @@ def test_it_is_started_when_it_is_asked_for_however_little_there_is() -> None:
     world = World()
     world.look()
     world.decider.ask()
-    assert world.decider.why_start(world.tick) == "it was asked for"
+    assert world.decider.why_start(world.tick) == "requested"
     world.start()
     assert world.decider.why_start(world.tick) == ""
 

@@ -86,7 +86,7 @@ def test_with_too_little_to_do_no_process_is_started(bench: Bench) -> None:
 def test_with_enough_to_do_it_is_started_and_ended_when_that_is_done(bench: Bench) -> None:
     bench.append(10)
     assert bench.look() == "running"
-    assert bench.keeper.standing.reason == "10 records are new"
+    assert bench.keeper.standing.reason == "10 new records"
     bench.until(lambda: bench.rounds == 1)
     assert bench.look(119) == "running"
     assert bench.keeper.standing.new_records == 0
@@ -133,7 +133,7 @@ def test_one_that_is_killed_is_started_again(bench: Bench) -> None:
     assert pid is not None
     os.kill(pid, signal.SIGKILL)
     bench.until(lambda: bench.keeper.standing.state == "backing_off")
-    assert bench.keeper.standing.last_error == "it ended with signal 9: round"
+    assert bench.keeper.standing.last_error == "the process ended with signal 9: round"
     assert bench.keeper.standing.retry_seconds == 1
     assert bench.look(1) == "running"
     bench.until(lambda: bench.rounds == 2)
@@ -147,7 +147,7 @@ def test_one_that_fails_again_and_again_is_tried_less_and_less_often(bench: Benc
         assert bench.look() == "running"
         bench.until(lambda number=number: bench.keeper.standing.failures == number + 1)  # type: ignore[misc]
         assert bench.keeper.standing.state == "backing_off"
-        assert bench.keeper.standing.last_error == "it ended with exit code 1: the disk is full"
+        assert bench.keeper.standing.last_error == "the process ended with exit code 1: the disk is full"
         waits.append(bench.keeper.standing.retry_seconds)
         bench.now += waits[-1]
     assert waits == [1, 2, 4]
@@ -199,7 +199,7 @@ def test_that_it_is_on_is_told_once(bench: Bench, caplog: pytest.LogCaptureFixtu
         bench.keeper.ask()
         bench.look()
     assert [record.message for record in caplog.records if "the pipeline is on" in record.message] == [
-        f"the pipeline is on: Spark is started once there is enough history; the lake is in {bench.keeper.lake.url}"
+        f"the pipeline is on: Spark starts when there is enough history; the lake is in {bench.keeper.lake.url}"
     ]
 
 
@@ -217,7 +217,7 @@ def test_a_process_that_misses_something_makes_it_be_looked_for_again(bench: Ben
     bench.look()
     bench.missing = ["there is no Java"]
     bench.until(lambda: bench.keeper.standing.state == "missing")
-    assert bench.keeper.standing.last_error == "it ended with exit code 3: there is no Java"
+    assert bench.keeper.standing.last_error == "the process ended with exit code 3: there is no Java"
 
 
 def test_while_somebody_else_works_on_the_lake_it_waits(bench: Bench) -> None:

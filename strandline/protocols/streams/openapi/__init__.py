@@ -1,4 +1,4 @@
-"""The protocol's routes, described for those who call them; one entry per route.
+"""The OpenAPI descriptions of the streams protocol; one entry per route.
 
 The types of bodies and answers are those that the handlers decode and build: :mod:`strandline.protocols.streams.wire`.
 """
@@ -17,36 +17,36 @@ from strandline.service.openapi import TEXT, Answer, Described, Header, Operatio
 
 _GROUPS = {
     "streams": "Append-only sequences of records, of any content type.",
-    "schemas": "What the records of a stream must be like, and what kind of stream it is.",
-    "questions": "Searching and adding up the records of a stream.",
-    "traces": "Traces of OpenTelemetry, and what is known about a request.",
-    "touch": "Being told which rows have changed, without reading them all.",
-    "subscriptions": "Being woken when there is something new in streams.",
-    "inspection": "How streams and the server are doing.",
-    "browsers": "What pages of allowed origins may send.",
+    "schemas": "The schemas of records, and the profile of a stream.",
+    "questions": "Search and aggregation.",
+    "traces": "OpenTelemetry traces, and everything about one request.",
+    "touch": "Notifications about changed rows, without reading all changes.",
+    "subscriptions": "Notifications about new records in streams.",
+    "inspection": "The state of streams and of the server.",
+    "browsers": "What web pages of allowed origins may send.",
 }
 
 _OPERATIONS: Operations = {**RECORDS, **SHAPING, **QUESTIONS, **TRACES, **TOUCH, **SUBSCRIPTIONS, **INSPECTING}
 
 
 def _preflights() -> Operations:
-    """Browsers ask at every path what they may send there."""
+    """The preflight requests that browsers send to every path."""
     headers = tuple(
         Header(f"Access-Control-{name}", words, TEXT)
         for name, words in (
-            ("Allow-Methods", "The methods that there are."),
-            ("Allow-Headers", "The headers that may be sent."),
-            ("Max-Age", "For how many seconds this holds."),
+            ("Allow-Methods", "The methods of this path."),
+            ("Allow-Headers", "The headers that pages may send."),
+            ("Max-Age", "How many seconds the answer is valid."),
         )
     )
-    answers = (Answer(204, "What may be sent, by pages of allowed origins.", headers=headers),)
+    answers = (Answer(204, "What pages of allowed origins may send.", headers=headers),)
     paths: dict[str, Operation] = {}
     for (_, path), operation in _OPERATIONS.items():
         paths.setdefault(path, operation)
     return {
         ("OPTIONS", path): Operation(
             group="browsers",
-            summary="Ask what may be sent",
+            summary="Ask what pages may send",
             answers=answers,
             parameters=tuple(parameter for parameter in operation.parameters if parameter.place == "path"),
         )

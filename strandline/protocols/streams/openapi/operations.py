@@ -1,5 +1,5 @@
-"""Everything that can be asked of a stream and of the server beside its records: schemas, searches, traces, live
-invalidation, inspection."""
+"""Operations of streams other than reading and writing records: schemas, searches, traces, live invalidation,
+inspection."""
 
 from __future__ import annotations
 
@@ -39,18 +39,18 @@ def _whole_document(form: Any) -> tuple[Answer, ...]:
 SHAPING: Operations = {
     ("GET", ONE + "/_schema"): Operation(
         group="schemas",
-        summary="Show the schemas of a stream",
-        description="With all versions, the lenses between them, the routing key and what can be searched.",
+        summary="Get the schemas of a stream",
+        description="All versions, the lenses between them, the routing key and the search configuration.",
         answers=_whole_document(RegistryDocument),
         parameters=(NAME,),
         errors=("bad_request", "not_found", "gone"),
     ),
     ("POST", ONE + "/_schema"): Operation(
         group="schemas",
-        summary="Change the schema of a stream",
+        summary="Update the schema of a stream",
         description=(
             "A schema (with a lens, a routing key and a search configuration), or one of the latter two alone. The "
-            "first schema needs an empty stream. What a lens could make unreadable is refused."
+            "first schema needs an empty stream. A lens that could make records unreadable is refused."
         ),
         body={JSON: SchemaUpdate},
         needs_body=True,
@@ -60,7 +60,7 @@ SHAPING: Operations = {
     ),
     ("GET", ONE + "/_profile"): Operation(
         group="schemas",
-        summary="Show the profile of a stream",
+        summary="Get the profile of a stream",
         answers=_whole_document(ProfileDocument),
         parameters=(NAME,),
         errors=("bad_request", "not_found", "gone"),
@@ -68,7 +68,7 @@ SHAPING: Operations = {
     ("POST", ONE + "/_profile"): Operation(
         group="schemas",
         summary="Set the profile of a stream",
-        description="And the schema and search configuration that come with it. Some need an empty stream.",
+        description="Also sets the schema and search configuration of the profile. Some profiles need an empty stream.",
         body={JSON: ProfileUpdate},
         answers=_whole_document(ProfileDocument),
         parameters=(NAME,),
@@ -80,7 +80,7 @@ SHAPING: Operations = {
 
 _FLAG: Schema = {"type": "string", "enum": ["true", "false"]}
 _COUNTERS = ("timeout_ms", "took_ms", *SEARCH_COUNTERS)
-_SAME = "As in the body."
+_SAME = "Same as in the body."
 _SEARCH_HEADERS = (
     p.NO_STORE,
     Header("Search-Timed-Out", _SAME, _FLAG, required=True),
@@ -94,11 +94,11 @@ _SEARCH_HEADERS = (
 )
 _FOUND = (
     Answer(200, "The hits.", {JSON: SearchAnswer}, _SEARCH_HEADERS),
-    Answer(408, "The time is up: these are the hits so far.", {JSON: SearchAnswer}, _SEARCH_HEADERS),
+    Answer(408, "The time limit was reached: the hits so far.", {JSON: SearchAnswer}, _SEARCH_HEADERS),
 )
 _KEY_LIMIT = p.whole(1, routing_keys.MAX_LIMIT, routing_keys.DEFAULT_LIMIT)
 _QUESTION_ERRORS = ("bad_request", "not_found", "request_timeout", "gone")
-_QUERY = "Fields that can be asked for are in the stream's `search` configuration; see `_schema`."
+_QUERY = "The searchable fields are in the stream's `search` configuration; see `_schema`."
 
 QUESTIONS: Operations = {
     ("GET", ONE + "/_search"): Operation(
@@ -108,11 +108,11 @@ QUESTIONS: Operations = {
         answers=_FOUND,
         parameters=(
             NAME,
-            p.in_query("q", 'Such as `level:error service:"api" duration:>100`.', required=True),
-            p.in_query("size", "How many hits at the most.", p.whole(1, MAX_SIZE, DEFAULT_SIZE)),
-            p.in_query("sort", "Such as `duration:desc,offset:asc`. May be there several times."),
-            p.in_query("search_after", "`next_search_after` of the page before, as JSON."),
-            p.in_query("timeout_ms", "How long to look, at the most.", {"type": "number", "minimum": 0}),
+            p.in_query("q", 'For example `level:error service:"api" duration:>100`.', required=True),
+            p.in_query("size", "Maximum number of hits.", p.whole(1, MAX_SIZE, DEFAULT_SIZE)),
+            p.in_query("sort", "For example `duration:desc,offset:asc`. Can be repeated."),
+            p.in_query("search_after", "The `next_search_after` of the previous page, as JSON."),
+            p.in_query("timeout_ms", "Maximum time of the search.", {"type": "number", "minimum": 0}),
         ),
         errors=_QUESTION_ERRORS,
     ),
@@ -128,7 +128,7 @@ QUESTIONS: Operations = {
     ("POST", ONE + "/_aggregate"): Operation(
         group="questions",
         summary="Add up",
-        description="What a rollup of the stream's `search` configuration declares, per interval and group.",
+        description="Adds up a rollup of the stream's `search` configuration, per interval and group.",
         body={JSON: AggregateBody},
         answers=(Answer(200, "The sums.", {JSON: AggregateAnswer}, (p.NO_STORE,)),),
         parameters=(NAME,),
@@ -137,12 +137,12 @@ QUESTIONS: Operations = {
     ("GET", ONE + "/_routing_keys"): Operation(
         group="questions",
         summary="List the routing keys of a stream",
-        description="Each once, in order. Only where the schema says where records have their key.",
+        description="Each key once, in order. Only if the schema says where records contain their key.",
         answers=(Answer(200, "A page of keys.", {JSON: RoutingKeysAnswer}, (p.NO_STORE,)),),
         parameters=(
             NAME,
-            p.in_query("limit", "How many at the most.", _KEY_LIMIT),
-            p.in_query("after", "`next_after` of the page before."),
+            p.in_query("limit", "Maximum number of keys.", _KEY_LIMIT),
+            p.in_query("after", "The `next_after` of the previous page."),
         ),
         errors=("bad_request", "not_found", "gone"),
     ),
@@ -151,7 +151,7 @@ QUESTIONS: Operations = {
 # --- traces ----------------------------------------------------------------------------------------------------------
 
 _OTLP = Answer(
-    200, "What was taken, in the form of the request.", {PROTOBUF: BYTES, JSON: ExportedTraces}, (p.NO_STORE,)
+    200, "The outcome, in the format of the request.", {PROTOBUF: BYTES, JSON: ExportedTraces}, (p.NO_STORE,)
 )
 _TRACES = {PROTOBUF: BYTES, JSON: ExportTraces}
 _TRACE_ERRORS = ("forbidden", "not_found", "append_timeout", "conflict", "gone", "read_only", "disk_full")
@@ -159,8 +159,8 @@ _TRACE_ERRORS = ("forbidden", "not_found", "append_timeout", "conflict", "gone",
 TRACES: Operations = {
     ("POST", ONE + "/_otlp/v1/traces"): Operation(
         group="traces",
-        summary="Append traces that come by OTLP",
-        description="To a stream of the profile otel-traces. Spans that make no sense are left out and counted.",
+        summary="Append traces sent by OTLP",
+        description="To a stream with the profile otel-traces. Invalid spans are left out and counted.",
         body=_TRACES,
         answers=(_OTLP,),
         parameters=(NAME,),
@@ -169,8 +169,8 @@ TRACES: Operations = {
     ),
     ("POST", "/v1/traces"): Operation(
         group="traces",
-        summary="Append traces to the stream for them",
-        description="To the one that the server was told, which is made if it was told so.",
+        summary="Append traces to the default stream",
+        description="To the stream of the setting `otlp_traces_stream`, which `otlp_auto_create` can create.",
         body=_TRACES,
         answers=(_OTLP,),
         errors=_TRACE_ERRORS,
@@ -178,10 +178,10 @@ TRACES: Operations = {
     ),
     ("POST", "/v1/observe/request"): Operation(
         group="traces",
-        summary="Show everything about one request",
-        description="Its events and its trace, out of two streams.",
+        summary="Get everything about one request",
+        description="Its events and its trace, from two streams.",
         body={JSON: ObserveBody},
-        answers=(Answer(200, "What is known.", {JSON: ObserveAnswer}, (p.NO_STORE,)),),
+        answers=(Answer(200, "The events and the trace.", {JSON: ObserveAnswer}, (p.NO_STORE,)),),
         errors=("not_found", "request_timeout", "gone"),
     ),
 }
@@ -193,30 +193,30 @@ _TOUCH_ERRORS = ("bad_request", "not_found", "gone")
 TOUCH: Operations = {
     ("GET", ONE + "/touch/meta"): Operation(
         group="touch",
-        summary="Show how live invalidation stands",
-        answers=(Answer(200, "The figures.", {JSON: TouchMeta}, (p.NO_STORE,)),),
+        summary="Get the state of live invalidation",
+        answers=(Answer(200, "The state.", {JSON: TouchMeta}, (p.NO_STORE,)),),
         parameters=(
             NAME,
             p.in_query("settle", "`flush`: wait until `settled`.", {"type": "string", "enum": ["flush"]}),
-            p.in_query("timeoutMs", "For how long.", p.whole(0, MAX_TIMEOUT_MS, DEFAULT_TIMEOUT_MS)),
+            p.in_query("timeoutMs", "Maximum time to wait.", p.whole(0, MAX_TIMEOUT_MS, DEFAULT_TIMEOUT_MS)),
         ),
         errors=_TOUCH_ERRORS,
     ),
     ("POST", ONE + "/touch/wait"): Operation(
         group="touch",
         summary="Wait until a key is touched",
-        description="Of a stream whose profile is state-protocol with `touch` enabled.",
+        description="For a stream whose profile is state-protocol with `touch` enabled.",
         body={JSON: WaitBody},
-        answers=(Answer(200, "What has happened.", {JSON: WaitAnswer}, (p.NO_STORE,)),),
+        answers=(Answer(200, "The outcome.", {JSON: WaitAnswer}, (p.NO_STORE,)),),
         parameters=(NAME,),
         errors=_TOUCH_ERRORS,
     ),
     ("POST", ONE + "/touch/templates/activate"): Operation(
         group="touch",
         summary="Activate templates",
-        description="From then on changes touch the keys of these templates.",
+        description="Changes touch the keys of active templates.",
         body={JSON: ActivateBody},
-        answers=(Answer(200, "What has become of each.", {JSON: ActivateAnswer}, (p.NO_STORE,)),),
+        answers=(Answer(200, "The outcome of each template.", {JSON: ActivateAnswer}, (p.NO_STORE,)),),
         parameters=(NAME,),
         errors=_TOUCH_ERRORS,
     ),
@@ -228,7 +228,7 @@ _WAITING = (
     NAME,
     p.in_query(
         "live",
-        "Together with `If-None-Match`: wait until something has changed.",
+        "With `If-None-Match`: wait until the document changes.",
         {"type": "string", "enum": ["long-poll", "true", "1", "false", "0", ""]},
     ),
     p.TIMEOUT,
@@ -241,7 +241,7 @@ _INSPECTION_ERRORS = ("bad_request", "not_found", "request_timeout", "gone")
 def _document(form: Any) -> tuple[Answer, ...]:
     return (
         Answer(200, "The document.", {JSON: form}, (p.ETAG, p.NO_STORE)),
-        Answer(304, "It is as it was.", headers=(p.ETAG, p.NO_STORE)),
+        Answer(304, "The document has not changed.", headers=(p.ETAG, p.NO_STORE)),
     )
 
 
@@ -249,38 +249,40 @@ INSPECTING: Operations = {
     ("GET", "/v1/streams"): Operation(
         group="inspection",
         summary="List streams",
-        description="In the order of their names, without the server's own.",
+        description="By name, without internal streams.",
         answers=(Answer(200, "A page of streams.", {JSON: list[StreamRow]}, (p.NO_STORE,)),),
         parameters=(
-            p.in_query("limit", "How many at the most.", p.whole(0, list_module.MAX_LIMIT, list_module.DEFAULT_LIMIT)),
-            p.in_query("offset", "Leave out so many.", p.whole(0, 999_999_999_999_999, 0)),
-            p.in_query("prefix", "Only names that begin like this."),
-            p.in_query("after", "Only names behind this one: the last of the page before, whatever came or went."),
+            p.in_query(
+                "limit", "Maximum number of streams.", p.whole(0, list_module.MAX_LIMIT, list_module.DEFAULT_LIMIT)
+            ),
+            p.in_query("offset", "Number of streams to skip.", p.whole(0, 999_999_999_999_999, 0)),
+            p.in_query("prefix", "Only names that start with this prefix."),
+            p.in_query("after", "Only names after this one: the last name of the previous page."),
         ),
         errors=("bad_request",),
     ),
     ("GET", ONE + "/_details"): Operation(
         group="inspection",
-        summary="Show everything about a stream",
+        summary="Get all details of a stream",
         answers=_document(StreamDetails),
         parameters=_WAITING,
         errors=_INSPECTION_ERRORS,
     ),
     ("GET", ONE + "/_index_status"): Operation(
         group="inspection",
-        summary="Show what of a stream is indexed",
+        summary="Get the state of a stream's indexes",
         answers=_document(IndexStatus),
         parameters=_WAITING,
         errors=_INSPECTION_ERRORS,
     ),
     ("GET", "/v1/server/_details"): Operation(
         group="inspection",
-        summary="Show how the server is set up, and how it is doing",
+        summary="Get the configuration and the state of the server",
         answers=(Answer(200, "The document.", {JSON: ServerDetailsAnswer}, (p.NO_STORE,)),),
     ),
     ("GET", "/v1/server/_mem"): Operation(
         group="inspection",
-        summary="Show what the server takes of the memory",
+        summary="Get the memory usage of the server",
         answers=(Answer(200, "The document.", {JSON: ServerMemory}, (p.NO_STORE,)),),
     ),
 }

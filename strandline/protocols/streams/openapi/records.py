@@ -1,4 +1,4 @@
-"""Streams and their records: making, appending, reading, deleting."""
+"""Streams and their records: creating, appending, reading, deleting."""
 
 from __future__ import annotations
 
@@ -10,15 +10,16 @@ _GROUP = "streams"
 _ANY = "*/*"
 _ARRAY = {"type": "array"}
 
-_EVENTS = """With `live=sse` an event stream, which the server ends after a while: come again then. Events are
+_EVENTS = """With `live=sse`, the answer is an event stream, which the server ends after a while: reconnect then. The
+events are
 
-- `data`: what follows; of a JSON stream an array, of text the text, of anything else base 64 (then the header
-  `Stream-SSE-Data-Encoding` says so). One event may have several `data:` lines;
-- `control`, behind each of them and when nothing has happened for long: `streamNextOffset`, where to go on;
-  `streamCursor`; `upToDate` when this is all there is; `streamClosed` when nothing will ever follow."""
+- `data`: records; an array for a JSON stream, text for text, and base 64 for other content types (then the header
+  `Stream-SSE-Data-Encoding` is set). An event may have several `data:` lines;
+- `control`, after each data event and from time to time without data: `streamNextOffset`, the offset to continue from;
+  `streamCursor`; `upToDate` at the end of the stream; `streamClosed` if no records will follow."""
 
-_PAGE = f"""Records: of a JSON stream one array, of any other their bytes one behind the other, in the stream's own
-content type.
+_PAGE = f"""Records: one array for a JSON stream, the concatenated bytes for other streams, in the content type of the
+stream.
 
 {_EVENTS}"""
 
@@ -32,21 +33,21 @@ _PAGE_HEADERS = (
     Header("ETag", "For `If-None-Match`; not if the read waits.", TEXT),
     p.CURSOR,
     *p.SCANNED,
-    Header("Stream-SSE-Data-Encoding", "How events hold bytes.", {"type": "string", "const": "base64"}),
+    Header("Stream-SSE-Data-Encoding", "The encoding of bytes in events.", {"type": "string", "const": "base64"}),
 )
 
 _READ = Operation(
     group=_GROUP,
     summary="Read",
     description=(
-        "From an offset on: one page, at once, or as soon as there is something. Go on with `Stream-Next-Offset`; "
-        "`Stream-Up-To-Date` says that there is no more by now."
+        "One page of the records after an offset, at once or when there are new records. Continue with "
+        "`Stream-Next-Offset`; `Stream-Up-To-Date` says that the page reaches the end of the stream."
     ),
     answers=(
         Answer(200, _PAGE, {JSON: _ARRAY, EVENT_STREAM: EVENTS, _ANY: BYTES}, _PAGE_HEADERS),
         Answer(
             204,
-            "A long-poll has seen nothing new.",
+            "The long-poll ended without new records.",
             headers=(p.NEXT_OFFSET, p.END_OFFSET, *p.LIFETIME, p.UP_TO_DATE, p.CLOSED, p.NO_STORE, p.CURSOR),
         ),
         Answer(
@@ -65,18 +66,18 @@ _APPENDED = (p.NEXT_OFFSET, p.CLOSED, *p.PRODUCED)
 RECORDS: Operations = {
     ("PUT", ONE): Operation(
         group=_GROUP,
-        summary="Make a stream",
+        summary="Create a stream",
         description=(
-            "Of the content type of the request, with the body as its first records, or as a fork of another stream. "
-            "To make one that is there and is the same in all this is no error, and changes nothing."
+            "With the content type of the request and the body as its first records, or as a fork of another stream. "
+            "Creating a stream that exists with the same configuration has no effect and is not an error."
         ),
         body={JSON: {}, _ANY: BYTES},
         answers=(
-            Answer(200, "The stream was there.", headers=_MADE),
+            Answer(200, "The stream already exists.", headers=_MADE),
             Answer(
                 201,
-                "The stream was made.",
-                headers=(*_MADE, Header("Location", "Where it is.", TEXT, required=True)),
+                "The stream was created.",
+                headers=(*_MADE, Header("Location", "The URL of the stream.", TEXT, required=True)),
             ),
         ),
         parameters=(NAME, p.TTL, p.EXPIRES_AT, p.CLOSE, p.COMPACT, p.KEY, *p.FORK),
@@ -86,14 +87,14 @@ RECORDS: Operations = {
         group=_GROUP,
         summary="Append, close, or both",
         description=(
-            "The content type must be that of the stream. An array that is appended to a JSON stream is as many "
-            "records as it has elements; any other body is one record. All of it is appended, or nothing. Without a "
-            "body the stream is only closed."
+            "The content type must be that of the stream. In a JSON stream, each element of an array becomes a record; "
+            "any other body is one record. Either all records are appended, or none. A request without a body only "
+            "closes the stream."
         ),
         body={JSON: {}, _ANY: BYTES},
         answers=(
-            Answer(200, "A producer's append was made.", headers=_APPENDED),
-            Answer(204, "It was appended, or closed; or the producer had done so before.", headers=_APPENDED),
+            Answer(200, "The append of a producer was made.", headers=_APPENDED),
+            Answer(204, "Appended or closed, now or by an earlier request of the producer.", headers=_APPENDED),
         ),
         parameters=(NAME, p.KEY, p.TIMESTAMP, p.SEQ, p.CLOSE, *p.PRODUCER),
         errors=("stale_epoch", "not_found", "append_timeout", "conflict", "gone", "read_only", "disk_full"),
@@ -103,7 +104,7 @@ RECORDS: Operations = {
     ("GET", ONE + "/pk/{key}"): Operation(
         group=_GROUP,
         summary="Read the records of one routing key",
-        description="The same as reading with `key`.",
+        description="Same as reading with `key`.",
         answers=_READ.answers,
         parameters=(
             NAME,
@@ -115,11 +116,11 @@ RECORDS: Operations = {
     ),
     ("HEAD", ONE): Operation(
         group=_GROUP,
-        summary="Look where a stream ends",
+        summary="Get the end of a stream",
         answers=(
             Answer(
                 200,
-                "What is known of the stream. The content type is the stream's own.",
+                "The state of the stream. The content type is that of the stream.",
                 headers=(p.NEXT_OFFSET, p.END_OFFSET, *p.LIFETIME, p.COMPACTED, p.CLOSED, p.NO_STORE),
             ),
         ),
@@ -129,8 +130,8 @@ RECORDS: Operations = {
     ("DELETE", ONE): Operation(
         group=_GROUP,
         summary="Delete a stream",
-        description="For good; what was forked from it stays. To delete it again is no error.",
-        answers=(Answer(204, "The stream is no longer there.", headers=(p.NO_STORE,)),),
+        description="Forks of the stream stay. Deleting a stream again is not an error.",
+        answers=(Answer(204, "The stream is deleted.", headers=(p.NO_STORE,)),),
         parameters=(NAME,),
         errors=("bad_request", "not_found", "gone", "read_only", "disk_full"),
     ),

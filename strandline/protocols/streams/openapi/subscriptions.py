@@ -1,4 +1,4 @@
-"""Subscriptions: being woken when there is something new in streams."""
+"""Subscriptions: notifications about new records in streams."""
 
 from __future__ import annotations
 
@@ -20,10 +20,12 @@ from strandline.protocols.streams.subscriptions.wire import (
 from strandline.service.openapi import JSON, Answer, Header, Operation
 
 _ID = p.in_path(
-    "id", f"The subscription's id: up to {MAX_ID_BYTES} bytes of printable text.", {"type": "string", "minLength": 1}
+    "id",
+    f"The id of the subscription: up to {MAX_ID_BYTES} bytes of printable text.",
+    {"type": "string", "minLength": 1},
 )
-_TOKEN = "Needs the token of the wake, as a bearer token where a key would be."
-_NOTHING = Answer(204, "It is done.", headers=(p.NO_STORE,))
+_TOKEN = "Send the token of the wake as a bearer token, instead of an API key."
+_NOTHING = Answer(204, "Done.", headers=(p.NO_STORE,))
 _HOLDER_ERRORS = (
     "INVALID_REQUEST",
     "TOKEN_INVALID",
@@ -33,7 +35,7 @@ _HOLDER_ERRORS = (
     "read_only",
     "disk_full",
 )
-_ACKNOWLEDGED = (Answer(200, "It is written down.", {JSON: WakeAcknowledged}, (p.NO_STORE,)),)
+_ACKNOWLEDGED = (Answer(200, "The acknowledgement is stored.", {JSON: WakeAcknowledged}, (p.NO_STORE,)),)
 
 
 def _shown(status: int, words: str) -> Answer:
@@ -43,13 +45,13 @@ def _shown(status: int, words: str) -> Answer:
 SUBSCRIPTIONS: Operations = {
     ("GET", ROOT + "/jwks.json"): Operation(
         group="subscriptions",
-        summary="Show the key that webhooks are signed with",
+        summary="Get the key that webhooks are signed with",
         answers=(
             Answer(
                 200,
-                "A set of one key.",
+                "A key set with one key.",
                 {"application/jwk-set+json": JsonWebKeys},
-                (Header("Cache-Control", "For how long the answer holds.", {"type": "string"}, required=True),),
+                (Header("Cache-Control", "How long the answer is valid.", {"type": "string"}, required=True),),
             ),
         ),
         errors=(
@@ -61,17 +63,17 @@ SUBSCRIPTIONS: Operations = {
         group="subscriptions",
         summary="Subscribe",
         description=(
-            "To the streams that are named and those that match, those made later included. To make one that is there "
-            "and is the same is no error."
+            "To the named streams and to all streams that match the pattern, including streams that are created later. "
+            "Creating a subscription that exists with the same configuration is not an error."
         ),
         body={JSON: SubscriptionBody},
-        answers=(_shown(200, "The subscription was there."), _shown(201, "The subscription was made.")),
+        answers=(_shown(200, "The subscription already exists."), _shown(201, "The subscription was created.")),
         parameters=(_ID,),
         errors=("INVALID_REQUEST", "WEBHOOK_URL_REJECTED", "SUBSCRIPTION_ALREADY_EXISTS", "read_only", "disk_full"),
     ),
     ("GET", _ONE): Operation(
         group="subscriptions",
-        summary="Look at a subscription",
+        summary="Get a subscription",
         answers=(_shown(200, "The subscription."),),
         parameters=(_ID,),
         errors=("SUBSCRIPTION_NOT_FOUND",),
@@ -79,7 +81,7 @@ SUBSCRIPTIONS: Operations = {
     ("DELETE", _ONE): Operation(
         group="subscriptions",
         summary="Unsubscribe",
-        description="To remove what is not there is no error.",
+        description="Deleting a subscription that does not exist is not an error.",
         answers=(_NOTHING,),
         parameters=(_ID,),
         errors=(
@@ -97,8 +99,8 @@ SUBSCRIPTIONS: Operations = {
     ),
     ("DELETE", _ONE + "/streams/{stream}"): Operation(
         group="subscriptions",
-        summary="Remove a stream that was named",
-        description="One that the pattern matches stays because of that.",
+        summary="Remove a named stream",
+        description="If the pattern matches the stream, it stays in the subscription.",
         answers=(_NOTHING,),
         parameters=(_ID, p.in_path("stream", "The name of the stream, which may contain slashes.")),
         errors=("SUBSCRIPTION_NOT_FOUND", "read_only", "disk_full"),
@@ -106,7 +108,7 @@ SUBSCRIPTIONS: Operations = {
     ("POST", _ONE + "/claim"): Operation(
         group="subscriptions",
         summary="Claim a wake",
-        description="Of a subscription of the type `pull-wake`. It is this worker's until the lease runs out.",
+        description="For a subscription of the type `pull-wake`. The worker holds the wake until its lease ends.",
         body={JSON: ClaimWakeBody},
         answers=(Answer(200, "The wake.", {JSON: WakeClaimed}, (p.NO_STORE,)),),
         parameters=(_ID,),
@@ -121,8 +123,8 @@ SUBSCRIPTIONS: Operations = {
     ),
     ("POST", _ONE + "/callback"): Operation(
         group="subscriptions",
-        summary="Acknowledge what a webhook has told",
-        description=f"Prolongs the lease, or ends the wake. {_TOKEN}",
+        summary="Acknowledge records of a webhook",
+        description=f"Extends the lease, or ends the wake. {_TOKEN}",
         body={JSON: HolderBody},
         answers=_ACKNOWLEDGED,
         parameters=(_ID,),
@@ -130,8 +132,8 @@ SUBSCRIPTIONS: Operations = {
     ),
     ("POST", _ONE + "/ack"): Operation(
         group="subscriptions",
-        summary="Acknowledge what a claimed wake was about",
-        description=f"Prolongs the lease, or ends the wake. {_TOKEN}",
+        summary="Acknowledge records of a claimed wake",
+        description=f"Extends the lease, or ends the wake. {_TOKEN}",
         body={JSON: HolderBody},
         answers=_ACKNOWLEDGED,
         parameters=(_ID,),
@@ -139,7 +141,7 @@ SUBSCRIPTIONS: Operations = {
     ),
     ("POST", _ONE + "/release"): Operation(
         group="subscriptions",
-        summary="Give a claimed wake back",
+        summary="Release a claimed wake",
         description=_TOKEN,
         body={JSON: HolderBody},
         answers=(_NOTHING,),

@@ -1,4 +1,4 @@
-"""What requests about subscriptions ask for, checked."""
+"""Checks the requests about subscriptions."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ decode_holder = msgspec.json.Decoder(HolderBody).decode
 def ack_of(body: AckWakeBody) -> Ack:
     name = body.path if body.stream is UNSET else body.stream
     if name is UNSET:
-        raise subscription_invalid("an ack names its stream")
-    # The start of a stream is a place to read from, but nothing that could have been processed.
+        raise subscription_invalid("an ack must name its stream")
+    # The start of a stream is a valid position to read from, but no record that could have been processed.
     return relative(name), offsets.decode(body.offset)
 
 
 def relative(name: str) -> str:
-    """Names are given as in paths: slashes around them mean nothing."""
+    """A name without the slashes around it: names are given as in paths."""
     return name.strip("/")
 
 
@@ -56,16 +56,16 @@ def checked_id(id: str) -> str:
     except UnicodeEncodeError:
         size = 0
     if not 1 <= size <= MAX_ID_BYTES or not id.isprintable():
-        raise subscription_invalid(f"the id of a subscription is printable text of 1 to {MAX_ID_BYTES} bytes")
+        raise subscription_invalid(f"the id of a subscription must be printable text of 1 to {MAX_ID_BYTES} bytes")
     return id
 
 
 def define(body: SubscriptionBody) -> SubscriptionDefinition:
-    """The subscription that is asked for; raises where it makes no sense."""
+    """The subscription of the request; refuses one that is not valid."""
     pattern = relative(body.pattern or "") or None
     streams = tuple(sorted({checked_name(name) for name in body.streams or ()}))
     if pattern is None and not streams:
-        raise subscription_invalid("at least one of pattern and streams is needed")
+        raise subscription_invalid("pattern or streams is missing: send at least one of them")
     if pattern is not None:
         Glob(pattern)
     definition = SubscriptionDefinition(
@@ -82,16 +82,16 @@ def define(body: SubscriptionBody) -> SubscriptionDefinition:
 
 
 def _check_kind(definition: SubscriptionDefinition) -> None:
-    """Each kind has what it needs, and nothing that would have no effect."""
+    """Check that each kind has what it needs, and nothing that would have no effect."""
     if definition.type == WEBHOOK:
         if definition.webhook_url is None:
             raise subscription_invalid("webhook subscriptions require webhook.url")
         if definition.wake_stream is not None:
-            raise subscription_invalid("webhook subscriptions have no wake_stream")
+            raise subscription_invalid("webhook subscriptions cannot have a wake_stream")
         return
     if definition.wake_stream is None:
         raise subscription_invalid("pull-wake subscriptions require wake_stream")
     if definition.webhook_url is not None:
-        raise subscription_invalid("pull-wake subscriptions have no webhook")
+        raise subscription_invalid("pull-wake subscriptions cannot have a webhook")
     if definition.wake_stream in definition.streams:
         raise subscription_invalid("a subscription cannot be woken by its own wake_stream")

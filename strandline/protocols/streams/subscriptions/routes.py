@@ -1,4 +1,4 @@
-"""What streams are to subscriptions."""
+"""Subscriptions over HTTP: their routes, access to them, and streams as the logs of subscriptions."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ from strandline.service.problems import FORBIDDEN, Refusal, may_not_touch
 log = logging.getLogger(__name__)
 
 ROOT = "/v1/stream/__ds"
-#: Links that are rendered before somebody else has a turn.
+#: How many links are rendered before other work gets its turn.
 LINKS_PER_TURN = 1000
 
 
@@ -84,14 +84,14 @@ class StreamsDialect(Dialect):
         try:
             return self.check_wake_stream(name)
         except (Refusal, EngineError) as error:
-            log.warning("wakes cannot be written to %r: %s", name, error)
+            log.warning("cannot write wakes to %r: %s", name, error)
             return None
 
     def check_wake_stream(self, name: str) -> Log:
-        """The log of the stream that wakes are written into, made if need be; refuses one that takes none."""
+        """The log of the stream for wakes, created if necessary; refuses a stream that does not accept wakes."""
         context, now = self._context, self._context.hub.now()
         if name in SYSTEM:
-            raise subscription_invalid(f"wake_stream {name!r} is the server's own")
+            raise subscription_invalid(f"wake_stream {name!r} is an internal stream of the server")
         stream = context.streams.find(name)
         if stream is None:
             stream, _ = context.streams.create(name, StreamTraits(created_at=now))
@@ -125,11 +125,11 @@ class StreamsDialect(Dialect):
         )
 
 
-# --- Who may have to do with a subscription: whoever may touch every name that it can be about ----------------------
+# --- access --------------------------------------------------------------------------------------------------------
 
 
 def check_definition(access: Access, definition: SubscriptionDefinition) -> None:
-    """Raise unless a subscription like this may be made."""
+    """Raise unless the key may create this subscription: it needs access to every name that can match."""
     if not access.prefixes:
         return
     if definition.pattern is not None:
@@ -141,7 +141,7 @@ def check_definition(access: Access, definition: SubscriptionDefinition) -> None
 
 
 def check_subscription(access: Access, subscription: Subscription) -> None:
-    """Raise unless the subscription may be seen and used. The message names nothing that the subscription is about."""
+    """Raise unless the key may see and use the subscription. The message reveals no name of a stream."""
     if not access.prefixes:
         return
     try:
@@ -161,11 +161,11 @@ def _forbidden(message: str) -> Refusal:
     return Refusal(FORBIDDEN, message)
 
 
-# --- Subscriptions over HTTP: made, looked at, changed, removed; wakes claimed, acknowledged, given back ------------
+# --- routes --------------------------------------------------------------------------------------------------------
 
 SUBSCRIPTION = ROOT + "/subscriptions/{id}"
 _JWKS = b"application/jwk-set+json"
-#: A key may be remembered for a while by those who verify with it.
+#: Verifiers may cache the key for a while.
 _CACHEABLE = (b"cache-control", b"public, max-age=300")
 
 
@@ -180,7 +180,7 @@ class Subscribing:
         )
         self.subscriptions = Subscriptions(context.engine, context.hub, self._dialect, courier)
         context.kernel.catalog.created[lambda log: self.subscriptions.look_for_new()] = None
-        #: One is made after the other: whoever confirms one finds it complete.
+        #: Subscriptions are created one after the other, so that a request that finds one finds it complete.
         self._making = asyncio.Lock()
 
     def stop(self) -> None:
@@ -220,7 +220,7 @@ class Subscribing:
         return await self._shown(call, self._subscription(call), 200)
 
     def delete(self, call: Call) -> Replying:
-        """DELETE /v1/stream/__ds/subscriptions/{id}. One that is not there is gone as well."""
+        """DELETE /v1/stream/__ds/subscriptions/{id}. Deleting one that does not exist succeeds."""
         subscription = self.subscriptions.find(call.param("id"))
         if subscription is not None:
             check_subscription(call.access, subscription)
@@ -273,7 +273,7 @@ class Subscribing:
         holder, _ = _holder(call)
         return self._context.admission.after(self.subscriptions.release(call.param("id"), holder), _nothing)
 
-    # --- what they share -----------------------------------------------------------------------------------------
+    # --- shared parts ----------------------------------------------------------------------------------------------
 
     def _subscription(self, call: Call) -> Subscription:
         subscription = self.subscriptions.get(call.param("id"))
@@ -281,7 +281,7 @@ class Subscribing:
         return subscription
 
     async def _shown(self, call: Call, subscription: Subscription, status: int) -> Reply:
-        """Everything there is to know of the subscription."""
+        """The whole state of the subscription."""
         streams = []
         for count, link in enumerate(list(subscription.links), 1):
             streams.append(SubscribedStream.of(link))
@@ -311,7 +311,7 @@ class Subscribing:
         if not commit.done:
             await self._context.hub.when_done(commit, lambda _: None)
 
-    # --- where they are ------------------------------------------------------------------------------------------
+    # --- paths -----------------------------------------------------------------------------------------------------
 
     def routes(self) -> list[Route]:
         one, stream = SUBSCRIPTION, SUBSCRIPTION + "/streams/{stream}"
@@ -323,7 +323,7 @@ class Subscribing:
             _route("POST", one + "/streams", self.add_streams, "admin"),
             _route("DELETE", stream, self.remove_stream, "admin", spans="stream"),
             _route("POST", one + "/claim", self.claim, "read", "write"),
-            # Whoever holds a wake shows its token, in the header where a key would be.
+            # The holder of a wake sends its token in the header where an API key would be.
             _route("POST", one + "/callback", self.callback, own_access=True),
             _route("POST", one + "/ack", self.ack, own_access=True),
             _route("POST", one + "/release", self.release, own_access=True),
@@ -357,7 +357,7 @@ def _holder(call: Call) -> tuple[WakeHolder, HolderBody]:
     authorization = call.head.headers.get(b"authorization", b"").decode("latin-1")
     scheme, _, token = authorization.partition(" ")
     if scheme.lower() != "bearer" or not token:
-        raise token_invalid("the token is missing: Authorization: Bearer …")
+        raise token_invalid("the token of the wake is missing; send it as Authorization: Bearer …")
     body = decode_holder(call.body)
     return WakeHolder(token.strip(), body.wake_id, body.generation), body
 

@@ -1,4 +1,4 @@
-"""Subscriptions as JSON: bodies, answers, and what webhooks and wake streams get."""
+"""Subscriptions as JSON: bodies, answers, webhook notifications and wake events."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from strandline.protocols.streams.offsets import encode
 from strandline.protocols.streams.wire.values import Number, Offset, Time
 
 MIN_LEASE_MS, MAX_LEASE_MS, DEFAULT_LEASE_MS = 1_000, 600_000, 30_000
-#: Streams that one request may name.
+#: The maximum number of streams in one request.
 MAX_NAMED = 10_000
 
 Words = Annotated[str, Meta(max_length=4096)]
@@ -42,7 +42,7 @@ class ClaimWakeBody(msgspec.Struct):
 
 
 class AckWakeBody(msgspec.Struct):
-    """``path`` is another word for ``stream``."""
+    """``path`` is another name for ``stream``."""
 
     offset: str
     stream: str | UnsetType = UNSET
@@ -50,7 +50,7 @@ class AckWakeBody(msgspec.Struct):
 
 
 class HolderBody(msgspec.Struct):
-    """What a holder of a wake says: which one it is, how far it has come, and whether it is done."""
+    """The request of a worker that holds a wake: which wake, the processed offsets, and whether it is done."""
 
     wake_id: str
     generation: int
@@ -72,7 +72,7 @@ class SubscribedStream(msgspec.Struct):
 
 
 class WokenStream(SubscribedStream):
-    """A stream as those who are woken are told of it."""
+    """A stream in a notification."""
 
     tail_offset: Offset
     has_pending: bool
@@ -125,7 +125,7 @@ class JsonWebKeys(msgspec.Struct):
     keys: list[JsonWebKey]
 
 
-# --- what is sent to webhooks and appended to wake streams ------------------------------------------------------------
+# --- webhook notifications and wake events -------------------------------------------------------------------------
 
 
 class WebhookNotification(msgspec.Struct, kw_only=True):

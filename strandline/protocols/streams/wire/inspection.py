@@ -47,7 +47,7 @@ class KeyCoverage(msgspec.Struct, kw_only=True):
 
 
 class KeyTiming(msgspec.Struct, kw_only=True):
-    """The lexicon of the protocol is the indexes of keys, one to a segment."""
+    """The lexicon of the protocol is the key indexes, one per segment."""
 
     lexicon_run_get_ms: Milliseconds
     #: Blocks of an index are decoded while they are enumerated.
@@ -79,8 +79,8 @@ class SegmentCounts(msgspec.Struct, kw_only=True):
 
 
 class ManifestStatus(msgspec.Struct, kw_only=True):
-    """There is one manifest for all streams, and it is not uploaded. A stream's own generation is the number of the
-    newest segment that has records of it: it grows with every segment that is written of the stream."""
+    """There is one manifest for all streams, and it is not uploaded. The generation of a stream is the number of the
+    newest segment that has records of it, so it grows with every segment of the stream."""
 
     generation: Number
     uploaded_generation: Number
@@ -151,7 +151,7 @@ class IndexStatus(msgspec.Struct, kw_only=True):
     search_families: list[FamilyStatus]
 
 
-# --- everything ------------------------------------------------------------------------------------------------------
+# --- details -------------------------------------------------------------------------------------------------------
 
 
 class StreamFacts(msgspec.Struct, kw_only=True):
@@ -233,7 +233,7 @@ class ArtifactRequests(msgspec.Struct):
 
 
 class AllStoreRequests(msgspec.Struct, kw_only=True):
-    """Segments are shared by streams, so that no request is made for one of them."""
+    """Streams share segments, so no request is made for a single stream."""
 
     puts: Digits = "0"
     reads: Digits = "0"

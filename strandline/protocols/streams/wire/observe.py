@@ -1,4 +1,4 @@
-"""Traces by OTLP, and everything about one request: the bodies and the answers."""
+"""Bodies and answers of traces by OTLP, and of everything about one request."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class ExportedTraces(msgspec.Struct, rename="camel"):
     partial_success: PartialSuccess | UnsetType = UNSET
 
 
-# --- what is asked about a request -----------------------------------------------------------------------------------
+# --- requests ------------------------------------------------------------------------------------------------------
 
 
 class ObserveStreams(Options, frozen=True):
@@ -72,7 +72,7 @@ class ObserveBody(Options, frozen=True):
     limits: ObserveLimits = ObserveLimits()
 
 
-# --- what is known about it ------------------------------------------------------------------------------------------
+# --- answers -------------------------------------------------------------------------------------------------------
 
 
 class ObserveSummary(msgspec.Struct, rename="camel", kw_only=True):

@@ -12,8 +12,8 @@ from strandline.query.search import Family
 
 
 class StreamCoverage(msgspec.Struct, kw_only=True):
-    """What an answer was made of, and what it may lack. No companion can lag behind uploaded segments here, so what is
-    missing is counted in rows: sealed ones, and those of the tail."""
+    """Which records an answer covers, and how many it may lack. Companions cannot lag behind uploaded segments here, so
+    missing records are counted as rows: sealed ones, and those of the tail."""
 
     mode: Literal["complete", "published"]
     complete: bool
@@ -92,7 +92,7 @@ class AggregateCoverage(StreamCoverage, kw_only=True):
 
 
 class AggregateMeasure(msgspec.Struct):
-    """Of a count there is only ``count``."""
+    """A count has only ``count``."""
 
     count: float
     sum: float | UnsetType = UNSET

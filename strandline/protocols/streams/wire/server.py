@@ -1,4 +1,4 @@
-"""Answers about the server: its configuration and its state. Figures about parts that it does not have are 0."""
+"""Answers about the server: its configuration and its state. Values of parts that it does not have are 0."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import msgspec
 
 from strandline.protocols.streams.wire.values import Number, Time
 
-#: Figures that are told by name; which there are may change.
+#: Values by name; the set of names may change.
 Figures = dict[str, Number]
 
 
 class AutoTune(msgspec.Struct):
-    """Nothing is tuned automatically: there are settings, and each has a default."""
+    """This server tunes nothing automatically: every setting has a default."""
 
     enabled: bool = False
     requested_memory_mb: Number | None = None
@@ -56,7 +56,7 @@ class StreamWaiters(msgspec.Struct):
 
 
 class TopStreams(msgspec.Struct, kw_only=True):
-    """Those that take the most, in several respects."""
+    """The streams that use the most, by several measures."""
 
     local_storage_bytes: list[HeldBytes]
     pending_wal_bytes: list[PendingBytes]
@@ -65,7 +65,7 @@ class TopStreams(msgspec.Struct, kw_only=True):
 
 
 class GarbageCollection(msgspec.Struct):
-    """Nothing forces collections here, and nothing writes snapshots of the heap."""
+    """Nothing forces garbage collections here, and nothing writes heap snapshots."""
 
     forced_gc_count: Number = 0
     forced_gc_reclaimed_bytes_total: Number = 0
@@ -78,7 +78,7 @@ class GarbageCollection(msgspec.Struct):
 
 
 class RuntimeBytes(msgspec.Struct, kw_only=True):
-    """Estimates of what each part takes."""
+    """Estimates of the memory of each part."""
 
     heap_estimates: Figures
     mapped_files: Figures
@@ -93,7 +93,7 @@ class RuntimeSubsystems(RuntimeBytes, kw_only=True):
 
 
 class HighWater(msgspec.Struct, kw_only=True):
-    """The highest value that each figure had, as ``value``, and when, as ``at``."""
+    """The highest value of each measure, as ``value``, and when it was reached, as ``at``."""
 
     process: dict[str, Any]
     process_breakdown: dict[str, Any]

@@ -59,7 +59,7 @@ class WaitBody(msgspec.Struct, rename="camel"):
 
 
 class WaitAnswer(msgspec.Struct, rename="camel", kw_only=True):
-    """``touched`` or ``stale`` says what has happened; ``epoch``, ``generation`` and ``error`` come with the latter."""
+    """``touched`` and ``stale`` tell the outcome; a stale answer also has ``epoch``, ``generation`` and ``error``."""
 
     touched: bool | UnsetType = UNSET
     stale: bool | UnsetType = UNSET

@@ -1,4 +1,4 @@
-"""Values that many answers have, and the body of an error."""
+"""Values that many answers share, and the body of an error."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Milliseconds = Annotated[float, Meta(ge=0)]
 Offset = Annotated[str, Meta(pattern="^[0-9A-HJKMNP-TV-Z]{26}$")]
 #: A time in UTC, as in RFC 3339.
 Time = Annotated[str, Meta(extra_json_schema={"format": "date-time"})]
-#: A whole number as text, because it may be larger than the integers of JavaScript.
+#: An integer as text, because it may exceed the integers of JavaScript.
 Digits = Annotated[str, Meta(pattern="^-?[0-9]+$")]
 
 

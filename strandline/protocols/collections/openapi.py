@@ -60,8 +60,8 @@ _PUSH = """The body has the element under `data`. The collection decides who may
 the element; a signed request has the headers of the protocol. An acknowledged element is durable. The event of the
 append, if the collection has one, is written in the same step."""
 _PULL = f"""A pull needs a bound: `checkpoint` selects the elements later than a time, `limit` or `last` the newest ones
-(with a checkpoint: of those after it), `full` all. A strict collection that does not allow full pulls returns the oldest
-elements after a checkpoint, up to its limit or {DEFAULT_PAGE}, and `more`."""
+(with a checkpoint: of those after it), `full` all. A strict collection that does not allow full pulls returns the
+oldest elements after a checkpoint, up to its limit or {DEFAULT_PAGE}, and `more`."""
 _BATCH = """`params` and `appendParams` are JSON objects of arrays, by the names of collections. Each array has one
 object per document: the parameters of its path in `params`, its bounds (`since`, `last`, `limit`) in `appendParams`. If
 a document fails, its entry in the answer has the error."""

@@ -68,8 +68,8 @@ def test_a_response_with_another_request_behind_it_gives_back_its_slot(
 ) -> None:
     monkeypatch.setattr(live, "HEARTBEAT_SECONDS", LONG_SECONDS)
     with server.connect() as line:
-        for each in (path.encode(), b"/v0/health"):
-            line.sendall(b"GET %b HTTP/1.1\r\nhost: localhost\r\n\r\n" % each)
+        both = (path.encode(), b"/v0/health")
+        line.sendall(b"".join([b"GET %b HTTP/1.1\r\nhost: localhost\r\n\r\n" % each for each in both]))
         wait_for(lambda: server.open == (1, 1))
     wait_for(lambda: server.open == (0, 0))
 

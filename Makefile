@@ -10,7 +10,7 @@ help:
 	@echo "make setup        create $(VENV) and install the pinned dependencies"
 	@echo "make run          serve the directory ./data on http://127.0.0.1:4000"
 	@echo "make test         run the tests"
-	@echo "make check        lint, formatting, types, import layers"
+	@echo "make check        lint, formatting, types, import layers, language"
 	@echo "make bench        run the benchmarks"
 	@echo "make demo         a week of a shop, in about a minute"
 	@echo "make docs          build the documentation site, which the server serves at /docs"
@@ -38,6 +38,7 @@ check: $(STAMP)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python tools/check_language.py
 
 bench: $(STAMP)
 	$(BIN)/python -m bench

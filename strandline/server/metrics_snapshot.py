@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from strandline.delivery.queues import QueueCounters
 from strandline.engine.clock import SystemClock
 from strandline.engine.errors import UnknownLog
 from strandline.protocols.topics.context import Context
@@ -121,10 +120,9 @@ async def _topic_row(context: Context, topic: Topic) -> TopicSample:
     state = topic.log.state()
     if topic.traits.type == "queue":
         if context.queues.is_open(topic.log):
-            queue = context.kernel.known_queue(topic.log)
+            counters = context.kernel.queue_counters(topic.log)
         else:  # its leases have to be read from disk first
-            queue = await context.hub.in_thread(context.kernel.known_queue, topic.log)
-        counters = QueueCounters(state.count, 0, 0, 0) if queue is None else queue.counters()
+            counters = await context.hub.in_thread(context.kernel.queue_counters, topic.log)
     return TopicSample(topic.name, state.head, state.earliest, state.evict_floor, state.count, state.size, counters)
 
 

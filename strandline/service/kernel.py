@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, TypeVar
 
 from strandline.delivery.hub import Hub
-from strandline.delivery.queues import Queue, Queues, QueueSettings
+from strandline.delivery.queues import Queue, QueueCounters, Queues, QueueSettings
 from strandline.delivery.queues.dispatcher import Dispatchers
 from strandline.delivery.routers import Routers
 from strandline.engine import Engine, Log
@@ -83,6 +83,12 @@ class Kernel:
     def known_queue(self, log: Log) -> Queue | None:
         """The queue of a log, for reading only; None if none of its jobs was ever delivered. May read from disk."""
         return self.queues.known(log, _queue_settings(traits_of(log.config)))
+
+    def queue_counters(self, log: Log) -> QueueCounters:
+        """How many jobs of a queue are in which state. Creates nothing; may read from the disk."""
+        queue = self.known_queue(log)
+        # Without a lease log, all jobs are ready.
+        return QueueCounters(log.state().count, 0, 0, 0) if queue is None else queue.counters()
 
     def _dead_letter_log(self, name: str) -> Log | None:
         """The log for dead letters, created if it is missing. None if it cannot be created or accepts no jobs."""

@@ -229,6 +229,7 @@ CONVERSATIONS: dict[str, list[bytes]] = {
         ask("GET", "/docs/nothing"),
         ask("GET", "/docs/api"),
         ask("GET", "/docs/api/"),
+        ask("GET", "/docs/api/viewer.js"),
         ask("GET", "/docs/api/swagger-ui/swagger-ui.css", None, JSON, "accept-encoding: gzip"),
         ask("GET", "/docs/api/nothing.js"),
     ],

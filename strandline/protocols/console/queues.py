@@ -6,7 +6,7 @@ from heapq import nsmallest
 
 import msgspec
 
-from strandline.delivery.queues import Queue
+from strandline.delivery.queues import Queue, QueueCounters
 from strandline.engine import Log
 from strandline.engine.errors import UnknownLog
 from strandline.engine.reads.single_records import records_at
@@ -70,10 +70,10 @@ class ConsoleQueues:
 
     def _row(self, log: Log, access: Access) -> QueueRow | None:
         try:
-            queue = self._context.kernel.known_queue(log)
+            counters = self._context.kernel.queue_counters(log)
             dead_letter = traits_of(log.config).dead_letter
             shown = dead_letter if dead_letter is not None and access.may_touch(dead_letter) else None
-            return QueueRow(**_counts(log, queue), name=log.name, dead_letter=shown)
+            return QueueRow(**_counts(counters), name=log.name, dead_letter=shown)
         except UnknownLog:  # dropped a moment ago
             return None
 
@@ -84,7 +84,7 @@ class ConsoleQueues:
         delayed = (job for job in jobs if job.until and not job.lease)
         answer = QueueAnswer(
             name=log.name,
-            counts=QueueCounts(**_counts(log, queue)),
+            counts=QueueCounts(**_counts(self._context.kernel.queue_counters(log))),
             config=shown_config(log.config, traits_of(log.config), access),
             # Ordered by when their state changes next.
             held=[
@@ -115,11 +115,7 @@ class ConsoleQueues:
         return DeadLetters(log=name, exists=dead is not None, records=0 if dead is None else dead.state().count)
 
 
-def _counts(log: Log, queue: Queue | None) -> dict[str, int]:
-    if queue is None:
-        # A queue without a lease log: all its jobs are ready.
-        return {"ready": log.state().count, "in_flight": 0, "delayed": 0, "dead": 0}
-    counters = queue.counters()
+def _counts(counters: QueueCounters) -> dict[str, int]:
     return {
         "ready": counters.ready,
         "in_flight": counters.in_flight,

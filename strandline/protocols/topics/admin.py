@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 from msgspec import UNSET
 
-from strandline.delivery.queues import Queue
+from strandline.delivery import queues as delivery_queues
 from strandline.engine import LogState
 from strandline.engine.commit import Commit
 from strandline.nearest_name import decode_body
@@ -108,7 +108,7 @@ class TopicAdministration:
                 count=state.count,
                 bytes=state.size,
                 config=shown_config(state.config, traits, call.access),
-                queue=_counters(context.queue(topic)) if traits.type == "queue" else UNSET,
+                queue=_counters(context.kernel.queue_counters(topic.log)) if traits.type == "queue" else UNSET,
                 consumers=consumers_of(topic) or UNSET,
                 effective_priority=topic.priority(context.hub.now()),
                 last_write_ts=state.last_ts or None,
@@ -157,8 +157,7 @@ def _has_forks(topic: Topic) -> Refusal:
     return Refusal(TOPIC_HAS_FORKS, f"{forks} streams are forked from {name!r}; delete them first", detail)
 
 
-def _counters(queue: Queue) -> QueueCounters:
-    now = queue.counters()
+def _counters(now: delivery_queues.QueueCounters) -> QueueCounters:
     return QueueCounters(ready=now.ready, in_flight=now.in_flight, delayed=now.delayed, dead_lettered=now.dead_lettered)
 
 

@@ -34,12 +34,12 @@ from strandline.protocols.topics.routes import TopicsProtocol
 from strandline.query.index_files.catalog import IndexCatalog
 from strandline.server.asgi import SocketDoor, make_app
 from strandline.server.connection import ConnectionLimit, connection_limit
+from strandline.server.cors import Origins
 from strandline.server.declarations import NOTHING, Declarations
 from strandline.server.documentation import Documentation
 from strandline.server.gate import Gate, Status
 from strandline.server.metrics_snapshot import measure
 from strandline.server.openapi import openapi_route
-from strandline.server.origin import Origins
 from strandline.server.pipeline.routes import PipelineRoutes
 from strandline.server.pipeline.supervisor import PipelineSupervisor, Program
 from strandline.server.probes import Probes

@@ -27,7 +27,7 @@ from strandline.server.compression import (
     decompress,
     decompress_small,
 )
-from strandline.server.origin import Origins
+from strandline.server.cors import Origins
 from strandline.server.route_table import Paths
 from strandline.service.access import FULL_ACCESS, Access, Keys
 from strandline.service.http import (

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from strandline.delivery.hub import Hub, Waiter
 from strandline.delivery.queues import Claimed, ClaimRequest, Queue
-from strandline.delivery.queues.workers import QueueWorker, WorkerLeases
+from strandline.delivery.queues.leases import QueueWorker, WorkerLeases
 from strandline.engine import Commit, Log
 from strandline.engine.background import delay_after, report
 from strandline.engine.errors import EngineError, UnknownLog

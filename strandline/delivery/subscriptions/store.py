@@ -15,8 +15,8 @@ from typing import Any
 import msgspec
 
 from strandline.delivery.subscriptions.events import Event, MadeEvent, RemovedEvent, decode, encode
-from strandline.delivery.subscriptions.signatures import SEED_BYTES
 from strandline.delivery.subscriptions.subscription import Subscription
+from strandline.delivery.subscriptions.webhook_signatures import SEED_BYTES
 from strandline.engine import Append, Batch, Commit, Config, Engine, Log
 from strandline.engine.errors import EngineError
 from strandline.engine.state.notes import SECRET

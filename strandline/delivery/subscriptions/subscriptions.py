@@ -32,7 +32,6 @@ from strandline.delivery.subscriptions.events import (
     WokenEvent,
 )
 from strandline.delivery.subscriptions.link_index import Linking
-from strandline.delivery.subscriptions.signatures import Tokens, WebhookSigner
 from strandline.delivery.subscriptions.store import SubscriptionStore
 from strandline.delivery.subscriptions.subscription import (
     PLACES_PER_EVENT,
@@ -45,6 +44,7 @@ from strandline.delivery.subscriptions.subscription import (
     still_there,
 )
 from strandline.delivery.subscriptions.timer import FIRST_MS, Timer, retry_delay_ms
+from strandline.delivery.subscriptions.webhook_signatures import Tokens, WebhookSigner
 from strandline.delivery.subscriptions.webhooks import Courier, WebhookAnswer
 from strandline.engine import Append, Batch, Commit, Engine, Log
 from strandline.engine.background import delay_after, report

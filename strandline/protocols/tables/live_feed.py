@@ -13,7 +13,7 @@ import msgspec
 
 from strandline.delivery.watch import FeedView
 from strandline.engine import Log, Page
-from strandline.protocols.tables.json import RenderedRow, RowRenderer
+from strandline.protocols.tables.records import RenderedRow, RowRenderer
 
 T = TypeVar("T")
 

@@ -14,7 +14,6 @@ from strandline.engine import Log, Page
 from strandline.engine.errors import DamagedFile, UnknownLog
 from strandline.protocols.tables.context import TablesContext
 from strandline.protocols.tables.errors import error_body
-from strandline.protocols.tables.json import Authors, RenderedRow, authors_of
 from strandline.protocols.tables.live_feed import (
     CHANGES,
     ROWS,
@@ -26,6 +25,7 @@ from strandline.protocols.tables.live_feed import (
     Told,
     merge,
 )
+from strandline.protocols.tables.records import Authors, RenderedRow, authors_of
 from strandline.protocols.tables.wire import PurgeEvent, ReadyEvent, RestoreAllEvent, RmEvent, encode
 from strandline.service import sse
 from strandline.service.access import Access

@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from strandline.engine import Page
 from strandline.protocols.tables.context import TablesContext, is_row_resident
 from strandline.protocols.tables.errors import invalid
-from strandline.protocols.tables.json import RenderedRow, RowRenderer, authors_of
 from strandline.protocols.tables.paths import PUB
+from strandline.protocols.tables.records import RenderedRow, RowRenderer, authors_of
 from strandline.protocols.tables.requests import Query
 from strandline.protocols.tables.wire import FoundAnswer, HistoryAnswer, PageAnswer, RowsAfterAnswer, encode, stored
 from strandline.service.admission import Replying

@@ -6,7 +6,7 @@ import re
 
 from strandline.delivery.queues import Claimed, ClaimRequest, Queue
 from strandline.delivery.queues.dispatcher import Dispatcher
-from strandline.delivery.queues.workers import QueueWorker
+from strandline.delivery.queues.leases import QueueWorker
 from strandline.protocols.topics.context import Context
 from strandline.protocols.topics.event_frames import RETRY, error_frame, heartbeat
 from strandline.protocols.topics.jobs import check_node, queue_topic, shown_jobs

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from strandline.delivery.hub import Hub
 from strandline.delivery.queues import Claimed, ClaimRequest, Queues, QueueSettings, Schedule
 from strandline.delivery.queues.dispatcher import Dispatcher, Dispatchers
-from strandline.delivery.queues.workers import QueueWorker
+from strandline.delivery.queues.leases import QueueWorker
 from strandline.engine import Batch, Config, Engine, ManualClock
 from strandline.engine.disk import Disk
 from strandline.engine.errors import DiskFull, UnknownLog

@@ -19,7 +19,7 @@ from strandline.delivery.subscriptions.errors import (
     UnknownSubscription,
     WrongKind,
 )
-from strandline.delivery.subscriptions.signatures import TOKEN_MS
+from strandline.delivery.subscriptions.webhook_signatures import TOKEN_MS
 
 
 def _holder(claim: Any) -> WakeHolder:

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from strandline.delivery.subscriptions.errors import BadToken, TokenExpired
-from strandline.delivery.subscriptions.signatures import TOKEN_MS, Tokens
+from strandline.delivery.subscriptions.webhook_signatures import TOKEN_MS, Tokens
 
 NOW = 1_700_000_000_000
 

@@ -1,4 +1,4 @@
-"""What pages of allowed origins may send and read. Others are refused, see ``tests/server/test_origin.py``."""
+"""What pages of allowed origins may send and read. Others are refused, see ``tests/server/test_cors.py``."""
 
 from __future__ import annotations
 

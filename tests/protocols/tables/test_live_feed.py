@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strandline.protocols.tables.json import RenderedRow
 from strandline.protocols.tables.live_feed import MergedCursor, Noted, ShownChange, Stretch, merge
+from strandline.protocols.tables.records import RenderedRow
 
 
 @st.composite

@@ -8,7 +8,7 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from strandline.delivery.subscriptions import Link
-from strandline.delivery.subscriptions.signatures import JsonWebKey
+from strandline.delivery.subscriptions.webhook_signatures import JsonWebKey
 from strandline.protocols.streams.offsets import encode
 from strandline.protocols.streams.wire.values import Number, Offset, Time
 

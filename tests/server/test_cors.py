@@ -11,7 +11,7 @@ from support.server_process import ServerProcess, StartServer
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
-from strandline.server.origin import Origins
+from strandline.server.cors import Origins
 from strandline.service.http import Cors, Head, Route, preflight
 from strandline.service.problems import Refusal
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from strandline.engine import Record
-from strandline.protocols.tables.json import RowRenderer, authors_of
+from strandline.protocols.tables.records import RowRenderer, authors_of
 from strandline.tables.rows import Row, data_of, meta_of, row_of
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)

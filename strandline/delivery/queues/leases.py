@@ -1,4 +1,7 @@
-"""Workers that jobs are pushed to, and the leases of each worker."""
+"""The leases of workers that jobs are pushed to, and when they end.
+
+A lease of a job that a worker claims by itself ends in ``state.py``, when the queue is next used.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which host names and web pages may use the server.
+"""Hosts, origins and CORS: which host names and web pages may use the server.
 
 A browser lets any web page send requests to any address, including addresses of this machine. A server without API keys
 cannot distinguish such a request from one of its user. Therefore it checks headers that the browser sets and pages

@@ -6,7 +6,7 @@ import pytest
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-from strandline.delivery.subscriptions.signatures import WebhookSigner
+from strandline.delivery.subscriptions.webhook_signatures import WebhookSigner
 
 SEED = bytes(range(32))
 

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from strandline.delivery.queues import Claimed
-from strandline.delivery.queues.workers import QueueWorker, WorkerLeases
+from strandline.delivery.queues.leases import QueueWorker, WorkerLeases
 
 
 class Hand(QueueWorker):

@@ -113,7 +113,8 @@ def redrive_command(
         dead = name if state.queue is None else state.config.dead_letter
         if dead is None:
             raise CommandFailed(
-                f"queue {name!r} has no dead-letter log; queues get one with `log create --dead-letter`", Exit.CONFLICT
+                f"queue {name!r} has no dead-letter log; set one, and max deliveries, in its configuration",
+                Exit.CONFLICT,
             )
         match = None if record_key is None else ["tag", "Eq", record_key]
         try:

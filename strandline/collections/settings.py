@@ -22,7 +22,8 @@ class CollectionsSettings(Section, frozen=True, kw_only=True):
     """The settings for all collections."""
 
     config_file: Annotated[
-        Text, "Configuration file of a Starfish server, in JSON. Its collections are served next to those of this file."
+        Text,
+        "JSON configuration of a Starfish server. Its collections are served in addition to those in the settings.",
     ] = ""
     max_collections_per_batch: Annotated[
         Positive, "Maximum number of collections, and of documents, in one batch pull."

@@ -226,7 +226,7 @@ class Channel:
                 try:
                     waiter.wake(self.log)
                 except Exception:
-                    log.exception("log %r: a waiter failed", self.log.name)  # the # the other waiters are still woken
+                    log.exception("log %r: a waiter failed", self.log.name)  # the other waiters are still woken
             if at < len(todo) and perf_counter() > until:
                 self._todo = todo[at:]
                 self._hub.submit(self)

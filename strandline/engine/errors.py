@@ -237,7 +237,7 @@ class JournalIncomplete(DamagedFile):
             f"the journal is incomplete ({named}{more}). Acknowledged records are missing, so the data directory "
             "cannot be used as it is. Nothing in it was changed. Put the files back, or restore a backup. If you have "
             "neither, run 'strandline verify --repair' on the directory: it keeps every record that it can read, "
-            "records the missing ones as gaps with the reason 'lost', and does not reuse their sequence numbers.",
+            "leaves tombstones with the reason 'lost' for the others, and does not reuse their sequence numbers.",
         )
 
 

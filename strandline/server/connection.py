@@ -71,10 +71,9 @@ class ConnectionLimit:
         if not self._told:
             self._told = True
             log.warning(
-                "refusing new connections with 503: %d connections are open, which is the limit. The limit is "
-                "limits.max_connections, or the limit of open files less %d",
+                "the maximum of %d open connections is reached: new ones get 503. Raise limits.max_connections or the "
+                "limit of open files (ulimit -n)",
                 self.most,
-                RESERVED_FILES,
             )
         return False
 

@@ -78,7 +78,9 @@ UNAVAILABLE = Problem(
 
 SUBSCRIPTION_INVALID = INVALID_REQUEST.renamed("INVALID_REQUEST")
 WEBHOOK_URL_REJECTED = Problem(
-    "WEBHOOK_URL_REJECTED", 400, "Webhooks go to public addresses over HTTPS, or to the machine of the server."
+    "WEBHOOK_URL_REJECTED",
+    400,
+    "Webhooks go to public addresses over HTTPS. Settings can allow this machine and private networks.",
 )
 TOKEN_INVALID = Problem("TOKEN_INVALID", 401, "The token is missing, or was not issued for this wake.")
 TOKEN_EXPIRED = Problem("TOKEN_EXPIRED", 401, "The token has expired.")

@@ -78,7 +78,7 @@ function draw(body, queue, dead, again) {
     card("Leased to workers", counts.in_flight, queue.held.length ? held(queue, again) : note("No job is leased.")),
     card("Next jobs", counts.ready, queue.next.length ? records("Next jobs", queue.next) : note("No job is ready.")),
     card("Delayed", counts.delayed, queue.delayed.length ? delayed(queue.delayed) : note("No job is delayed.")),
-    card("Dead letters", counts.dead, dead.length ? deadLetters(dead) : note(config.dead_letter ? "No dead letters." : "This queue has no dead-letter log, so a failing job is retried forever. Set a dead-letter log in the configuration."))),
+    card("Dead letters", counts.dead, dead.length ? deadLetters(dead) : note(config.dead_letter ? "No dead letters." : "Failing jobs are retried forever. To stop that, set a dead-letter log and max deliveries in the configuration."))),
   );
 }
 

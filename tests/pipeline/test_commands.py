@@ -188,7 +188,7 @@ def test_everything_by_url(spark: SparkSession, tmp_path: Path) -> None:
         code, said, _ = run("pipeline", "audit", "--lake", tmp_path / "lake", *url)
         assert (code, said.splitlines()[-1]) == (0, "1 log, 3 records: no findings")
         code, _, told = run("import", source, "--format", "csv", "--log", "_own", *url)
-        assert (code, "server's own" in told) == (1, True)
+        assert (code, "internal log of the server" in told) == (1, True)
     finally:
         server.end()
     code, _, told = run("export", "--to", tmp_path / "x", *url)

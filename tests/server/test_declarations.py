@@ -109,7 +109,7 @@ def test_collections_are_found_too() -> None:
         ),
         (POLL + "\nidentify = 7", "identify is int; expected a function"),
         (POLL + "\nhooks = {'before_append': print}", "hooks is dict; expected Hooks("),
-        (POLL + "\nmake_log('a/b', parent='site', schema=Poll)", "polls.py: a table's name must be"),
+        (POLL + "\nmake_log('a/b', parent='site', schema=Poll)", "polls.py: a table name must have"),
     ],
 )
 def test_what_cannot_be_served_is_refused(text: str, words: str) -> None:

@@ -50,7 +50,7 @@ docs: $(STAMP)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 docs-answers: $(STAMP)
-	for module in document_tables guide served_guides how_to cli_guide pipeline_guide; do \
+	for module in document_tables served_guides pipeline_guide; do \
 		PYTHONPATH=tests $(BIN)/python -m support.$$module || exit 1; \
 	done
 

@@ -11,9 +11,11 @@ from typing import Annotated
 
 import msgspec
 import typer
+from msgspec.structs import replace
 from rich.console import Console
 
 from bench import (
+    aggregates,
     append,
     change,
     client,
@@ -25,6 +27,7 @@ from bench import (
     read,
     recovery,
     seal,
+    search,
     streams,
     tables,
     topics,
@@ -47,7 +50,9 @@ GROUPS: dict[str, Callable[[Path, Effort], Iterator[Row]]] = {
     "streams": streams.run,
     "collections": collections.run,
     "tables": tables.run,
+    "aggregates": aggregates.run,
     "client": client.run,
+    "search": search.run,
     "pipeline": pipeline.run,
     "peers": peers_run.run,
 }
@@ -66,6 +71,9 @@ def main(
         Path | None,
         typer.Option("--from", exists=True, help="Show the results in this file of an earlier run; measure nothing."),
     ] = None,
+    documents: Annotated[
+        int, typer.Option(help='Number of documents of the group "search".', min=10_000)
+    ] = FULL.documents,
     directory: Annotated[
         Path | None, typer.Option(help="Directory to work in; its disk is measured. Default: a temporary directory.")
     ] = None,
@@ -82,7 +90,8 @@ def main(
         report = _read(shown)
     else:
         with tempfile.TemporaryDirectory(prefix="strandline-bench-", dir=directory) as root:
-            report = _measure(Path(root), chosen, QUICK if quick else FULL, console)
+            effort = replace(QUICK if quick else FULL, documents=documents)
+            report = _measure(Path(root), chosen, effort, quick, console)
     show(console, report)
     if json is not None:
         json.write_bytes(msgspec.json.format(msgspec.json.encode(report), indent=1))
@@ -99,7 +108,7 @@ def _read(path: Path) -> Report:
         raise typer.BadParameter(f"{path} does not contain the results of a run: {error}") from error
 
 
-def _measure(root: Path, groups: list[str], effort: Effort, console: Console) -> Report:
+def _measure(root: Path, groups: list[str], effort: Effort, quick: bool, console: Console) -> Report:
     machine = describe(root)
     start = time.monotonic()
     rows: list[Row] = []
@@ -109,7 +118,7 @@ def _measure(root: Path, groups: list[str], effort: Effort, console: Console) ->
             for row in GROUPS[group](root, effort):
                 rows.append(row)
                 status.update(f"measuring: {group} ({len(rows)} figures, the last: {row.name})")
-    return Report(f"{datetime.now(UTC):%Y-%m-%d}", machine, (time.monotonic() - start) / 60, rows, effort is QUICK)
+    return Report(f"{datetime.now(UTC):%Y-%m-%d}", machine, (time.monotonic() - start) / 60, rows, quick)
 
 
 if __name__ == "__main__":

@@ -36,6 +36,8 @@ class Effort(msgspec.Struct, frozen=True):
     turn: float
     #: The divisor of fixed amounts of work (records, logs).
     divisor: int
+    #: The number of documents of the group "search".
+    documents: int = 500_000
 
     def scaled(self, amount: int, least: int = 1) -> int:
         return max(amount // self.divisor, least)

@@ -96,17 +96,20 @@ def _cells(row: Row) -> tuple[str, str, str, str, str]:
         return _peer_cells(row)
     floor = "" if row.floor is None else f"{number(row.floor.median, row.unit)} ({row.floor_is})"
     times = "" if row.times_floor is None else _times(row.times_floor)
-    target = ""
-    if row.target is not None:
-        bound = "≤" if row.target.unit in COSTS else "≥"
-        target = f"{bound} {number(row.target.limit, row.unit)}: {'met' if _is_met(row) else 'MISSED'}"
-    return row.name, _spread(row.result, row.unit), floor, times, target
+    return row.name, _spread(row.result, row.unit), floor, times, _target(row)
+
+
+def _target(row: Row) -> str:
+    if row.target is None:
+        return ""
+    bound = "≤" if row.target.unit in COSTS else "≥"
+    return f"{bound} {number(row.target.limit, row.unit)}: {'met' if _is_met(row) else 'MISSED'}"
 
 
 def _peer_cells(row: Row) -> tuple[str, str, str, str, str]:
     assert row.peer is not None
     assert row.times_peer is not None
-    aim = ""
+    aim = _target(row)
     if row.aim is not None:
         bound = "≤" if row.aim.unit in COSTS else "≥"
         aim = f"{bound} {row.aim.limit:g}: {'met' if _is_met(row) else 'MISSED'}"

@@ -30,6 +30,7 @@ SECONDS = 1.0
 TURN_APPENDS = 100_000
 USER = "user-1"
 ENGINE = "the engine's bare append"
+WITHOUT_FEED = "the same without a feed"
 SQLITE = "SQLite, WAL, synchronous=FULL"
 SCHEMA = {
     "type": "object",
@@ -84,6 +85,10 @@ def _appends(root: Path, effort: Effort) -> Iterator[Row]:
                 yield bare.beside_peer(GROUP, name, "records/s", ENGINE)
                 beside = in_rounds(ours, _in_sqlite(sqlite, append, effort), effort.rounds)
                 yield beside.beside_peer(GROUP, name, "records/s", SQLITE)
+        fed = Tables(engine, [make_log("fed", parent="poll", schema=SCHEMA, feed=True)])["fed"]
+        for append in APPENDS:
+            rounds = in_rounds(_ours(fed, append, effort), _ours(votes, append, effort), effort.rounds)
+            yield rounds.beside_peer(GROUP, f"{append.name} with a feed, Python, 1 thread", "records/s", WITHOUT_FEED)
     yield from _http_appends(root, effort)
 
 

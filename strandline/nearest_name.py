@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from difflib import get_close_matches
 from functools import cache
 from types import UnionType
-from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
 import msgspec
 
@@ -15,6 +15,8 @@ T = TypeVar("T")
 
 #: The message of msgspec for a member that a struct does not have. It includes the path, except at the top of a body.
 _UNKNOWN = re.compile(r"Object contains unknown field `(?P<name>.*?)`(?: - at `(?P<path>\$.*)`)?", re.DOTALL)
+#: The message of msgspec for a value that is not one of those of an enumeration.
+_NOT_ALLOWED = re.compile(r"Invalid enum value (?P<value>.*?)(?: - at `(?P<path>\$.*)`)?", re.DOTALL)
 #: A step of such a path: a member, or an element of a list or of a mapping.
 _STEP = re.compile(r"\.(?P<member>[^.\[]+)|\[[^\]]*\]")
 
@@ -47,7 +49,8 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 
 
 def decode_body(decoder: msgspec.json.Decoder[T], body: bytes) -> T:
-    """Decode a body. The error for an unknown member names the nearest valid one."""
+    """Decode a body. The error for an unknown member names the nearest valid one, and the error for a value that is not
+    allowed names those that are."""
     try:
         return decoder.decode(body)
     except msgspec.ValidationError as error:
@@ -55,22 +58,30 @@ def decode_body(decoder: msgspec.json.Decoder[T], body: bytes) -> T:
 
 
 def with_nearest(error: msgspec.ValidationError, type: Any) -> msgspec.ValidationError:
-    """Add the nearest valid name to the error, if it is about an unknown member of a body of this type."""
-    found = _UNKNOWN.fullmatch(str(error))
-    if found is None:
-        return error
-    name, path = found["name"][:MAX_QUOTED], found["path"] or "$"
-    known = [name for struct in _structs_at(type, path) for name in member_names(struct)]
-    where = "" if path == "$" else f" in {path[2:] if path.startswith('$.') else path[1:]}"
-    return msgspec.ValidationError(f"unknown member {name!r}{where}{did_you_mean(name, known)}")
+    """Add the nearest valid name to the error, if it is about an unknown member of a body of this type, and the allowed
+    values, if it is about a value that is not one of them."""
+    if found := _UNKNOWN.fullmatch(str(error)):
+        name, path = found["name"][:MAX_QUOTED], found["path"] or "$"
+        known = [name for one in _types_at(type, path) if _is_struct(one) for name in member_names(one)]
+        return msgspec.ValidationError(f"unknown member {name!r}{_where(path)}{did_you_mean(name, known)}")
+    if found := _NOT_ALLOWED.fullmatch(str(error)):
+        value, path = found["value"], found["path"] or "$"
+        allowed = [str(value) for one in _types_at(type, path) if get_origin(one) is Literal for value in get_args(one)]
+        shown = value if len(value) <= MAX_QUOTED else f"{value[:MAX_QUOTED]}…"
+        return msgspec.ValidationError(f"invalid value {shown}{_where(path)}: expected {', '.join(allowed)}")
+    return error
+
+
+def _where(path: str) -> str:
+    return "" if path == "$" else f" in {path[2:] if path.startswith('$.') else path[1:]}"
 
 
 def _plain(name: str) -> str:
     return name.replace("_", "").replace("-", "").lower()
 
 
-def _structs_at(type: Any, path: str) -> Iterator[type[msgspec.Struct]]:
-    """Yield the structs that a value at this path may be."""
+def _types_at(type: Any, path: str) -> list[Any]:
+    """The types that a value at this path may have."""
     types = list(_alternatives(type))
     for step in _STEP.finditer(path):
         member, found = step["member"], list[Any]()
@@ -81,7 +92,7 @@ def _structs_at(type: Any, path: str) -> Iterator[type[msgspec.Struct]]:
             elif member is not None:
                 found += [field.type for field in msgspec.structs.fields(one) if field.encode_name == member]
         types = [alternative for one in found for alternative in _alternatives(one)]
-    return (one for one in types if _is_struct(one))
+    return types
 
 
 def _alternatives(type: Any) -> Iterator[Any]:

@@ -2,7 +2,8 @@
 
 /**
  * The error of a failed call. `code` is the server's (`VALIDATION_FAILED`, `RATE_LIMITED`, `CONFLICT`, …) or one of
- * `UNREACHABLE` (no answer: the outcome of a change is unknown), `BAD_ANSWER` and `CLOSED`.
+ * `UNREACHABLE` (no answer: the outcome of a change is unknown), `NO_TOKEN` (the function that provides the token
+ * failed), `BAD_ANSWER` and `CLOSED`.
  */
 export class StrandlineError extends Error {
   /**
@@ -24,7 +25,7 @@ export class StrandlineError extends Error {
 
   /** Whether the same request may succeed a little later. A rate limit of the table does not count as temporary. */
   get isTemporary() {
-    if (this.code === "UNREACHABLE") return true;
+    if (this.code === "UNREACHABLE" || this.code === "NO_TOKEN") return true;
     if (this.code === "RATE_LIMITED" || this.status === 501) return false;
     return this.status >= 500 || [408, 425, 429].includes(this.status);
   }

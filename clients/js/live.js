@@ -11,7 +11,7 @@ const REFUSED = [401, 403, 404];
  *
  * @param {import("./wire.js").Wire} wire
  * @param {object} how
- * @param {string} how.parent
+ * @param {import("./store.js").Source} how.source
  * @param {AbortSignal} how.signal
  * @param {typeof import("./retrying.js").RETRY} how.retry
  * @param {(isAnew: boolean) => void} how.stands the connection is up to date; `isAnew`: it started without a cursor
@@ -19,7 +19,7 @@ const REFUSED = [401, 403, 404];
  * @param {() => void} how.lost
  * @param {(error: StrandlineError) => void} how.refused the connection is not retried
  */
-export async function listen(wire, { parent, signal, retry, stands, told, lost, refused }) {
+export async function listen(wire, { source, signal, retry, stands, told, lost, refused }) {
   const backoff = new Backoff(retry);
   /** @type {string | null} */
   let cursor = null;
@@ -27,7 +27,7 @@ export async function listen(wire, { parent, signal, retry, stands, told, lost, 
     let wait = 0;
     try {
       const isAnew = cursor === null;
-      for await (const { type, id, data } of wire.live(parent, cursor ?? "now", signal)) {
+      for await (const { type, id, data } of wire.live(source, cursor ?? "now", signal)) {
         cursor = id ?? cursor;
         if (type === "ready") {
           backoff.reset();

@@ -100,7 +100,7 @@ export class Pages {
 
   /** @param {Row[]} rows */
   _floor(rows) {
-    return this.hasMore ? Math.min(...rows.map((row) => row.seq)) : 0;
+    return this.hasMore ? Math.min(...rows.map(this._rows.orderOf)) : 0;
   }
 
   /** @param {Event} event */

@@ -5,22 +5,36 @@ import { closed, StrandlineError } from "./errors.js";
 /** After a failure, wait about `firstMs`, then twice as long each time, up to `maxMs`; stop after `forMs`. */
 export const RETRY = { firstMs: 250, maxMs: 10_000, forMs: 60_000 };
 
+/** Ends waits early. */
+export class Wake extends EventTarget {
+  /** The number of signals. One that comes during an attempt counts for the wait after it. */
+  count = 0;
+
+  signal() {
+    this.count++;
+    this.dispatchEvent(new Event("wake"));
+  }
+}
+
 /**
- * Wait, but end early when the device is online again.
+ * Wait, but end early when the device is online again or `wake` signals.
  * @param {number} ms
  * @param {AbortSignal} signal ends the wait with an error
+ * @param {Wake} [wake]
  */
-export function pause(ms, signal) {
+export function pause(ms, signal, wake) {
   return new Promise((resolve, reject) => {
     const end = () => {
       clearTimeout(timer);
       signal.removeEventListener("abort", end);
+      wake?.removeEventListener("wake", end);
       globalThis.removeEventListener?.("online", end);
       if (signal.aborted) reject(closed());
       else resolve(undefined);
     };
     const timer = setTimeout(end, ms);
     signal.addEventListener("abort", end);
+    wake?.addEventListener("wake", end);
     globalThis.addEventListener?.("online", end);
     if (signal.aborted) end();
   });
@@ -50,13 +64,15 @@ export class Backoff {
  * Repeat a request until it succeeds, is refused permanently, or `forMs` have passed. For idempotent requests only.
  * @template T
  * @param {() => Promise<T>} attempt
- * @param {{ retry: typeof RETRY, signal: AbortSignal, forMs?: number, failed?: (error: StrandlineError) => void }} how
+ * @param {{ retry: typeof RETRY, signal: AbortSignal, forMs?: number, wake?: Wake,
+ *   failed?: (error: StrandlineError) => void }} how
  * @returns {Promise<T>}
  */
-export async function retrying(attempt, { retry, signal, forMs = retry.forMs, failed }) {
+export async function retrying(attempt, { retry, signal, forMs = retry.forMs, wake, failed }) {
   const backoff = new Backoff(retry);
   const until = Date.now() + forMs;
   for (;;) {
+    const signals = wake?.count;
     try {
       return await attempt();
     } catch (error) {
@@ -64,7 +80,7 @@ export async function retrying(attempt, { retry, signal, forMs = retry.forMs, fa
       const wait = backoff.next(error.retryAfterMs);
       if (Date.now() + wait > until) throw error;
       failed?.(error);
-      await pause(wait, signal);
+      if (wake?.count === signals) await pause(wait, signal, wake);
     }
   }
 }

@@ -14,7 +14,10 @@
  * snapshot, so that reverting a change needs no undo.
  */
 export class Rows {
-  constructor() {
+  /** @param {(row: Row) => number} orderOf */
+  constructor(orderOf) {
+    /** Rows with a greater number are newer. */
+    this.orderOf = orderOf;
     /** @type {Map<string, Row>} by id */
     this._told = new Map();
     /** Removed rows. Earlier versions of them may still arrive. @type {Set<string>} */
@@ -25,7 +28,7 @@ export class Rows {
     this.edits = new Set();
     /** @type {Set<Removal>} */
     this.removals = new Set();
-    /** Rows below this seq are not loaded; those that arrived as events are not shown. */
+    /** Rows below this number are not loaded; those that arrived as events are not shown. */
     this.floor = 0;
   }
 
@@ -134,10 +137,10 @@ export class Rows {
   /** The rows to show, newest first. Rows without a seq are the newest. */
   view() {
     const hidden = new Set(Array.from(this.removals, (removal) => removal.id));
-    const rows = Array.from(this._told.values()).filter((row) => row.seq >= this.floor);
+    const rows = Array.from(this._told.values()).filter((row) => this.orderOf(row) >= this.floor);
     for (const { row } of this._appending.values()) rows.push(row);
-    const seqs = new Map(rows.map((row, place) => [row, row.seq ?? Number.MAX_SAFE_INTEGER + place]));
-    rows.sort((one, other) => (seqs.get(other) ?? 0) - (seqs.get(one) ?? 0));
+    const orders = new Map(rows.map((row, place) => [row, this.orderOf(row) ?? Number.MAX_SAFE_INTEGER + place]));
+    rows.sort((one, other) => (orders.get(other) ?? 0) - (orders.get(one) ?? 0));
     return rows.filter((row) => !hidden.has(row.id)).map((row) => this._edited(row));
   }
 

@@ -1,25 +1,28 @@
 /** Requests to one table, and its live events. */
 
 import { closed, refusal, StrandlineError, unreachable } from "./errors.js";
+import { tokenHeaders, tokenOf } from "./token.js";
 
 /** A request without an answer after this time has failed. */
 const REQUEST_MS = 30_000;
 /** A live connection without any data for this time is dead. Servers send a heartbeat every 15 s. */
 const SILENCE_MS = 45_000;
 
-/** Sends requests to one table on behalf of one user. */
+/** @typedef {{ headers: Record<string, string>, method?: string, body?: string }} Request */
+
+/** Sends requests to one table. */
 export class Wire {
   /**
-   * @param {string} url
-   * @param {import("./strandline.js").LogOptions} options
+   * @param {import("./connection.js").TableReference} table
+   * @param {boolean} isPublic
    */
-  constructor(url, { table, key, user, public: isPublic = false }) {
-    const base = `${String(url).replace(/\/+$/, "")}/tables/${encodeURIComponent(table)}`;
-    this._writes = base;
-    this._reads = `${base}/${isPublic ? "pub" : "auth"}`;
+  constructor(table, isPublic) {
+    const { token, user } = table._connection;
+    this._url = table.url;
+    this._variant = isPublic ? "pub" : "auth";
+    this._token = token;
     /** @type {Record<string, string>} */
     this._headers = {};
-    if (key != null) this._headers["authorization"] = `Bearer ${key}`;
     if (user != null) this._headers["strandline-user"] = inBytes(user);
   }
 
@@ -39,22 +42,22 @@ export class Wire {
    */
   write(operation, body) {
     const headers = { ...this._headers, "content-type": "application/json" };
-    return this._ask(`${this._writes}/${operation}`, { method: "POST", headers, body: JSON.stringify(body) });
+    return this._ask(`${this._url}/${operation}`, { method: "POST", headers, body: JSON.stringify(body) });
   }
 
   /**
    * The events of a live connection, until it ends or is considered dead.
-   * @param {string} parent
+   * @param {import("./store.js").Source} source
    * @param {string} after
    * @param {AbortSignal} signal
    * @returns {AsyncGenerator<{ type: string, id: string | null, data: any }>}
    */
-  async *live(parent, after, signal) {
+  async *live({ live, parent }, after, signal) {
     const headers = { ...this._headers, accept: "text/event-stream" };
     const ending = new Ending(SILENCE_MS, signal);
     try {
-      const address = this._address("live", { parent, after });
-      const response = await reach(address, { headers, cache: "no-store", signal: ending.signal });
+      const address = this._address(live, { parent, after });
+      const response = await this._fetch(address, { headers, signal: ending.signal });
       if (!response.ok) throw await refusal(response);
       if (response.body === null) throw new StrandlineError("BAD_ANSWER", "the answer to the live request has no body");
       yield* eventsOf(response.body.getReader(), ending);
@@ -70,18 +73,20 @@ export class Wire {
   _address(operation, parameters) {
     const query = new URLSearchParams();
     for (const [name, value] of Object.entries(parameters)) if (value !== undefined) query.set(name, String(value));
-    return `${this._reads}/${operation}?${query}`;
+    // Removed rows are never public.
+    const variant = operation === "trash" ? "auth" : this._variant;
+    return `${this._url}/${variant}/${operation}?${query}`;
   }
 
   /**
    * @param {string} address
-   * @param {RequestInit} request
+   * @param {Request} request
    * @param {AbortSignal} [signal]
    */
   async _ask(address, request, signal) {
     const ending = new Ending(REQUEST_MS, signal);
     try {
-      const response = await reach(address, { ...request, cache: "no-store", signal: ending.signal });
+      const response = await this._fetch(address, { ...request, signal: ending.signal });
       if (!response.ok) throw await refusal(response);
       const text = await response.text().catch(unreachable);
       try {
@@ -95,6 +100,37 @@ export class Wire {
       ending.end();
     }
   }
+
+  /**
+   * Sends a request with the current token. If the server refuses it and there is another one now, the request is sent
+   * once more.
+   * @param {string} address
+   * @param {Request & { signal: AbortSignal }} request
+   */
+  async _fetch(address, request) {
+    const token = await this._currentToken(request);
+    const response = await sent(address, request, token);
+    if (response.status !== 401 || typeof this._token !== "function") return response;
+    const next = await this._currentToken(request);
+    if (next === token) return response;
+    await response.body?.cancel();
+    return sent(address, request, next);
+  }
+
+  /** @param {{ signal: AbortSignal }} request */
+  _currentToken({ signal }) {
+    return within(tokenOf(this._token), signal);
+  }
+}
+
+/**
+ * @param {string} address
+ * @param {Request & { signal: AbortSignal }} request
+ * @param {string | null | undefined} token
+ */
+function sent(address, request, token) {
+  const headers = { ...request.headers, ...tokenHeaders(token) };
+  return fetch(address, { ...request, cache: "no-store", headers }).catch(unreachable);
 }
 
 /**
@@ -134,10 +170,19 @@ class Ending {
 }
 
 /**
- * @param {string} address
- * @param {RequestInit} request
+ * The result, or an error if the signal aborts first.
+ * @template T
+ * @param {Promise<T>} result
+ * @param {AbortSignal} signal
+ * @returns {Promise<T>}
  */
-const reach = (address, request) => fetch(address, request).catch(unreachable);
+function within(result, signal) {
+  return new Promise((resolve, reject) => {
+    const end = () => reject(new StrandlineError("NO_TOKEN", "the function that provides the token does not answer"));
+    signal.addEventListener("abort", end);
+    result.then(resolve, reject).finally(() => signal.removeEventListener("abort", end));
+  });
+}
 
 /**
  * Parses server-sent events. The browser's EventSource cannot send headers.

@@ -19,7 +19,6 @@ from pathlib import Path
 from time import sleep
 
 HERE = Path(__file__).resolve().parent
-MODULE = HERE.parents[1] / "clients" / "js"
 DECLARATIONS = HERE / "polls.py"
 
 #: How often to check whether the server listens.
@@ -27,14 +26,11 @@ LOOK_SECONDS = 0.05
 
 
 class PageHandler(SimpleHTTPRequestHandler):
-    """Serves the page, and the browser module under ``/strandline/``."""
+    """Serves the page. The page loads the browser module from Strandline."""
 
     def translate_path(self, path: str) -> str:
         name = path.partition("?")[0].lstrip("/") or "index.html"
-        folder = HERE / "page"
-        if name.startswith("strandline/"):
-            folder, name = MODULE, name.removeprefix("strandline/")
-        return str(folder / name) if "/" not in name else ""
+        return str(HERE / "page" / name) if "/" not in name else ""
 
     def end_headers(self) -> None:
         self.send_header("cache-control", "no-cache")

@@ -1,4 +1,4 @@
-"""Connections to a server, and completion of names in the shell."""
+"""Connections to a server, the state of a queue, and completion of names in the shell."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from itertools import islice
 import httpx
 import typer
 
+from strandline.cli.exit_codes import CommandFailed, Exit, naming
 from strandline.client import Client, StrandlineError
+from strandline.client.topic_types import TopicState
 
 DEFAULT_URL = "http://127.0.0.1:4000"
 #: How long a request is retried: long enough for a server that restarts, and short enough for a person who waits.
@@ -22,6 +24,17 @@ def connect(url: str, api_key: str | None, *, patience: float = PATIENCE_SECONDS
         return Client(url, api_key, patience=patience)
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="--url") from None
+
+
+def queue_state(client: Client, name: str) -> TopicState:
+    """Raises CommandFailed if there is no queue of this name."""
+    with naming("queue", name):
+        state = client.topic(name).state(touch=False)
+    if state.queue is None:
+        raise CommandFailed(
+            f"{name!r} is not a queue; create a queue with `strandline log create NAME --type queue`", Exit.CONFLICT
+        )
+    return state
 
 
 # --- completion of names in the shell -------------------------------------------------------------------------------

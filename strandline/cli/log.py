@@ -25,7 +25,14 @@ from strandline.cli.records import LogReader, RecordFilter, ShownRecord, line_of
 from strandline.cli.times import parse_duration, show_duration, show_time
 from strandline.client import Client, Conflict, NotFound
 from strandline.client.calls import segment
-from strandline.client.topic_types import RouterState, TopicConfig, TopicConfigArguments, TopicRow, TopicState
+from strandline.client.topic_types import (
+    QueueConfigArguments,
+    RouterState,
+    TopicConfig,
+    TopicConfigArguments,
+    TopicRow,
+    TopicState,
+)
 
 # --- log ls ---------------------------------------------------------------------------------------------------------
 
@@ -246,7 +253,7 @@ def _fields(answer: LogDetails) -> dict[str, Any]:
         if state.queue is not None:
             fields["jobs"] = (
                 f"{state.queue.ready:,} ready, {state.queue.in_flight:,} leased, {state.queue.delayed:,} delayed, "
-                f"{state.queue.dead_lettered:,} dead-lettered"
+                f"{state.queue.dead_lettered:,} dead-lettered, {state.queue.dropped:,} dropped"
             )
     return fields
 
@@ -259,7 +266,14 @@ _CONFIG_WORDS = {
     "discard": "when full",
     "dead_letter": "dead-letter log",
 }
-_CONFIG_DURATIONS = ("ttl_ms", "idempotency_window_ms", "lease_ms", "claim_jitter_ms")
+_CONFIG_DURATIONS = (
+    "ttl_ms",
+    "idempotency_window_ms",
+    "lease_ms",
+    "claim_jitter_ms",
+    "retry_delay_ms",
+    "retry_max_ms",
+)
 
 
 def _configured(config: TopicConfig) -> dict[str, Any]:
@@ -267,7 +281,7 @@ def _configured(config: TopicConfig) -> dict[str, Any]:
     fields: dict[str, Any] = {"durability": config.durability}
     for field in msgspec.structs.fields(config):
         value = getattr(config, field.name)
-        if field.name not in ("type", "durability") and value != field.default:
+        if field.name not in ("type", "durability", "search") and value != field.default:
             name = _CONFIG_WORDS.get(field.name) or field.name.removesuffix("_ms").replace("_", " ")
             fields[name] = show_duration(value) if field.name in _CONFIG_DURATIONS else value
     return fields
@@ -315,11 +329,43 @@ def create_command(
             "--max-deliveries",
             metavar="N",
             min=0,
-            help="Queues only: move a job to the dead-letter log after N deliveries; 0: never.",
+            help="Queues only: if delivery N of a job fails, move it to the dead-letter log or drop it; 0: never.",
         ),
     ] = 0,
     dead_letter: Annotated[
         str | None, typer.Option("--dead-letter", metavar="LOG", help="Queues only: name of the dead-letter log.")
+    ] = None,
+    retry_delay: Annotated[
+        str | None,
+        typer.Option(
+            "--retry-delay",
+            metavar="DURATION",
+            help="Queues only: delay after the first failure of a job, at most 1d. Default: none.",
+        ),
+    ] = None,
+    retry_backoff: Annotated[
+        float | None,
+        typer.Option(
+            "--retry-backoff",
+            metavar="FACTOR",
+            min=1,
+            max=1000,
+            help="Queues only: multiply the delay by this after each further failure. Default: 2.",
+        ),
+    ] = None,
+    retry_max: Annotated[
+        str | None,
+        typer.Option("--retry-max", metavar="DURATION", help="Queues only: the longest delay. Default: 5m."),
+    ] = None,
+    retry_jitter: Annotated[
+        float | None,
+        typer.Option(
+            "--retry-jitter",
+            metavar="FRACTION",
+            min=0,
+            max=1,
+            help="Queues only: shorten delays at random by up to this fraction. Default: 0.",
+        ),
     ] = None,
     content_type: Annotated[
         str, typer.Option("--content-type", metavar="TYPE", help="Media type of the records.")
@@ -336,17 +382,31 @@ def create_command(
 
     Example:
       strandline log create orders --durability fsync --max-age 30d
-      strandline log create emails --type queue --max-deliveries 5 --dead-letter emails:dead
+      strandline log create emails --type queue --max-deliveries 5 --dead-letter emails:dead --retry-delay 1s
     """
     config: TopicConfigArguments = {"type": type, "durability": durability, "compact": compact}
     config |= {"cap_records": max_records, "cap_bytes": max_bytes, "discard": "reject" if reject else "old"}
     config["ttl_ms"] = 0 if max_age is None else parse_duration(max_age, "--max-age")
-    if type == "queue":
-        config |= {"max_deliveries": max_deliveries, "dead_letter": dead_letter}
-        if lease is not None:
-            config["lease_ms"] = parse_duration(lease, "--lease")
-    elif lease is not None or max_deliveries or dead_letter is not None:
-        raise typer.BadParameter("--lease, --max-deliveries and --dead-letter are for queues; add --type queue")
+    jobs: QueueConfigArguments = {}
+    if max_deliveries:
+        jobs["max_deliveries"] = max_deliveries
+    if dead_letter is not None:
+        jobs["dead_letter"] = dead_letter
+    if lease is not None:
+        jobs["lease_ms"] = parse_duration(lease, "--lease")
+    if retry_delay is not None:
+        jobs["retry_delay_ms"] = parse_duration(retry_delay, "--retry-delay")
+    if retry_backoff is not None:
+        jobs["retry_backoff"] = retry_backoff
+    if retry_max is not None:
+        jobs["retry_max_ms"] = parse_duration(retry_max, "--retry-max")
+    if retry_jitter is not None:
+        jobs["retry_jitter"] = retry_jitter
+    if jobs and type != "queue":
+        raise typer.BadParameter(
+            "--lease, --max-deliveries, --dead-letter and --retry-… are for queues; add --type queue"
+        )
+    config = {**config, **jobs}
     _check_stream(content_type, config, schema)
     registry = None if schema is None else read_registry(schema)
     with connect(url, api_key) as client:

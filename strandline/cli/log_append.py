@@ -10,11 +10,10 @@ import msgspec
 import typer
 from msgspec import Raw
 
-from strandline.cli.connection import DEFAULT_URL, connect
+from strandline.cli.connection import DEFAULT_URL, connect, queue_state
 from strandline.cli.exit_codes import CommandFailed, Exit, not_found
 from strandline.cli.options import ApiKey, AsJson, LogName, Url
 from strandline.cli.output import counted, print_json, print_line
-from strandline.cli.queue import queue_state
 from strandline.cli.records import seq_range
 from strandline.cli.times import now_ms, parse_duration
 from strandline.client import Client, Conflict, Draft, NotFound

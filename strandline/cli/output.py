@@ -87,7 +87,8 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[Cell]], right: S
     for name in columns:
         table.add_column(name, justify="right" if name in right else "left", overflow="fold", no_wrap=name in right)
     for row in rows:
-        table.add_row(*(cell if isinstance(cell, Text) else Text(cell) for cell in row))
+        # Escaped before it is wrapped: escapes are wider than the characters, and would not fit afterwards.
+        table.add_row(*(cell if isinstance(cell, Text) else Text(visible(cell)) for cell in row))
     terminal().print(table)
 
 

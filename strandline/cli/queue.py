@@ -1,35 +1,45 @@
-"""``strandline queue``: inspect the jobs of a queue, run a worker, and redrive dead letters."""
+"""``strandline queue``: inspect, claim and return jobs, and redrive dead letters; ``work`` is in a sibling module."""
 
 from __future__ import annotations
 
-import logging
-import os
-import shutil
-import signal
-import subprocess
-import sys
-import threading
-from contextlib import suppress
+import socket
 from typing import Annotated, Any
 
 import typer
 from msgspec import Raw
+from msgspec.structs import asdict
 
 from strandline.cli.command_class import Command
-from strandline.cli.connection import DEFAULT_URL, complete_queue, connect
+from strandline.cli.connection import DEFAULT_URL, complete_queue, connect, queue_state
 from strandline.cli.exit_codes import CommandFailed, Exit, naming
-from strandline.cli.options import ApiKey, AsJson, AsJsonLines, QueueName, RecordKey, Url
-from strandline.cli.output import counted, print_fields, print_json, print_line, say
+from strandline.cli.options import ApiKey, AsJson, QueueName, RecordKey, Url
+from strandline.cli.output import counted, print_fields, print_json, print_line, print_table
+from strandline.cli.queue_work import work_command
 from strandline.cli.records import line_of, of_topic
-from strandline.cli.times import parse_duration
-from strandline.client import Client, Job, NotFound, Worker
-from strandline.client.queue_calls import Redriven
-from strandline.client.topic_types import TopicState
+from strandline.cli.times import parse_duration, show_age, show_time
+from strandline.client import Client, Job, NotFound
+from strandline.client.failures import summary_of
+from strandline.client.queue_calls import DeadLetter, Redriven, dead_letter
+from strandline.client.topic_types import Page
 
-app = typer.Typer(name="queue", no_args_is_help=True, help="Inspect the jobs of a queue, and process them.")
+#: Characters of a reason or of data in a table. ``--json`` prints all of it.
+SHOWN_CHARACTERS = 100
+
+QueueOrDeadLetterLog = Annotated[
+    str,
+    typer.Argument(
+        metavar="QUEUE", help="Name of the queue, or of its dead-letter log.", autocompletion=complete_queue
+    ),
+]
+Seqs = Annotated[list[int], typer.Argument(metavar="SEQ...", help="Sequence numbers of the jobs.")]
+Node = Annotated[
+    str | None, typer.Option("--node", metavar="NAME", help="Name of the worker. Default: the name of this host.")
+]
 
 
-@app.command("peek", cls=Command)
+# --- inspection -----------------------------------------------------------------------------------------------------
+
+
 def peek_command(
     name: QueueName,
     limit: Annotated[
@@ -42,7 +52,10 @@ def peek_command(
     url: Url = DEFAULT_URL,
     api_key: ApiKey = None,
 ) -> None:
-    """Print the first jobs of a queue and its counters, without leasing any job.
+    """Print the first jobs of a queue, its counters and its rates, without leasing any job.
+
+    The throughput and the failure rate are those of the last minute. `queue claim` and the console show
+    why jobs failed.
 
     Example:
       strandline queue peek emails --limit 5
@@ -51,44 +64,239 @@ def peek_command(
         state = queue_state(client, name)
         found = client.topic(name, Raw).diff(after, limit=limit).records if limit else []
     jobs = [of_topic(record) for record in found]
-    assert state.queue is not None
+    queue = state.queue
+    assert queue is not None
     if as_json:
-        print_json({"queue": name, "jobs": jobs, **_counted(state)})
+        print_json({"queue": name, "jobs": jobs, **asdict(queue), "dead_letter": state.config.dead_letter})
         return
     for job in jobs:
         print_line(line_of(job))
-    print_fields({_WORDS.get(word, word): count for word, count in _counted(state).items()})
+    print_fields(
+        {
+            "ready": queue.ready,
+            "leased": queue.in_flight,
+            "delayed": queue.delayed,
+            "dead-lettered": queue.dead_lettered,
+            "dropped": queue.dropped,
+            "oldest ready": None if queue.oldest_ready_ms is None else show_age(queue.oldest_ready_ms),
+            "throughput": f"{queue.throughput:.3g} jobs/s",
+            "failure rate": f"{queue.failure_rate:.1%}",
+            "dead-letter log": state.config.dead_letter,
+        }
+    )
 
 
-_WORDS = {"in_flight": "leased", "dead_lettered": "dead-lettered", "dead_letter": "dead-letter log"}
+def dead_letters_command(
+    name: QueueOrDeadLetterLog,
+    limit: Annotated[
+        int, typer.Option("--limit", "-n", metavar="N", min=1, max=1000, help="Maximum number of jobs to print.")
+    ] = 10,
+    after: Annotated[
+        int, typer.Option("--after", metavar="SEQ", min=0, help="Only dead letters after this sequence number.")
+    ] = 0,
+    as_json: AsJson = False,
+    url: Url = DEFAULT_URL,
+    api_key: ApiKey = None,
+) -> None:
+    """Print the jobs that failed on their last delivery, oldest first, and why they failed.
+
+    The sequence numbers are those in the dead-letter log. `--json` prints all known failures of each job.
+
+    Example:
+      strandline queue dead-letters emails
+    """
+    with connect(url, api_key) as client:
+        dead = dead_letter_log(client, name)
+        try:
+            page: Page[Any] | None = client.topic(dead, Raw).diff(after, limit=limit)
+        except NotFound as error:
+            if dead == name or error.detail.get("topic") != dead:
+                raise
+            # The first dead letter creates the log.
+            page = None
+    letters = [] if page is None else [dead_letter(record) for record in page.records]
+    if as_json:
+        print_json({"log": dead, "dead_letters": [_letter_document(letter) for letter in letters]})
+        return
+    if not letters:
+        print_line(f"no dead letters in {dead}")
+        return
+    columns = ("seq", "failed", "queue", "job", "deliveries", "key", "reason", "data")
+    print_table(columns, [_letter_row(letter) for letter in letters], right=("seq", "job", "deliveries"))
+    if page is not None and not page.caught_up:
+        print_line(f"more dead letters exist; print them with --after {page.next_from_seq}")
 
 
-def _counted(state: TopicState) -> dict[str, object]:
-    queue = state.queue
-    assert queue is not None
-    counted = {"ready": queue.ready, "in_flight": queue.in_flight, "delayed": queue.delayed}
-    return {**counted, "dead_lettered": queue.dead_lettered, "dead_letter": state.config.dead_letter}
+def _letter_row(letter: DeadLetter) -> tuple[str, ...]:
+    return (
+        str(letter.seq),
+        show_time(letter.ts),
+        letter.queue or "",
+        "" if letter.job_seq is None else str(letter.job_seq),
+        "" if letter.deliveries is None else str(letter.deliveries),
+        letter.tag or "",
+        "" if letter.reason is None else _cut(summary_of(letter.reason)),
+        _cut(bytes(letter.data).decode()),
+    )
 
 
-def queue_state(client: Client, name: str) -> TopicState:
-    """Raises CommandFailed if there is no queue of this name."""
+def _letter_document(letter: DeadLetter) -> dict[str, Any]:
+    document = asdict(letter)
+    return {"seq": document.pop("seq"), "ts": document.pop("ts"), "key": document.pop("tag"), **document}
+
+
+def dead_letter_log(client: Client, name: str) -> str:
+    """The dead-letter log of a queue, or the log itself if it is not a queue. Raises CommandFailed."""
     with naming("queue", name):
         state = client.topic(name).state(touch=False)
-    if state.queue is None:
+    dead = name if state.queue is None else state.config.dead_letter
+    if dead is None:
         raise CommandFailed(
-            f"{name!r} is not a queue; create a queue with `strandline log create NAME --type queue`", Exit.CONFLICT
+            f"queue {name!r} has no dead-letter log; set one, and max deliveries, in its configuration", Exit.CONFLICT
         )
-    return state
+    return dead
 
 
-@app.command("redrive", cls=Command)
-def redrive_command(
-    name: Annotated[
-        str,
-        typer.Argument(
-            metavar="QUEUE", help="Name of the queue, or of its dead-letter log.", autocompletion=complete_queue
+# --- claiming and returning jobs ------------------------------------------------------------------------------------
+
+
+def claim_command(
+    name: QueueName,
+    limit: Annotated[
+        int, typer.Option("--limit", "-n", metavar="N", min=1, max=1000, help="Maximum number of jobs to claim.")
+    ] = 1,
+    node: Node = None,
+    lease: Annotated[
+        str | None,
+        typer.Option("--lease", metavar="DURATION", help="Duration of the lease, such as 30s. Default: the queue's."),
+    ] = None,
+    as_json: AsJson = False,
+    url: Url = DEFAULT_URL,
+    api_key: ApiKey = None,
+) -> None:
+    """Lease jobs and print them, with the reason of their last failure.
+
+    Complete the jobs with `queue ack` or return them with `queue nack` before their leases end. `--json` prints all
+    known failures of each job.
+
+    Example:
+      strandline queue claim emails --limit 2
+    """
+    lease_ms = None if lease is None else parse_duration(lease, "--lease")
+    worker = node or _this_host()
+    with connect(url, api_key) as client:
+        queue_state(client, name)
+        jobs = client.queue(name, Raw, node=worker).claim(limit, lease_ms=lease_ms)
+    if as_json:
+        print_json({"queue": name, "node": worker, "jobs": [_job_document(job) for job in jobs]})
+        return
+    if not jobs:
+        print_line("no job is ready")
+        return
+    rows = [
+        (
+            str(job.seq),
+            show_time(job.deadline),
+            str(job.deliveries),
+            job.tag or "",
+            _cut(job.failures[-1].summary) if job.failures else "",
+            _cut(bytes(job.data).decode()),
+        )
+        for job in jobs
+    ]
+    print_table(("seq", "lease ends", "delivery", "key", "last failure", "data"), rows, right=("seq", "delivery"))
+
+
+def _job_document(job: Job[Raw]) -> dict[str, Any]:
+    names = ("seq", "lease_id", "deadline", "ts", "deliveries", "priority", "failures", "meta", "data")
+    return {"key": job.tag, **{name: getattr(job, name) for name in names}}
+
+
+def ack_command(
+    name: QueueName,
+    seqs: Seqs,
+    node: Node = None,
+    as_json: AsJson = False,
+    url: Url = DEFAULT_URL,
+    api_key: ApiKey = None,
+) -> None:
+    """Complete leased jobs: they are done, and the server deletes them.
+
+    Fails with exit code 6 if a job is not leased to the worker; the other jobs are completed.
+
+    Example:
+      strandline queue ack emails 1 2
+    """
+    worker = node or _this_host()
+    with connect(url, api_key) as client:
+        queue_state(client, name)
+        done = client.queue(name, node=worker).ack(*map(_leased, seqs))
+    if as_json:
+        print_json({"queue": name, "node": worker, "acked": done.acked, "skipped": done.skipped})
+    else:
+        print_line(f"completed {counted(done.acked, 'job')}")
+    _check_skipped(done.skipped, worker)
+
+
+def nack_command(
+    name: QueueName,
+    seqs: Seqs,
+    reason: Annotated[
+        str | None, typer.Option("--reason", metavar="TEXT", help="Why the jobs failed; shortened to 4,096 bytes.")
+    ] = None,
+    delay: Annotated[
+        str | None,
+        typer.Option(
+            "--delay",
+            metavar="DURATION",
+            help="Time until workers can get the jobs again, such as 10m. Default: the queue's retry delay.",
         ),
-    ],
+    ] = None,
+    node: Node = None,
+    as_json: AsJson = False,
+    url: Url = DEFAULT_URL,
+    api_key: ApiKey = None,
+) -> None:
+    """Return leased jobs to the queue. The reason is shown with their next delivery and in dead letters.
+
+    Fails with exit code 6 if a job is not leased to the worker; the other jobs are returned.
+
+    Example:
+      strandline queue nack emails 1 --reason 'no such address'
+    """
+    worker = node or _this_host()
+    delay_ms = None if delay is None else parse_duration(delay, "--delay")
+    with connect(url, api_key) as client:
+        queue_state(client, name)
+        done = client.queue(name, node=worker).nack(*map(_leased, seqs), delay_ms=delay_ms, reason=reason)
+    if as_json:
+        print_json({"queue": name, "node": worker, "nacked": done.nacked, "skipped": done.skipped})
+    else:
+        print_line(f"returned {counted(done.nacked, 'job')}")
+    _check_skipped(done.skipped, worker)
+
+
+def _this_host() -> str:
+    """A name that is the same for the commands that claim and complete a job."""
+    return f"cli@{socket.gethostname()}"
+
+
+def _leased(seq: int) -> Job[None]:
+    """A job with any lease: the server does not compare an empty id."""
+    return Job(seq=seq, lease_id="", deadline=0, ts=0, deliveries=0, data=None)
+
+
+def _check_skipped(seqs: list[int], worker: str) -> None:
+    if seqs:
+        shown = ", ".join(map(str, seqs))
+        raise CommandFailed(f"not leased to {worker!r}: seq {shown}; name the worker with --node", Exit.CONFLICT)
+
+
+# --- dead letters ---------------------------------------------------------------------------------------------------
+
+
+def redrive_command(
+    name: QueueOrDeadLetterLog,
     to: Annotated[
         str | None,
         typer.Option("--to", metavar="QUEUE", help="Move the jobs to this queue. Default: the queue they came from."),
@@ -97,6 +305,10 @@ def redrive_command(
         int | None,
         typer.Option("--limit", "-n", metavar="N", min=1, help="Maximum number of jobs to move. Default: all."),
     ] = None,
+    seq: Annotated[
+        int | None,
+        typer.Option("--seq", metavar="SEQ", min=1, help="Only the dead letter with this sequence number."),
+    ] = None,
     record_key: RecordKey = None,
     as_json: AsJson = False,
     url: Url = DEFAULT_URL,
@@ -104,26 +316,26 @@ def redrive_command(
 ) -> None:
     """Move dead letters back to their queues, so that workers try them again.
 
+    `queue dead-letters` prints the sequence numbers for `--seq`. Fails with exit code 3 if none has that number,
+    and with exit code 6 if its queue accepts no jobs.
+
     Example:
       strandline queue redrive emails --limit 100
+      strandline queue redrive emails --seq 7
     """
     with connect(url, api_key) as client:
-        with naming("queue", name):
-            state = client.topic(name).state(touch=False)
-        dead = name if state.queue is None else state.config.dead_letter
-        if dead is None:
-            raise CommandFailed(
-                f"queue {name!r} has no dead-letter log; set one, and max deliveries, in its configuration",
-                Exit.CONFLICT,
-            )
+        dead = dead_letter_log(client, name)
         match = None if record_key is None else ["tag", "Eq", record_key]
         try:
-            done = client.topic(dead).redrive(to=to, limit=limit or 0, match=match)
+            done = client.topic(dead).redrive(to=to, limit=limit or 0, match=match, seq=seq)
         except NotFound as error:
             if dead == name or error.detail.get("topic") != dead:
                 raise
             # The first dead letter creates the log.
             done = Redriven(dead, 0, {}, 0)
+        if seq is not None and not done.redriven:
+            found = client.topic(dead, Raw).diff(seq - 1, limit=1, match=match).records if done.remaining else []
+            raise _not_moved(seq, dead, [dead_letter(record) for record in found if record.seq == seq])
     if as_json:
         print_json({"dead_letters": dead, "redriven": done.redriven, "to": done.to, "remaining": done.remaining})
         return
@@ -133,204 +345,27 @@ def redrive_command(
     )
 
 
-# --- queue work -----------------------------------------------------------------------------------------------------
-
-#: How long the worker retries to acknowledge a job: less than the default lease.
-PATIENCE_SECONDS = 20.0
-
-#: The signals that stop the worker.
-_SIGNALS = (signal.SIGTERM, signal.SIGINT)
-
-
-@app.command("work", cls=Command)
-def work_command(
-    name: QueueName,
-    command: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="-- COMMAND...", help="Command to run for each job, with the payload on standard input."
-        ),
-    ],
-    concurrency: Annotated[
-        int, typer.Option("--concurrency", "-c", metavar="N", min=1, help="Maximum number of jobs at a time.")
-    ] = 1,
-    lease: Annotated[
-        str | None,
-        typer.Option(
-            "--lease",
-            metavar="DURATION",
-            help="Duration of a lease, such as 30s; it is renewed while the command runs. Default: the queue's.",
-        ),
-    ] = None,
-    retry_after: Annotated[
-        str | None,
-        typer.Option(
-            "--retry-after",
-            metavar="DURATION",
-            help="Delay before a failed job is tried again, such as 10s. Default: doubles with each delivery.",
-        ),
-    ] = None,
-    until_empty: Annotated[bool, typer.Option("--until-empty", help="Exit when the queue has no more jobs.")] = False,
-    as_json: AsJsonLines = False,
-    url: Url = DEFAULT_URL,
-    api_key: ApiKey = None,
-) -> None:
-    """Process the jobs of a queue: run a command for each job.
-
-    If the command exits with 0, the job is acknowledged. Otherwise the job returns to the queue and is tried again
-    later. The command gets STRANDLINE_QUEUE, STRANDLINE_SEQ, STRANDLINE_RECORD_KEY and STRANDLINE_DELIVERIES in its
-    environment.
-
-    On SIGTERM or SIGINT, the worker takes no more jobs and waits for the running commands. A second signal terminates
-    the commands too.
-
-    Example:
-      strandline queue work emails --concurrency 4 -- ./send-email
-    """
-    if shutil.which(command[0]) is None:
-        raise typer.BadParameter(
-            f"program {command[0]!r} not found; expected a program on the PATH or the path of a file",
-            param_hint="COMMAND",
-        )
-    lease_ms = None if lease is None else parse_duration(lease, "--lease")
-    delay_ms = None if retry_after is None else parse_duration(retry_after, "--retry-after")
-    with connect(url, api_key) as client:
-        queue_state(client, name)
-    with connect(url, api_key, patience=PATIENCE_SECONDS) as client:
-        commands = Commands(command, name, as_json)
-        worker: Worker[Raw] = client.queue(name, Raw).worker(
-            commands.run,
-            concurrency=concurrency,
-            lease_ms=lease_ms,
-            delay_ms=None if delay_ms is None else lambda job, error: delay_ms,
-        )
-        _work(client, worker, commands, until_empty)
-    if not as_json:
-        say(f"finished: {counted(worker.done, 'job')} done, {counted(worker.failed, 'failure')}")
-    if commands.unusable:
-        raise CommandFailed(commands.unusable, Exit.USAGE)
-    if commands.unprintable:
-        raise CommandFailed(commands.unprintable)
+def _not_moved(seq: int, dead: str, found: list[DeadLetter]) -> CommandFailed:
+    """Why the dead letter with this seq was not moved. ``found`` has the letter if it is still there."""
+    if not found:
+        return CommandFailed(f"dead letter {seq} of {dead!r} not found", Exit.NOT_FOUND)
+    origin = f"queue {found[0].queue!r}" if found[0].queue else "its queue"
+    return CommandFailed(
+        f"dead letter {seq} of {dead!r} was not moved: {origin} does not exist or accepts no jobs; "
+        "use --to to move it to another queue",
+        Exit.CONFLICT,
+    )
 
 
-def _work(client: Client, worker: Worker[Raw], commands: Commands, until_empty: bool) -> None:
-    """Run the worker on a thread, so that this thread can handle signals."""
-    logging.getLogger("strandline.client.worker").addHandler(_WorkerLog(logging.ERROR))
-    failure: list[BaseException] = []
-
-    def run() -> None:
-        try:
-            worker.run(until_empty=until_empty)
-        except BaseException as error:
-            failure.append(error)
-
-    def on_signal(*_: object) -> None:
-        if commands.stopping:
-            commands.end()
-            return
-        commands.stopping = True
-        # The main thread may hold the lock that this needs.
-        threading.Thread(target=worker.stop).start()
-
-    commands.give_up = worker.stop
-    before = {number: signal.signal(number, on_signal) for number in _SIGNALS}
-    try:
-        thread = threading.Thread(target=run)
-        thread.start()
-        thread.join()
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-    if failure:
-        raise failure[0]
+def _cut(text: str) -> str:
+    return text if len(text) <= SHOWN_CHARACTERS else f"{text[: SHOWN_CHARACTERS - 1]}…"
 
 
-class _WorkerLog(logging.Handler):
-    """Prints what the worker logs about itself. Failed jobs are reported by :class:`Commands`."""
-
-    def emit(self, record: logging.LogRecord) -> None:
-        say(record.getMessage())
-
-
-def _forget_output() -> None:
-    """Discard buffered output: flushing it at exit would fail again and change the exit code."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, sys.stdout.fileno())
-    os.close(nowhere)
-
-
-class JobFailed(Exception):
-    """The command did not exit with 0."""
-
-
-class Commands:
-    """The running commands."""
-
-    def __init__(self, command: list[str], queue: str, as_json: bool) -> None:
-        self._command = command
-        self._queue = queue
-        self._as_json = as_json
-        self._lock = threading.Lock()
-        self._running: set[subprocess.Popen[bytes]] = set()
-        self.stopping = False
-        #: Why the command cannot be run.
-        self.unusable = ""
-        #: Why results cannot be printed.
-        self.unprintable = ""
-        self.give_up: Any = None
-
-    def run(self, job: Job[Raw]) -> None:
-        """Raises JobFailed."""
-        try:
-            code = self._run(job)
-        except OSError as error:
-            # No job can succeed with this command: leave the jobs to other workers.
-            self.unusable = f"cannot run {self._command[0]!r}: {error.strerror}"
-            self.give_up()
-            raise JobFailed(self.unusable) from None
-        try:
-            self._report(job, code)
-        except OSError as error:
-            # The job is done all the same, but no further job is started.
-            self.unprintable = f"stopped, because standard output cannot be written: {error.strerror}"
-            self.give_up()
-            _forget_output()
-        if code:
-            raise JobFailed(f"exit code {code}")
-
-    def _report(self, job: Job[Raw], code: int) -> None:
-        if self._as_json:
-            with self._lock:
-                print_json({"seq": job.seq, "key": job.tag, "deliveries": job.deliveries, "exit_code": code})
-        elif code:
-            say(f"job {job.seq} failed on delivery {job.deliveries}: exit code {code}")
-
-    def _run(self, job: Job[Raw]) -> int:
-        variables = {
-            "STRANDLINE_QUEUE": self._queue,
-            "STRANDLINE_SEQ": str(job.seq),
-            "STRANDLINE_RECORD_KEY": job.tag or "",
-            "STRANDLINE_DELIVERIES": str(job.deliveries),
-        }
-        # In its own process group: Ctrl-C at the terminal reaches only the worker, which lets the command finish.
-        process = subprocess.Popen(
-            self._command,
-            stdin=subprocess.PIPE,
-            stdout=sys.stderr.fileno() if self._as_json else None,
-            env={**os.environ, **variables},
-            process_group=0,
-        )
-        with self._lock:
-            self._running.add(process)
-        try:
-            process.communicate(bytes(job.data))
-        finally:
-            with self._lock:
-                self._running.discard(process)
-        return process.returncode
-
-    def end(self) -> None:
-        """Send SIGTERM to the running commands and the processes they started."""
-        for process in list(self._running):
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGTERM)
+app = typer.Typer(name="queue", no_args_is_help=True, help="Inspect the jobs of a queue, and process them.")
+app.command("peek", cls=Command)(peek_command)
+app.command("work", cls=Command)(work_command)
+app.command("claim", cls=Command)(claim_command)
+app.command("ack", cls=Command)(ack_command)
+app.command("nack", cls=Command)(nack_command)
+app.command("dead-letters", cls=Command)(dead_letters_command)
+app.command("redrive", cls=Command)(redrive_command)

@@ -56,9 +56,9 @@ def search_command(
     url: Url = DEFAULT_URL,
     api_key: ApiKey = None,
 ) -> None:
-    """Search the records of a log. The log needs a schema with a search configuration.
+    """Search the records of a log. The log needs a search configuration, see `strandline index`.
 
-    --since and --until apply to the schema's primary timestamp field.
+    --since and --until apply to the primary timestamp field of the configuration.
 
     Example:
       strandline search requests 'level:error ms:>100' --since 1h --sort ms:desc
@@ -92,11 +92,12 @@ def within(client: Client, log: str, query: str, since: str | None, until: str |
     ]
     if not bounds:
         return query
-    field = client.stream(log).schema().get("search", {}).get("primaryTimestampField")
+    config = client.stream(log).search_config()
+    field = None if config is None else config.get("primaryTimestampField")
     if field is None:
         raise CommandFailed(
-            f"the schema of log {log!r} has no primary timestamp field; set search.primaryTimestampField in it, or "
-            "search without --since and --until",
+            f"the search configuration of log {log!r} has no primary timestamp field; set primaryTimestampField in "
+            "it, or search without --since and --until",
             Exit.CONFLICT,
         )
     times = " ".join(f'{field}:{sign}"{show_time(max(moment, 1))}"' for sign, moment in bounds)
@@ -144,7 +145,9 @@ def aggregate_command(
     log: LogName,
     rollup: Annotated[
         str | None,
-        typer.Argument(metavar="[ROLLUP]", help="Rollup of the schema. Default: the only rollup that the schema has."),
+        typer.Argument(
+            metavar="[ROLLUP]", help="Rollup of the search configuration. Default: the only rollup of the log."
+        ),
     ] = None,
     interval: Annotated[
         str | None,
@@ -178,7 +181,7 @@ def aggregate_command(
     url: Url = DEFAULT_URL,
     api_key: ApiKey = None,
 ) -> None:
-    """Aggregate the records of a log by time and fields, with a rollup of its schema.
+    """Aggregate the records of a log by time and fields, with a rollup of its search configuration.
 
     Example:
       strandline aggregate requests load --since 7d --interval 1h --group-by level
@@ -205,10 +208,11 @@ def aggregate_command(
 
 def _choose(client: Client, log: str, rollup: str | None, interval: str | None) -> tuple[str, str]:
     with naming("log", log):
-        rollups = client.stream(log).schema().get("search", {}).get("rollups", {})
+        config = client.stream(log).search_config()
+    rollups = {} if config is None else config.get("rollups", {})
     if not rollups:
         raise CommandFailed(
-            f"log {log!r} has no rollups; add one to the search configuration of its schema", Exit.CONFLICT
+            f"log {log!r} has no rollups; add one to its search configuration with strandline index set", Exit.CONFLICT
         )
     if rollup is None:
         if len(rollups) != 1:

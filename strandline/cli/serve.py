@@ -43,6 +43,9 @@ def serve_command(
     pipeline: Annotated[str | None, typer.Option("--pipeline", metavar="MODE", help=_help("--pipeline"))] = None,
     lake: Annotated[str | None, typer.Option("--lake", metavar="PLACE", help=_help("--lake"))] = None,
     declare: Annotated[str | None, typer.Option("--declare", metavar="FILE", help=_help("--declare"))] = None,
+    collections: Annotated[
+        str | None, typer.Option("--collections", metavar="FILE", help=_help("--collections"))
+    ] = None,
     config: Annotated[
         Path | None, typer.Option("--config", metavar="FILE", help="TOML file with settings. Default: none.")
     ] = None,
@@ -74,6 +77,7 @@ def serve_command(
         "--pipeline": pipeline,
         "--lake": lake,
         "--declare": declare,
+        "--collections": collections,
         "--no-fast-lane": False if no_fast_lane else None,
     }
     try:

@@ -79,3 +79,16 @@ def show_duration(milliseconds: int) -> str:
         if milliseconds and milliseconds % _UNITS[unit] == 0:
             return f"{milliseconds // _UNITS[unit]}{unit}"
     return f"{milliseconds}ms"
+
+
+def show_age(milliseconds: int) -> str:
+    """A duration in its two largest units, rounded down: ``250ms``, ``12s``, ``3m 5s``, ``2d 4h``."""
+    if milliseconds < 1000:
+        return f"{max(milliseconds, 0)}ms"
+    parts: list[str] = []
+    rest = milliseconds
+    for unit in ("d", "h", "m", "s"):
+        number, rest = divmod(rest, _UNITS[unit])
+        if number or parts:
+            parts.append(f"{number}{unit}" if number else "")
+    return " ".join(filter(None, parts[:2]))

@@ -28,6 +28,7 @@ from strandline.engine.segments.cold_tier import ObjectStoreCold
 from strandline.engine.verify.directory_check import Report, verify
 from strandline.engine.verify.dump import SHOWN_ROWS, dump
 from strandline.engine.verify.repair import repair
+from strandline.query.index_files.check import check_index_files
 
 
 def verify_command(
@@ -55,7 +56,9 @@ def verify_command(
         if not directory.is_dir():
             raise NoDataDirectory(str(directory))
         store = ObjectStoreCold(cold) if cold else None
-        report = (repair if fix else verify)(LocalDisk(directory), store)
+        disk = LocalDisk(directory)
+        report = (repair if fix else verify)(disk, store)
+        check_index_files(disk, report, fix=fix)
     except (EngineError, OSError) as error:
         say(str(error))
         raise typer.Exit(2) from None
@@ -84,8 +87,8 @@ def show(report: Report, console: Console) -> None:
     console.print(
         f"{counted(report.logs, 'log')}, {counted(report.records, 'record')}, {decimal(report.bytes)}; checked "
         f"{decimal(report.file_bytes)} in {counted(report.segments, 'segment')}, "
-        f"{counted(report.checkpoints, 'checkpoint')} and {counted(report.journal_files, 'journal file')} "
-        f"({counted(report.journal_frames, 'frame')})"
+        f"{counted(report.checkpoints, 'checkpoint')}, {counted(report.journal_files, 'journal file')} "
+        f"({counted(report.journal_frames, 'frame')}) and {counted(report.index_files, 'index file')}"
     )
     console.print(_verdict(report))
 

@@ -8,12 +8,23 @@ Use ``Client`` in threads and ``AsyncClient`` in event loops. Both have the same
 
 from strandline.client.asynchronous.client import AsyncClient
 from strandline.client.asynchronous.collections import AsyncAppendLogCursor, AsyncCollections, AsyncDocument
+from strandline.client.asynchronous.keyrings import AsyncSharedKeyring
+from strandline.client.asynchronous.live import AsyncLive
 from strandline.client.asynchronous.queues import AsyncQueue, AsyncWorker
+from strandline.client.asynchronous.regular_documents import AsyncRegularDocument
 from strandline.client.asynchronous.streams import AsyncProducer, AsyncStream, AsyncStreamTail
-from strandline.client.asynchronous.tables import AsyncLive, AsyncTable
+from strandline.client.asynchronous.tables import AsyncTable
 from strandline.client.asynchronous.topics import AsyncConsumer, AsyncRouter, AsyncTopic
 from strandline.client.asynchronous.watch import AsyncTail, AsyncWatch
-from strandline.client.collection_calls import Appended, DocumentRequest, Element, NotPulled, Pulled
+from strandline.client.collection_calls import (
+    Appended,
+    DocumentRequest,
+    DocumentVersion,
+    Element,
+    NotPulled,
+    Pulled,
+    Pushed,
+)
 from strandline.client.credentials import Credential, OwnIdentity
 from strandline.client.errors import (
     BadAnswer,
@@ -37,14 +48,19 @@ from strandline.client.errors import (
     Unreadable,
     WrongAuthor,
 )
-from strandline.client.queue_calls import Job
+from strandline.client.failures import JobFailed, JobFailure
+from strandline.client.queue_calls import DeadLetter, Job
 from strandline.client.retry import Patience
+from strandline.client.search_types import IndexProgress, SearchConfig
 from strandline.client.stream_calls import NOW, START, StreamPage
 from strandline.client.synchronous.client import Client
 from strandline.client.synchronous.collections import AppendLogCursor, Collections, Document
+from strandline.client.synchronous.keyrings import SharedKeyring
+from strandline.client.synchronous.live import Live
 from strandline.client.synchronous.queues import Queue, Worker
+from strandline.client.synchronous.regular_documents import RegularDocument
 from strandline.client.synchronous.streams import Producer, Stream, StreamTail
-from strandline.client.synchronous.tables import Live, Table
+from strandline.client.synchronous.tables import Table
 from strandline.client.synchronous.topics import Consumer, Router, Topic
 from strandline.client.synchronous.watch import Tail, Watch
 from strandline.client.table_types import NewRow, Row
@@ -66,7 +82,9 @@ __all__ = [
     "AsyncLive",
     "AsyncProducer",
     "AsyncQueue",
+    "AsyncRegularDocument",
     "AsyncRouter",
+    "AsyncSharedKeyring",
     "AsyncStream",
     "AsyncStreamTail",
     "AsyncTable",
@@ -85,16 +103,21 @@ __all__ = [
     "Conflict",
     "Consumer",
     "Credential",
+    "DeadLetter",
     "Deleted",
     "Document",
     "DocumentRequest",
+    "DocumentVersion",
     "Draft",
     "Element",
     "Fenced",
     "Forbidden",
     "Full",
     "Gone",
+    "IndexProgress",
     "Job",
+    "JobFailed",
+    "JobFailure",
     "Live",
     "Lost",
     "NewRow",
@@ -106,13 +129,17 @@ __all__ = [
     "Patience",
     "Producer",
     "Pulled",
+    "Pushed",
     "Queue",
     "Record",
     "RecordsLost",
     "Refused",
+    "RegularDocument",
     "Router",
     "Row",
+    "SearchConfig",
     "ServerFault",
+    "SharedKeyring",
     "Start",
     "StrandlineError",
     "Stream",

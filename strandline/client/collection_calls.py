@@ -56,10 +56,31 @@ class Pulled(msgspec.Struct, Generic[T], frozen=True):
     more: bool = False
 
 
+class DocumentVersion(msgspec.Struct, Generic[T], frozen=True):
+    """The current version of a regular document. ``data`` is None if the document does not exist; its ``hash`` is empty
+    then. ``timestamp`` is the time of the pull."""
+
+    data: T | None
+    hash: str
+    timestamp: int
+    author: str | None = None
+    signature: str | None = None
+
+
+class Pushed(msgspec.Struct, frozen=True):
+    """The hash of the new version of a regular document, and its time. The time is None if the answer was lost and the
+    client found out by the hash that the version was stored."""
+
+    hash: str
+    timestamp: int | None
+
+
 class DocumentRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """One document of a batch pull: the parameters of its path, and the range of elements."""
+    """One document of a batch pull: the parameters of its path, and the range of elements. A ``regular`` document has
+    no elements."""
 
     params: dict[str, str | int] = {}
+    regular: bool = False
     since: int | None = None
     last: int | None = None
     limit: int | None = None
@@ -72,7 +93,7 @@ class NotPulled(msgspec.Struct, frozen=True):
     code: str
 
 
-Entry = Pulled[dict[str, Any]] | NotPulled
+Entry = Pulled[dict[str, Any]] | DocumentVersion[dict[str, Any]] | NotPulled
 
 
 # --- requests and answers -------------------------------------------------------------------------------------------
@@ -109,17 +130,26 @@ def append(prefix: str, document_key: str, document: Data, ts: int | None, proof
     a repetition would append a second element."""
     if ts is not None and ts < 0:
         raise ValueError(f"ts must not be negative, got {ts}")
-    body: dict[str, Any] = {"data": document}
-    if ts is not None:
-        body["ts"] = ts
+    given = {} if ts is None else {"ts": ts}
+    return _pushing(prefix, document_key, document, given, proof, repeatable=0.0 if ts is None else ALWAYS)
+
+
+def push(prefix: str, document_key: str, document: Data, base_hash: str | None, proof: Proof | None) -> Request:
+    """A push of a regular document can be repeated: if it was applied, the server refuses the same base again."""
+    return _pushing(prefix, document_key, document, {"baseHash": base_hash}, proof, repeatable=ALWAYS)
+
+
+def _pushing(
+    prefix: str, document_key: str, document: Data, given: Data, proof: Proof | None, repeatable: float
+) -> Request:
+    body: dict[str, Any] = {"data": document, **given}
     if proof is not None:
         body |= {"authorPubkey": proof.public_key, "authorSignature": proof.signature}
     try:
         text = msgspec.json.encode(body)
     except UnicodeEncodeError:
         text = json.dumps(body).encode()
-    target = f"{prefix}/push/{path_of(document_key)}"
-    return Request("POST", target, text, (JSON,), repeatable=0.0 if ts is None else ALWAYS)
+    return Request("POST", f"{prefix}/push/{path_of(document_key)}", text, (JSON,), repeatable=repeatable)
 
 
 def pull(prefix: str, document_key: str, since: int | None, last: int | None, limit: int | None, full: bool) -> Request:
@@ -131,6 +161,14 @@ def pull(prefix: str, document_key: str, since: int | None, last: int | None, li
     if not full and all(bound is None for bound in bounds.values()):
         raise ValueError("nothing selects the elements to pull: give since, last, limit or full")
     return get(f"{prefix}/pull/{path_of(document_key)}", bounds | ({"full": True} if full else {}))
+
+
+def live_target(prefix: str, document_key: str) -> str:
+    return f"{prefix}/live/{path_of(document_key)}"
+
+
+def pull_document(prefix: str, document_key: str) -> Request:
+    return get(f"{prefix}/pull/{path_of(document_key)}")
 
 
 def batch_pull(prefix: str, asks: Mapping[str, Sequence[DocumentRequest]]) -> Request:
@@ -146,14 +184,17 @@ def batch_pull(prefix: str, asks: Mapping[str, Sequence[DocumentRequest]]) -> Re
     return get(f"{prefix}/batch/pull", query)
 
 
-def _bounds(ask: DocumentRequest) -> dict[str, int]:
+def _bounds(ask: DocumentRequest) -> dict[str, int] | None:
     given = {"since": ask.since, "last": ask.last, "limit": ask.limit}
-    return {name: bound for name, bound in given.items() if bound is not None}
+    bounds = {name: bound for name, bound in given.items() if bound is not None}
+    if ask.regular and bounds:
+        raise ValueError("a regular document has no elements: since, last and limit cannot be given")
+    return None if ask.regular else bounds
 
 
-def proof_by(credential: Credential, document_key: str, document: Data) -> Proof:
+def proof_by(credential: Credential, document_key: str, document: Data, domain: bytes = author_proofs.DOMAIN) -> Proof:
     """The proof that the holder of the credential wrote the document."""
-    proof = author_proofs.sign(credential.signer, document_key, document)
+    proof = author_proofs.sign(credential.signer, document_key, document, domain)
     return Proof(credential.author, proof.signature)
 
 
@@ -188,6 +229,15 @@ class _Pulled(msgspec.Struct):
     more: bool = False
 
 
+class _Document(msgspec.Struct, rename="camel"):
+    data: dict[str, Any]
+    hash: str
+    timestamp: int
+    author_pubkey: str | None = None
+    author_signature: str | None = None
+    keyring: Any = None
+
+
 class _Batch(msgspec.Struct):
     collections: dict[str, list[dict[str, Any]]]
 
@@ -201,6 +251,16 @@ def read_pulled(answer: Answer, field: str) -> Pulled[Data]:
     return _pulled(_parse(answer), field)
 
 
+def read_pushed(answer: Answer) -> Pushed:
+    pushed: Pushed = _convert(_parse(answer), Pushed)
+    return pushed
+
+
+def read_document(answer: Answer) -> DocumentVersion[Data]:
+    """The document as it is stored."""
+    return _version(_parse(answer))
+
+
 def read_batch(answer: Answer, asks: Mapping[str, Sequence[DocumentRequest]]) -> dict[str, list[Entry]]:
     batch: _Batch = _convert(_parse(answer), _Batch)
     entries: dict[str, list[Entry]] = {}
@@ -209,10 +269,21 @@ def read_batch(answer: Answer, asks: Mapping[str, Sequence[DocumentRequest]]) ->
         if len(told) != len(asked):
             raise BadAnswer(f"the server returned {len(told)} documents of {name}, expected {len(asked)}")
         entries[name] = [
-            NotPulled(str(entry["error"])) if "error" in entry else _pulled(entry, ask.field)
+            NotPulled(str(entry["error"])) if "error" in entry else _entry(entry, ask)
             for entry, ask in zip(told, asked, strict=True)
         ]
     return entries
+
+
+def _entry(entry: Any, ask: DocumentRequest) -> Entry:
+    return _version(entry) if ask.regular else _pulled(entry, ask.field)
+
+
+def _version(document: Any) -> DocumentVersion[Data]:
+    told: _Document = _convert(document, _Document)
+    return DocumentVersion(
+        told.data if told.hash else None, told.hash, told.timestamp, told.author_pubkey, told.author_signature
+    )
 
 
 def _pulled(document: Any, field: str) -> Pulled[Data]:

@@ -81,6 +81,12 @@ class OwnIdentity:
     def user_id(self) -> str:
         return self.signer.user_id
 
+    def certify(self, public: str, kem_public: str, *, scope: Scope | None = None) -> dict[str, Any]:
+        """A certificate with which another device, the owner of these public keys, acts as this identity: on
+        everything, or within ``scope``. The device uses it as ``Credential(certificate, signer)``."""
+        scope = self._scope if scope is None else scope
+        return mint_device(self.signer, public, kem_public, scope, now_s=int(self._clock()), ttl_s=self._ttl_s)
+
     def __call__(self) -> Credential:
         now_s = int(self._clock())
         if self._credential is None or now_s > self._credential.cap["nbf"] + self._ttl_s // 2:

@@ -29,10 +29,20 @@ class Encrypting(Protocol):
 
 
 class Opening(Generic[T]):
-    """Verifies, decrypts and converts the elements of one document."""
+    """Verifies, decrypts and converts the elements of one document, or the document itself if it is ``regular``."""
 
-    def __init__(self, document_key: str, authors: Authors, encryptor: Encrypting | None, kind: Any) -> None:
+    def __init__(
+        self,
+        document_key: str,
+        authors: Authors,
+        encryptor: Encrypting | None,
+        kind: Any,
+        *,
+        regular: bool = False,
+    ) -> None:
         self._document_key = document_key
+        self._domain = author_proofs.DOCUMENT_DOMAIN if regular else author_proofs.DOMAIN
+        self._what = f"the document {document_key}" if regular else None
         self._verified = authors is not False
         self._authors: frozenset[str] | None = None
         if not isinstance(authors, bool):
@@ -54,22 +64,23 @@ class Opening(Generic[T]):
             try:
                 data = self._encryptor.decrypt(data)
             except CannotOpen as error:
-                raise Unreadable(element.ts, str(error)) from error
+                raise Unreadable(element.ts, str(error), self._what) from error
         if self._kind is not Any:
             try:
                 data = msgspec.convert(data, self._kind)
             except msgspec.ValidationError as error:
-                raise BadAnswer(f"the element at {element.ts} has unexpected data: {error}") from error
+                what = self._what or f"the element at {element.ts}"
+                raise BadAnswer(f"{what} has unexpected data: {error}") from error
         return Element(element.ts, data, element.author, element.signature)
 
     def _check_author(self, element: Element[dict[str, Any]]) -> None:
         if element.author is None or element.signature is None:
-            raise WrongAuthor(element.ts, "it is not signed")
+            raise WrongAuthor(element.ts, "it is not signed", self._what)
         if self._authors is not None and element.author.lower() not in self._authors:
-            raise WrongAuthor(element.ts, f"its author {element.author} is not accepted")
+            raise WrongAuthor(element.ts, f"its author {element.author} is not accepted", self._what)
         proof = Proof(element.author, element.signature)
-        if not author_proofs.holds_for(proof, self._document_key, element.data):
-            raise WrongAuthor(element.ts, "its signature is invalid")
+        if not author_proofs.holds_for(proof, self._document_key, element.data, self._domain):
+            raise WrongAuthor(element.ts, "its signature is invalid", self._what)
 
 
 # --- cursors --------------------------------------------------------------------------------------------------------

@@ -50,10 +50,11 @@ class RecordsLost(StrandlineError):
 
 
 class BadElement(StrandlineError):
-    """An element of a document failed verification or decryption. ``ts`` identifies it."""
+    """An element of a document, or a regular document, failed verification or decryption. ``ts`` identifies the
+    element; for a regular document it is the time of the pull."""
 
-    def __init__(self, ts: int, reason: str) -> None:
-        super().__init__(f"the element at {ts} was not accepted: {reason}")
+    def __init__(self, ts: int, reason: str, what: str | None = None) -> None:
+        super().__init__(f"{what or f'the element at {ts}'} was not accepted: {reason}")
         self.ts = ts
 
 

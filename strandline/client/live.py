@@ -1,20 +1,25 @@
-"""The state of live readers of tables and streams: their positions, and the meaning of the server's events."""
+"""The state of live readers of tables, collections and streams: their positions, and the meaning of the server's
+events."""
 
 from __future__ import annotations
 
-from typing import Any, Generic, TypeVar
+from collections.abc import Callable
+from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
 
 from strandline.client import stream_calls as calls
 from strandline.client import table_types as types
 from strandline.client.calls import Answer, AnswerReader, Request, get
+from strandline.client.collection_calls import Element
+from strandline.client.elements import Opening
 from strandline.client.errors import BadAnswer, refusal
 from strandline.client.server_events import Event
 from strandline.client.stream_calls import StreamPage
 from strandline.client.table_calls import TableCalls
 
 T = TypeVar("T")
+E_co = TypeVar("E_co", covariant=True)
 
 #: The server sends something at least every 15 s.
 SILENCE_SECONDS = 35.0
@@ -31,17 +36,33 @@ _STATUSES = {
 }
 
 
-class LiveState(Generic[T]):
+class Following(Protocol[E_co]):
     """The state of a live reader, without its connection."""
 
-    def __init__(self, calls: TableCalls[T], parent: str, after: str | None) -> None:
+    @property
+    def cursor(self) -> str | None:
+        """The id of the last event, from which the reader continues; None if there was none."""
+
+    def request(self) -> Request:
+        """The request for the next connection."""
+
+    def take(self, event: Event) -> E_co | None:
+        """The meaning of an event; None if the reader does not get it. Raises StrandlineError if the stream ended."""
+
+
+class LiveState(Generic[T]):
+    """The state of a live reader of a table."""
+
+    def __init__(self, calls: TableCalls[T], parent: str | None, after: str | None) -> None:
+        """Without a ``parent``, the reader follows the feed of the table."""
         self._calls = calls
         self._parent = parent
-        #: The id of the last event, from which the reader continues; None starts at the beginning.
+        #: None starts at the beginning.
         self.cursor = after
 
     def request(self) -> Request:
-        asked = self._calls.read("live", parent=self._parent, after=self.cursor)
+        operation = "feed/live" if self._parent is None else "live"
+        asked = self._calls.read(operation, parent=self._parent, after=self.cursor)
         return get(asked.target)
 
     def take(self, event: Event) -> types.LiveEvent[T] | None:
@@ -68,15 +89,54 @@ class LiveState(Generic[T]):
             case "restore":
                 return types.Back(self._calls.row(shown))
             case "purge":
-                return types.AllRemoved(shown["parent"], shown["soft"])
+                return types.AllRemoved(shown.get("parent"), shown["soft"])
             case "restoreAll":
-                return types.AllBack(shown["parent"])
+                return types.AllBack(shown.get("parent"))
             case "ready":
                 return types.Ready(shown["cursor"])
             case "end":
                 code = shown["error"]["code"]
                 raise refusal(_STATUSES.get(code, 400), {}, event.data.encode())
         return None
+
+
+# --- documents of collections ---------------------------------------------------------------------------------------
+
+#: The statuses of the errors that end a live response. All others are about the connection: the reader reconnects.
+_ENDINGS = {"Unauthorized": 401, "not_a_document": 409, "damaged_data": 500}
+
+
+class ElementsState(Generic[T]):
+    """The state of a live reader of a document. ``sign`` signs a request; each connection has its own signature."""
+
+    def __init__(self, target: str, since: int | None, opening: Opening[T], sign: Callable[[Request], Request]) -> None:
+        self._target = target
+        self._opening = opening
+        self._sign = sign
+        #: None starts with new elements.
+        self.cursor = None if since is None else str(since)
+
+    def request(self) -> Request:
+        return self._sign(get(self._target, {"checkpoint": self.cursor}))
+
+    def take(self, event: Event) -> Element[T] | None:
+        """Raises WrongAuthor or Unreadable; the position stays before that element."""
+        if event.name == "end":
+            error = msgspec.json.decode(event.data, type=_End).error
+            raise refusal(_ENDINGS.get(error, 429), {}, event.data.encode())
+        if event.name != "element":
+            return None
+        try:
+            element = msgspec.json.decode(event.data, type=Element[dict[str, Any]])
+        except msgspec.DecodeError as error:
+            raise BadAnswer(f"the server sent an unexpected element: {error}") from error
+        opened = self._opening.open(element)
+        self.cursor = str(element.ts)
+        return opened
+
+
+class _End(msgspec.Struct):
+    error: str
 
 
 # --- tails of streams -----------------------------------------------------------------------------------------------

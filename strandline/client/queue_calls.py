@@ -7,8 +7,9 @@ import random
 import secrets
 import socket
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import lru_cache
+from math import isfinite
 from typing import Any, Generic, TypeVar
 
 import msgspec
@@ -16,14 +17,25 @@ from msgspec import field
 
 from strandline.client.calls import ALWAYS, AnswerReader, Request, post
 from strandline.client.errors import Busy, StrandlineError, Unreachable
+from strandline.client.failures import JobFailure, fitting
 from strandline.client.topic_calls import Match, given
+from strandline.client.topic_types import Record
 
 T = TypeVar("T")
 
 
-class Job(msgspec.Struct, Generic[T]):
+class Returned(msgspec.Struct):
+    """Whether and how the function of a worker returned its job."""
+
+    by_call: bool = False
+    reason: Any = None
+    #: The delay before the next delivery. None is the usual delay after a failure.
+    delay_ms: int | None = None
+
+
+class Job(msgspec.Struct, Generic[T], repr_omit_defaults=True):
     """A claimed job. It is leased to the claimer until ``deadline`` (milliseconds), which heartbeats extend.
-    ``deliveries`` includes this delivery."""
+    ``deliveries`` includes this delivery. ``failures`` are the last failed deliveries with a reason, oldest first."""
 
     seq: int = field(name="$seq")
     lease_id: str
@@ -34,6 +46,49 @@ class Job(msgspec.Struct, Generic[T]):
     tag: str | None = field(default=None, name="$tag")
     priority: int = 0
     meta: Any = None
+    failures: list[JobFailure] = []
+    #: Set by a worker while its function runs.
+    _returned: Returned | None = None
+
+    def fail(self, reason: Any = None) -> None:
+        """In the function of a worker: return the job to the queue as failed when the function ends, instead of
+        acknowledging it. It is delivered again after the same delay as after an exception.
+
+        ``reason`` is a text, JSON or an exception, of which 4,096 bytes are kept. If the function raises an exception
+        as well, that is the reason unless you give one. The last call of ``fail`` or ``retry`` decides."""
+        self._return(Returned(True, fitting(reason)))
+
+    def retry(self, *, after: float | timedelta, reason: Any = None) -> None:
+        """Like ``fail``, but the job is delivered again after this time, in seconds, at most a day. The worker does not
+        count it as a failure."""
+        seconds = after.total_seconds() if isinstance(after, timedelta) else after
+        if not (isfinite(seconds) and seconds >= 0):
+            raise ValueError(f"after must be a number of seconds, 0 or more, got {after!r}")
+        self._return(Returned(True, fitting(reason), round(seconds * 1000)))
+
+    def _return(self, returned: Returned) -> None:
+        if self._returned is None:
+            raise RuntimeError(
+                f"job {self.seq} is not being processed by a worker; return it with queue.nack(job, reason=...)"
+            )
+        self._returned = returned
+
+
+class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
+    """A job that failed on its last delivery. ``seq`` and ``ts`` are those of the record in the dead-letter topic,
+    ``queue`` and ``job_seq`` say where the job came from. ``reason`` is why the last delivery failed, None if that is
+    not known. ``data`` is JSON, because it may be a job whose data does not have the type of its queue."""
+
+    seq: int
+    ts: int
+    data: Any
+    tag: str | None
+    queue: str | None
+    job_seq: int | None
+    deliveries: int | None
+    priority: int
+    reason: Any
+    failures: list[JobFailure]
 
 
 class Claimed(msgspec.Struct, Generic[T], frozen=True):
@@ -103,16 +158,17 @@ def ack(path: str, node: str, jobs: Sequence[Job[Any]]) -> Request:
     return post(f"{path}/ack", _held(node, jobs), repeatable=ALWAYS)
 
 
-def nack(path: str, node: str, jobs: Sequence[Job[Any]], delay_ms: int) -> Request:
-    return post(f"{path}/nack", {**_held(node, jobs), "delay_ms": delay_ms}, repeatable=ALWAYS)
+def nack(path: str, node: str, jobs: Sequence[Job[Any]], delay_ms: int | None, reason: Any) -> Request:
+    body = {**_held(node, jobs), **given(delay_ms=delay_ms, reason=fitting(reason))}
+    return post(f"{path}/nack", body, repeatable=ALWAYS)
 
 
 def extend(path: str, node: str, jobs: Sequence[Job[Any]], lease_ms: int) -> Request:
     return post(f"{path}/extend", {**_held(node, jobs), "lease_ms": lease_ms}, repeatable=ALWAYS)
 
 
-def redrive(path: str, to: str | None, limit: int, match: Match | None) -> Request:
-    return post(f"{path}/redrive", given(to=to, limit=limit, match=match), repeatable=ALWAYS)
+def redrive(path: str, to: str | None, limit: int, match: Match | None, seq: int | None) -> Request:
+    return post(f"{path}/redrive", given(to=to, limit=limit, match=match, seq=seq), repeatable=ALWAYS)
 
 
 def _held(node: str, jobs: Sequence[Job[Any]]) -> dict[str, Any]:
@@ -126,9 +182,46 @@ def milliseconds(moment: datetime | int | None) -> int:
     return round(moment.timestamp() * 1000) if isinstance(moment, datetime) else moment
 
 
+# --- dead letters ---------------------------------------------------------------------------------------------------
+
+
+class _Stamps(msgspec.Struct, rename=lambda name: f"$dead_letter_{name}"):
+    """The members that the server adds to the meta of a dead letter. Numbers are texts."""
+
+    from_: str | None = field(default=None, name="$dead_letter_from")
+    src_seq: int | None = None
+    deliveries: int | None = None
+    priority: int = 0
+    reason: Any = None
+    failures: list[JobFailure] = []
+
+
+def dead_letter(record: Record[Any]) -> DeadLetter:
+    """A record of a dead-letter topic. One that no queue moved there has no queue, deliveries and failures."""
+    try:
+        stamps = msgspec.convert(record.meta, _Stamps, strict=False)
+    except msgspec.ValidationError:
+        stamps = _Stamps()
+    return DeadLetter(
+        seq=record.seq,
+        ts=record.ts,
+        data=record.data,
+        tag=record.tag,
+        queue=stamps.from_,
+        job_seq=stamps.src_seq,
+        deliveries=stamps.deliveries,
+        priority=stamps.priority,
+        reason=stamps.reason,
+        failures=stamps.failures,
+    )
+
+
 # --- workers --------------------------------------------------------------------------------------------------------
 
-#: The delay before a failed job is delivered again. It doubles with every delivery, up to the maximum.
+#: The reason with which a stopping worker returns jobs that it has claimed and not begun.
+STOPPING = "the worker stopped before it began the job"
+#: The delay before a failed job is delivered again, if its queue has no ``retry_delay_ms``. It doubles with every
+#: delivery, up to the maximum.
 FIRST_DELAY_MS = 1000
 LONGEST_DELAY_MS = 300_000
 #: Heartbeats per lease. With three, one lost heartbeat does not cost the lease.
@@ -149,7 +242,7 @@ class WorkerSettings(msgspec.Struct, frozen=True):
             raise ValueError(f"concurrency must be at least 1, got {self.concurrency}")
 
 
-def usual_delay_ms(job: Job[Any], error: Exception) -> int:
+def usual_delay_ms(job: Job[Any]) -> int:
     """The delay doubles with every delivery, and is shortened randomly by up to half."""
     whole = min(LONGEST_DELAY_MS, FIRST_DELAY_MS << min(job.deliveries - 1, 20))
     return round(whole * (1 - random.random() / 2))

@@ -15,6 +15,7 @@ import msgspec
 from strandline.client.calls import ALWAYS, Answer, AnswerReader, Request, get, post, query_string, segment
 from strandline.client.errors import BadAnswer, Conflict, Fenced, Refused
 from strandline.client.retry import UNCERTAIN
+from strandline.client.search_types import IndexStatus, Registry
 from strandline.client.topic_calls import given
 
 T = TypeVar("T")
@@ -61,7 +62,7 @@ class StreamRow(msgspec.Struct, frozen=True):
 
     name: str
     next_offset: str
-    created_at: str | None = None
+    created_at: str
     expires_at: str | None = None
     profile: str = "generic"
 
@@ -119,6 +120,8 @@ SILENCE_SECONDS = 65.0
 ROWS = AnswerReader(list[StreamRow])
 AGGREGATED = AnswerReader(Aggregated)
 ANYTHING = AnswerReader(dict[str, Any])
+REGISTRY = AnswerReader(Registry)
+INDEX_STATUS = AnswerReader(IndexStatus)
 
 
 @lru_cache(maxsize=256)

@@ -32,6 +32,7 @@ MEMBERS = {
     "updatedAt": "updated_at",
     "idempotencyKey": "idempotency_key",
     "deletedAt": "deleted_at",
+    "deletedBy": "deleted_by",
     "author": "author",
     "own": "own",
 }
@@ -47,12 +48,12 @@ class TableCalls(Generic[T]):
 
     # --- requests --------------------------------------------------------------------------------------------------
 
-    def append(self, parent: str, payload: T, key: str | None) -> Request:
+    def append(self, parent: str, payload: object, key: str | None) -> Request:
         """Every append has an idempotency key, which the server remembers while the row exists."""
         body = {"parent": parent, "payload": payload, "idempotencyKey": key or new_key()}
         return post(f"{self._path}/append", body, repeatable=ALWAYS)
 
-    def append_bulk(self, parent: str, payloads: Iterable[T | types.NewRow[T]]) -> Request:
+    def append_bulk(self, parent: str, payloads: Iterable[object]) -> Request:
         items = [
             {"payload": one.payload, "idempotencyKey": one.idempotency_key}
             if isinstance(one, types.NewRow)
@@ -98,11 +99,16 @@ class TableCalls(Generic[T]):
         return types.RowPage(self.rows(shown["page"]), shown["isDone"], shown["continueCursor"])
 
     def after(self, answer: Answer) -> types.RowsAfter[T]:
-        shown = _decoded(answer)
-        return types.RowsAfter(self.rows(shown["rows"]), shown["head"], shown["hasMore"], shown["last"])
+        headers = answer.headers
+        try:
+            head, last = int(headers["strandline-head"]), int(headers["strandline-last"])
+            has_more = headers["strandline-has-more"] == "true"
+        except (KeyError, ValueError) as error:
+            raise BadAnswer(f"the answer lacks a header: {error}") from error
+        return types.RowsAfter(self.rows(_decoded(answer)), head, has_more, last)
 
     def found(self, answer: Answer) -> list[types.Row[T]]:
-        return self.rows(_decoded(answer)["rows"])
+        return self.rows(_decoded(answer))
 
     def indexed(self, answer: Answer) -> dict[str, list[types.Row[T]]]:
         return {value: self.rows(rows) for value, rows in _decoded(answer).items()}

@@ -11,7 +11,8 @@ T = TypeVar("T")
 
 class Row(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
     """A row. Times are in milliseconds; ``updated_at`` equals ``created_at`` until the row is edited. ``user`` is the
-    author's id. ``author`` and ``own`` are set where the server sends them."""
+    author's id. ``author`` and ``own`` are set where the server sends them, ``deleted_at`` and ``deleted_by`` in the
+    trash."""
 
     id: str
     parent: str
@@ -22,6 +23,7 @@ class Row(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
     updated_at: int
     idempotency_key: str | None = None
     deleted_at: int | None = None
+    deleted_by: str | None = None
     author: dict[str, Any] | None = None
     own: bool | None = None
 
@@ -128,14 +130,16 @@ class Back(msgspec.Struct, Generic[T], frozen=True):
 
 
 class AllRemoved(msgspec.Struct, frozen=True):
-    parent: str
+    """All rows of the parent were removed. In a feed, ``parent`` is None if the user does not see all rows of it."""
+
+    parent: str | None
     soft: bool
 
 
 class AllBack(msgspec.Struct, frozen=True):
-    """All removed rows of the parent were restored."""
+    """All removed rows of the parent were restored. ``parent`` is as in :class:`AllRemoved`."""
 
-    parent: str
+    parent: str | None
 
 
 class Ready(msgspec.Struct, frozen=True):

@@ -117,8 +117,10 @@ def configure(path: str, config: TopicConfigArguments) -> Request:
 
 
 def merged_config(current: types.TopicConfig, changes: TopicConfigArguments) -> TopicConfigArguments:
-    """The current configuration with changed members."""
-    return cast(TopicConfigArguments, {**msgspec.structs.asdict(current), **changes})
+    """The current configuration with changed members. A topic keeps its search configuration if none is given."""
+    config = msgspec.structs.asdict(current)
+    del config["search"]
+    return cast(TopicConfigArguments, {**config, **changes})
 
 
 def checked_config(config: TopicConfigArguments, function: str) -> TopicConfigArguments:

@@ -7,6 +7,8 @@ from typing import Any, Generic, Literal, TypedDict, TypeVar
 import msgspec
 from msgspec import field
 
+from strandline.client.search_types import SearchConfig
+
 T = TypeVar("T")
 
 Durability = Literal["ephemeral", "memory", "disk", "fsync"]
@@ -88,7 +90,7 @@ class Page(msgspec.Struct, Generic[T], frozen=True):
 
 
 class TopicConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """The whole configuration of a topic."""
+    """The whole configuration of a topic. ``search`` is None if the topic has no search configuration."""
 
     type: Literal["log", "queue"] = "log"
     ttl_ms: int = 0
@@ -107,10 +109,16 @@ class TopicConfig(msgspec.Struct, frozen=True, kw_only=True):
     max_deliveries: int = 0
     dead_letter: str | None = None
     leases_durable: bool = False
+    retry_delay_ms: int = 0
+    retry_backoff: float = 2.0
+    retry_max_ms: int = 300_000
+    retry_jitter: float = 0.0
+    search: SearchConfig | None = None
 
 
 class QueueConfigArguments(TypedDict, total=False):
-    """The members of a queue's configuration, as keyword arguments. :class:`TopicConfig` lists their defaults."""
+    """The members of a queue's configuration, as keyword arguments. :class:`TopicConfig` lists their defaults. Without
+    ``search``, a topic keeps its search configuration; None removes it."""
 
     ttl_ms: int
     cap_records: int
@@ -128,6 +136,11 @@ class QueueConfigArguments(TypedDict, total=False):
     max_deliveries: int
     dead_letter: str | None
     leases_durable: bool
+    retry_delay_ms: int
+    retry_backoff: float
+    retry_max_ms: int
+    retry_jitter: float
+    search: SearchConfig | None
 
 
 class TopicConfigArguments(QueueConfigArguments, total=False):
@@ -142,11 +155,19 @@ class Configured(msgspec.Struct, frozen=True):
     config: TopicConfig
 
 
-class QueueCounters(msgspec.Struct, frozen=True):
+class QueueState(msgspec.Struct, frozen=True):
+    """The jobs of a queue. ``dropped`` counts jobs that failed on their last delivery in a queue without a dead-letter
+    topic. ``oldest_ready_ms`` is how long a job has been ready, None if no job is. ``throughput`` (completed jobs per
+    second) and ``failure_rate`` (the fraction of deliveries that failed) are of the last minute."""
+
     ready: int
     in_flight: int
-    delayed: int = 0
-    dead_lettered: int = 0
+    delayed: int
+    dead_lettered: int
+    dropped: int
+    oldest_ready_ms: int | None
+    throughput: float
+    failure_rate: float
 
 
 class ConsumerState(msgspec.Struct, frozen=True):
@@ -167,7 +188,7 @@ class TopicState(msgspec.Struct, frozen=True):
     effective_priority: int
     last_write_ts: int | None = None
     last_read_ts: int | None = None
-    queue: QueueCounters | None = None
+    queue: QueueState | None = None
     consumers: dict[str, ConsumerState] = {}
 
 

@@ -1,4 +1,5 @@
-"""Collections: append-only documents that consist of elements, as in the Starfish protocol.
+"""Collections: append-only documents that consist of elements, and regular documents that are replaced as a whole, as
+in the Starfish protocol.
 
 This package is synchronous Python, independent of HTTP. Declare collections with :class:`Collection`, and serve them or
 bind them to an engine with :class:`Collections`::
@@ -19,7 +20,7 @@ bind them to an engine with :class:`Collections`::
         print(collections.pull("events/2026-11-15", last=10).elements)
 """
 
-from strandline.collections.collections import Collections, Element, PullResult
+from strandline.collections.collections import Collections, Element, PullResult, ReadDocument
 from strandline.collections.config import (
     AppendOnly,
     Collection,
@@ -34,6 +35,7 @@ from strandline.collections.declaration import DeclaredCollections, Namespace
 from strandline.collections.documents import ElementAppended
 from strandline.collections.errors import BadCollections, CollectionError
 from strandline.collections.permissions import Caller, Scope
+from strandline.collections.regular_documents import VersionPushed
 from strandline.collections.roles import RoleRequest, Roles, combine
 from strandline.signing.revocations import Revocations
 
@@ -55,9 +57,11 @@ __all__ = [
     "RateDimension",
     "RateLimit",
     "RateRule",
+    "ReadDocument",
     "Revocations",
     "RoleRequest",
     "Roles",
     "Scope",
+    "VersionPushed",
     "combine",
 ]

@@ -18,34 +18,17 @@ from strandline.collections.config import ROOT_DEVICE
 from strandline.collections.errors import forbidden, unauthorized
 from strandline.collections.nonces import Nonces
 from strandline.collections.paths import IDENTITY
-from strandline.collections.permissions import ANONYMOUS, Caller, Scope
+from strandline.collections.permissions import ANONYMOUS, Caller, Certificate, Scope
 from strandline.collections.revocation_files import RevocationFiles
 from strandline.collections.settings import SKEW_MS, CollectionsSettings
 from strandline.signing import certificates, signed_requests
 from strandline.signing.certificates import BadCap
-from strandline.signing.keys import user_id
+from strandline.signing.keys import user_id, verify
 
 #: The maximum number of cached certificates. One takes about three kilobytes, and at most eight.
 MAX_CERTIFICATES = 4096
 
 _KEY = re.compile("[0-9a-f]{64}")
-
-
-class Certificate(msgspec.Struct, frozen=True, kw_only=True):
-    """A well-formed certificate with a valid signature of its issuer. It may be expired or revoked."""
-
-    document: dict[str, Any]
-    kind: str
-    roles: frozenset[str]
-    scope: Scope
-    not_before: float
-    expires: float
-
-    def check_window(self, now_s: float) -> None:
-        if now_s < self.not_before - certificates.MAX_SKEW_S:
-            raise BadCap("not-yet-valid")
-        if now_s > self.expires + certificates.MAX_SKEW_S:
-            raise BadCap("expired")
 
 
 class Certificates:
@@ -150,29 +133,46 @@ class Capabilities:
         except BadCap:
             raise unauthorized() from None
 
-    def check(self, certificate: Certificate, request: SignedRequest, now: int, params: Mapping[str, str]) -> Caller:
+    def check(
+        self,
+        certificate: Certificate,
+        request: SignedRequest,
+        now: int,
+        params: Mapping[str, str],
+        *,
+        repeatable: bool = False,
+    ) -> Caller:
         """Return the sender of a signed request. ``params`` are the parameters of its path. The request is remembered,
-        so checking it again fails as a replay. Raises :class:`CollectionError`."""
+        so checking it again fails as a replay; if the request is ``repeatable``, it returns a caller that
+        ``is_repeated`` instead. Raises :class:`CollectionError`."""
         presenter = _presenter(certificate, request)
-        if not signed_requests.holds(
-            presenter,
-            request.signature,
-            request.method,
-            request.target,
-            request.host,
-            request.body,
-            request.ts,
-            request.nonce,
-        ):
+        signed = signed_requests.signed_bytes(
+            request.method, request.target, request.host, request.body, request.ts, request.nonce
+        )
+        if not verify(presenter, request.signature, signed):
             raise unauthorized()
         audience = certificate.document.get("aud")
         if audience is not None and presenter not in audience:
             raise forbidden()
-        if not self._nonces.take(presenter.lower(), request.nonce, request.ts, now):
+        is_repeated = not self._nonces.take(presenter.lower(), request.nonce, request.ts, now)
+        if is_repeated and not repeatable:
             raise unauthorized()
         if self.revocations.list.is_revoked(certificate.document):
             raise unauthorized()
-        return _caller(certificate, presenter, request, params)
+        caller = _caller(certificate, presenter, request, params)
+        return msgspec.structs.replace(caller, request_id=_request_id(presenter, signed), is_repeated=is_repeated)
+
+    def is_valid(self, caller: Caller, now: int) -> bool:
+        """Whether the certificate that a caller presented earlier is still valid at ``now``. A caller without one stays
+        as it is."""
+        certificate = caller.certificate
+        if certificate is None:
+            return True
+        try:
+            certificate.check_window(now / 1000)
+        except BadCap:
+            return False
+        return not self.revocations.list.is_revoked(certificate.document)
 
 
 def _presenter(certificate: Certificate, request: SignedRequest) -> str:
@@ -203,7 +203,7 @@ def _caller(certificate: Certificate, presenter: str, request: SignedRequest, pa
         identity=identity,
         roles=certificate.roles,
         presenter=presenter,
-        request_id=_request_id(presenter, request.nonce),
+        certificate=certificate,
         scope=scope,
     )
 
@@ -214,7 +214,7 @@ def check_scope(scope: Scope, identity: str, paths: Sequence[str]) -> None:
         raise forbidden()
 
 
-def _request_id(presenter: str, nonce: str) -> str:
-    """The id of a signed request, in 22 characters."""
-    text = f"{presenter.lower()}|{nonce}".encode("utf-8", "surrogatepass")
-    return urlsafe_b64encode(sha256(text).digest()[:16]).rstrip(b"=").decode()
+def _request_id(presenter: str, signed: bytes) -> str:
+    """The id of a request, in 22 characters: the same for the same signed bytes only, which include the body and the
+    nonce."""
+    return urlsafe_b64encode(sha256(presenter.lower().encode() + signed).digest()[:16]).rstrip(b"=").decode()

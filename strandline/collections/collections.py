@@ -8,15 +8,18 @@ from typing import Any, NamedTuple
 
 from strandline.collections.config import LIST, READ, WRITE, Collection, CollectionsConfig
 from strandline.collections.declaration import DeclaredCollections, Namespace
+from strandline.collections.document_logs import NameCheck, list_below
 from strandline.collections.documents import EMPTY, Documents, ElementAppended, prepare
 from strandline.collections.elements import is_deep
 from strandline.collections.errors import BadCollections, CollectionError, invalid_path
 from strandline.collections.events import Announcer, EngineTopics, EventTopics
+from strandline.collections.notes import update_notes
 from strandline.collections.paths import BoundCollection, DocumentPath, PathIndex, key_is_safe
 from strandline.collections.permissions import Caller, check_access, hidden_fields, with_self
 from strandline.collections.pull import ElementReader, PullBounds, is_expired, select
+from strandline.collections.regular_documents import MISSING, RegularDocuments, VersionPushed, prepare_push
 from strandline.engine import Engine
-from strandline.signing.author_proofs import Proof
+from strandline.signing.author_proofs import Proof, proof_of
 from strandline.signing.canonical_json import NotJson, canonical, parse
 
 #: The default and the maximum number of documents in a listing.
@@ -44,6 +47,15 @@ class PullResult(NamedTuple):
     more: bool
 
 
+class ReadDocument(NamedTuple):
+    """The current version of a regular document. ``proof`` is the author's public key and signature, if it has
+    them."""
+
+    data: dict[str, Any]
+    hash: str
+    proof: Proof | None
+
+
 class Collections:
     """All collections of one engine. Safe to use from any thread.
 
@@ -52,7 +64,8 @@ class Collections:
     access. All operations raise :class:`CollectionError`. Raises :class:`BadCollections` if the declarations cannot be
     served.
 
-    A server passes ``topics``, which opens the topics of queue events.
+    A server passes ``topics``, which opens the topics of queue events, and ``check_name``, which refuses names of logs
+    that belong to other protocols.
     """
 
     def __init__(
@@ -61,10 +74,12 @@ class Collections:
         declared: CollectionsConfig | Iterable[Collection | Namespace],
         *,
         topics: EventTopics | None = None,
+        check_name: NameCheck | None = None,
     ) -> None:
         self.engine = engine
         self.config = declared if isinstance(declared, CollectionsConfig) else _config_of(declared)
-        self.documents = Documents(engine)
+        self.documents = Documents(engine, check_name)
+        self.regular_documents = RegularDocuments(engine, check_name)
         topics = EngineTopics(engine) if topics is None else topics
         #: The paths of every namespace; those without a namespace are under the empty name.
         self.namespaces: Mapping[str, PathIndex] = {
@@ -74,6 +89,8 @@ class Collections:
             for bound in index:
                 if bound.collection.queue is not None:
                     bound.announcer = Announcer(topics, bound.collection.name, bound.collection.queue)
+        if engine.writable:
+            update_notes(engine, self.namespaces.values())
         self._lock = threading.Lock()
 
     def append(
@@ -92,7 +109,7 @@ class Collections:
         assigns the current time. ``proof`` is the author's signature (:func:`strandline.signing.author_proofs.sign`),
         which a collection requires by default.
         """
-        document, caller = self._document(path, WRITE, caller, namespace)
+        document, caller = self._document(path, WRITE, caller, namespace, regular=False)
         parsed, raw = _as_json(data, document.collection.max_body_bytes)
         author = (None, None) if proof is None else (proof.public_key, proof.signature)
         now = self._now()
@@ -112,7 +129,7 @@ class Collections:
     ) -> PullResult:
         """Pull elements of the document at ``path``: those later than ``checkpoint``, the ``last`` ones, or with
         ``full`` all of them. A pull needs one of these bounds. A document that does not exist has no elements."""
-        target, caller = self._document(path, READ, caller, namespace)
+        target, caller = self._document(path, READ, caller, namespace, regular=False)
         collection, now = target.collection, self._now()
         if not target.rules.persist:
             return PullResult([], "", False)
@@ -120,13 +137,48 @@ class Collections:
         with self._lock:
             document = self.documents.find(target.key)
             version = EMPTY if document is None else document.version_from_disk()
-        if document is None or version is EMPTY or is_expired(collection, version, now):
+        if document is None or version is EMPTY or is_expired(collection, version.ts, now):
             return PullResult([], "", False)
         hidden = frozenset[str]() if caller is None else hidden_fields(collection, caller.roles)
         if target.rules.field in hidden:
             return PullResult([], version.hash, False)
         found = ElementReader.read_from_disk(document, version, selection, hidden)
         return PullResult([_element(one) for one in parse(b"[%b]" % found.json)], version.hash, found.more)
+
+    def push(
+        self,
+        path: str,
+        data: Mapping[str, Any],
+        *,
+        base_hash: str | None = None,
+        proof: Proof | None = None,
+        caller: Caller | None = None,
+        namespace: str = "",
+    ) -> VersionPushed:
+        """Replace the regular document at ``path``. The result's ``wait`` returns once the new version is durable.
+
+        ``base_hash`` is the hash of the version that the new one replaces; without it, the document must not exist.
+        Otherwise raises CollectionError (``hash_mismatch``), here or in ``wait``. ``proof`` is the author's signature
+        (:func:`strandline.signing.author_proofs.sign`, with the domain ``DOCUMENT_DOMAIN``).
+        """
+        document, caller = self._document(path, WRITE, caller, namespace, regular=True)
+        parsed, raw = _as_json(data, document.collection.max_body_bytes)
+        author = (None, None) if proof is None else (proof.public_key, proof.signature)
+        push = prepare_push(document, parsed, raw, author, base_hash, caller)
+        with self._lock:
+            return self.regular_documents.push_from_disk(push, self._now())
+
+    def read(self, path: str, *, caller: Caller | None = None, namespace: str = "") -> ReadDocument:
+        """Read the regular document at ``path``. A document that does not exist is empty, and so is its hash."""
+        target, caller = self._document(path, READ, caller, namespace, regular=True)
+        with self._lock:
+            document = self.regular_documents.find(target.key)
+        version = MISSING if document is None else document.version_from_disk()
+        if version is MISSING or is_expired(target.collection, version.ts, self._now()):
+            return ReadDocument({}, "", None)
+        hidden = frozenset[str]() if caller is None else hidden_fields(target.collection, caller.roles)
+        data = {name: value for name, value in parse(version.data).items() if name not in hidden}
+        return ReadDocument(data, version.hash, proof_of(version.meta))
 
     def list(
         self,
@@ -139,12 +191,17 @@ class Collections:
     ) -> Names:
         """The last segments of the paths of documents of a ``listable`` collection, in order. ``path`` is the path of a
         document without its last segment."""
-        bound, params = self._index(namespace).resolve_list(path)
+        index = self._index(namespace)
+        bound, params = index.resolve_list(path)
         _check_caller(bound, LIST, params, caller)
         prefix = bound.path.prefix(params)
         if not key_is_safe(prefix):
             raise invalid_path()
-        return self.documents.list_below(prefix, after, min(limit, MAX_LIST_LIMIT))
+        return self.list_documents(index, bound, prefix, after, min(limit, MAX_LIST_LIMIT))
+
+    def list_documents(self, index: PathIndex, bound: BoundCollection, prefix: str, after: str, most: int) -> Names:
+        """The last segments of the keys of the documents of a collection that start with ``prefix``."""
+        return list_below(self.engine, prefix, after, most, lambda key: index.belongs(key, bound))
 
     def _now(self) -> int:
         with self.engine.lock:
@@ -157,10 +214,13 @@ class Collections:
         return index
 
     def _document(
-        self, path: str, op: str, caller: Caller | None, namespace: str
+        self, path: str, op: str, caller: Caller | None, namespace: str, *, regular: bool
     ) -> tuple[DocumentPath, Caller | None]:
         """The path, and the caller with the role ``self`` if the document is the caller's own."""
         document = self._index(namespace).resolve(path, op)
+        if document.is_regular is not regular:
+            kind, use = ("append-only", "append and pull") if regular else ("a regular document", "push and read")
+            raise CollectionError("path_not_found", f"the document {path!r} is {kind}; use {use}")
         caller = _check_caller(document.bound, op, document.params, caller)
         if not document.is_safe:
             raise invalid_path()
@@ -192,11 +252,11 @@ def _as_json(data: Mapping[str, Any], limit: int) -> tuple[dict[str, Any], bytes
         raw = canonical(dict(data))
         parsed: dict[str, Any] = parse(raw)
     except (NotJson, RecursionError, TypeError, ValueError) as error:
-        raise CollectionError("invalid_data", f"the data of an element must be a JSON object: {error}") from None
+        raise CollectionError("invalid_data", f"the data must be a JSON object: {error}") from None
     if len(raw) > limit:
-        raise CollectionError("too_large", f"the element has {len(raw)} bytes; the collection accepts at most {limit}")
+        raise CollectionError("too_large", f"the data has {len(raw)} bytes; the collection accepts at most {limit}")
     if is_deep(b'{"data":%b}' % raw):
-        raise CollectionError("too_deep", "the element is nested too deeply")
+        raise CollectionError("too_deep", "the data is nested too deeply")
     return parsed, raw
 
 

@@ -23,6 +23,10 @@ ROOT_DEVICE = "device:root"
 
 READ, WRITE, LIST = "read", "write", "list"
 
+#: The default number of versions of a regular document: enough to see how it came about, and bounded, because every
+#: version is a whole document.
+MAX_VERSIONS = 100
+
 Positive = Annotated[int, Meta(ge=1, lt=1 << 62, description="a whole number, 1 or more")]
 Text = Annotated[str, Meta(min_length=1, description="text")]
 Flag = Annotated[bool, Meta(description="true or false")]
@@ -32,6 +36,7 @@ Encryption = Annotated[Literal["none", "delegated"], Meta(description="none or d
 Durability = Annotated[
     Literal["ephemeral", "memory", "disk", "fsync"], Meta(description="ephemeral, memory, disk or fsync")
 ]
+Fields = Annotated[tuple[Text, ...], Meta(description="a list of fields")]
 MimeTypes = Annotated[tuple[str, ...], Meta(description="a list of media types")]
 Schema = Annotated[Mapping[str, Any], Meta(description="a JSON Schema")]
 
@@ -101,14 +106,14 @@ class CollectionRateLimit(msgspec.Struct, frozen=True, kw_only=True, rename="cam
 
 
 class FieldPermission(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """The roles that may read, and the roles that may send, one field of an element. An empty list allows all."""
+    """The roles that may read, and the roles that may send, one field of the data. An empty list allows all."""
 
     read_roles: Roles = ()
     write_roles: Roles = ()
 
 
 class QueueEvents(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """Every accepted append becomes a record in a log of this server."""
+    """Every accepted push becomes a record in a log of this server."""
 
     #: The topic; by default the name of the collection. It is created when it does not exist.
     topic: Text | None = None
@@ -143,31 +148,35 @@ class Collection(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit
     rate_limit: CollectionRateLimit | None = None
     #: The time that caches may keep an answer to a pull.
     cache_duration_ms: Positive | None = None
-    #: The JSON Schema that the data of every element must match.
+    #: The JSON Schema that the data of every element, or every version of a regular document, must match.
     object_schema: Schema | None = None
-    #: `application/json` must be among them: elements are JSON.
+    #: `application/json` must be among them: documents are JSON.
     allowed_mime_types: MimeTypes = ("application/json",)
-    #: Disables pushes. It cannot be combined with `append_only`, because no element could ever be appended.
+    #: Disables pushes; for regular documents that another collection with the same path writes.
     pull_only: Flag = False
     #: Disables pulls.
     push_only: Flag = False
     #: How elements are appended and pulled; `true` stands for the defaults. Without it, the collection holds regular
-    #: documents, and every request for it is answered with 501.
+    #: documents, which every push replaces as a whole.
     append_only: AppendOnly | None = None
-    #: A document whose last element is older than this is shown as empty.
+    #: Regular documents only: how many versions of a document to keep, including the current one.
+    max_versions: Positive = MAX_VERSIONS
+    #: A document whose last element or version is older than this is shown as empty.
     ttl_ms: Positive | None = None
-    #: For each field of the data of elements, the `read_roles` that see it and the `write_roles` that may send it. An
-    #: empty or missing list allows all roles.
+    #: For each field of the data, the `read_roles` that see it and the `write_roles` that may send it. An empty or
+    #: missing list allows all roles.
     field_permissions: Mapping[str, FieldPermission] = {}
     #: Whether `GET /list/…` lists the documents. The last segment of the path must be a placeholder.
     listable: Flag = False
     #: Whether only devices whose certificate is signed by their own key have access, whatever the roles.
     root_only: Flag = False
+    #: The fields of elements that can be searched, with `_search` of streams and `strandline search`.
+    search: Fields = ()
     #: The bundle that a collection of regular documents belongs to.
     bundle: Text | None = None
-    #: Writes a record to a topic for every append; `true` stands for the topic with the name of the collection.
+    #: Writes a record to a topic for every push; `true` stands for the topic with the name of the collection.
     queue: QueueEvents | None = None
-    #: What an acknowledged append survives: `ephemeral`, `memory`, `disk`, or `fsync`, a loss of power.
+    #: What an acknowledged push survives: `ephemeral`, `memory`, `disk`, or `fsync`, a loss of power.
     durability: Durability = "fsync"
     #: Closes security gaps of the published servers, also where clients can notice it.
     strict: Flag = True
@@ -176,6 +185,11 @@ class Collection(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit
     def is_binary(self) -> bool:
         """Whether none of its media types is JSON."""
         return "application/json" not in [allowed.lower() for allowed in self.allowed_mime_types]
+
+    @property
+    def is_stored(self) -> bool:
+        """Whether its documents are logs. If not, an append only writes its queue event."""
+        return self.append_only is None or self.append_only.persist
 
     def roles_for(self, op: str) -> tuple[str, ...]:
         """The roles that allow ``op``: a caller needs one of them."""

@@ -6,21 +6,36 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from strandline.collections.config import PUBLIC, SELF, Collection, CollectionsConfig, RateLimit
+from strandline.collections.config import (
+    LIST,
+    MAX_VERSIONS,
+    PUBLIC,
+    READ,
+    ROOT_DEVICE,
+    SELF,
+    WRITE,
+    AppendOnly,
+    Collection,
+    CollectionsConfig,
+    RateLimit,
+)
 from strandline.collections.elements import BadObjectSchema, ObjectSchema
 from strandline.collections.errors import BadCollections
-from strandline.collections.paths import BadStoragePath, StoragePath
+from strandline.collections.paths import BadStoragePath, StoragePath, document_path
 from strandline.collections.rate_limits import ACTIONS, UnresolvedLimit, counters_of
 from strandline.engine.errors import BadName
 from strandline.engine.record import PLAIN_NAME, check_name
+from strandline.nearest_name import nearest_name
 
 _NAMESPACE = re.compile("[a-zA-Z0-9_-]+")
 #: Words of the protocol that can stand in the place of a namespace in a path.
-_PROTOCOL_WORDS = frozenset(("pull", "push", "list", "health", "batch", "config"))
+_PROTOCOL_WORDS = frozenset(("pull", "push", "list", "live", "health", "batch", "config"))
 #: Other routes of the server in that place, or after ``/v1/``.
 _SERVER_WORDS = frozenset(
     ["v0", "v1", "metrics", "healthz", "readyz", "pipeline", "tables", "arrow", "clients", "console"]
 ).union(["stream", "streams", "server", "observe", "traces"])
+#: Roles that certificates give.
+_CERTIFIED_ROLE = re.compile(r"cap:(read|write|list):.|delegated:.+:.", re.DOTALL)
 _CAP_ROLE = re.compile(r"cap:(read|write|list):(.+)", re.DOTALL)
 
 
@@ -31,17 +46,23 @@ def check(config: CollectionsConfig) -> None:
         raise BadCollections(errors)
 
 
-def warnings_about(config: CollectionsConfig) -> list[str]:
-    """Warnings about a valid configuration: options that are likely a mistake, or have no effect."""
+def warnings_about(config: CollectionsConfig, *, has_role_functions: bool = True) -> list[str]:
+    """Warnings about a valid configuration: options that are likely a mistake, or have no effect. Without role
+    functions, callers have only the roles of the protocol."""
     return [
-        f"{_where(namespace, collection)}: {doubt}"
+        f"{start_of(namespace, collection)}: {doubt}"
         for namespace, collections in config.scopes()
         for collection in collections
-        for doubt in [*_doubts(collection), *_shadows(collection, collections)]
+        for doubt in [
+            *_doubts(collection),
+            *_shadows(collection, collections),
+            *(() if has_role_functions else _role_doubts(collection)),
+        ]
     ]
 
 
-def _where(namespace: str, collection: Collection) -> str:
+def start_of(namespace: str, collection: Collection) -> str:
+    """The start of errors and warnings about a collection."""
     inside = f'namespace "{namespace}": ' if namespace else ""
     return f'{inside}collection "{collection.name}"'
 
@@ -53,12 +74,15 @@ def _errors(config: CollectionsConfig) -> Iterator[str]:
     for namespace, collections in config.scopes():
         names = set[str]()
         for collection in collections:
-            where = _where(namespace, collection)
+            start = start_of(namespace, collection)
             if collection.name in names:
-                yield f"{where}: another collection has the same name"
+                yield f"{start}: another collection has the same name"
             names.add(collection.name)
             for why in _collection_errors(collection, config.rate_limit, documents):
-                yield f"{where}: {why}"
+                yield f"{start}: {why}"
+            first = next(one for one in collections if one.bundle == collection.bundle)
+            if collection.bundle is not None and first.storage_path != collection.storage_path:
+                yield f'{start}: the storage_path of all members of the bundle "{collection.bundle}" must be the same'
 
 
 def _namespace_errors(namespace: str, config: CollectionsConfig) -> Iterator[str]:
@@ -76,8 +100,8 @@ def _collection_errors(
     collection: Collection, everywhere: RateLimit | None, documents: Sequence[Collection]
 ) -> Iterator[str]:
     try:
-        template = StoragePath(collection.storage_path)
-        check_name(collection.storage_path)
+        template = document_path(collection)
+        check_name(template.text)
     except (BadStoragePath, BadName) as error:
         yield f"storage_path: {error.why if isinstance(error, BadName) else error}"
         return
@@ -89,6 +113,7 @@ def _collection_errors(
         yield 'read_roles is empty: all pulls would be refused; use ["public"] to allow every caller'
     yield from _media_errors(collection)
     yield from _append_errors(collection)
+    yield from _search_errors(collection)
     if collection.listable:
         yield from _list_errors(collection, template)
     yield from _rate_errors(collection, everywhere)
@@ -98,10 +123,10 @@ def _collection_errors(
 def _media_errors(collection: Collection) -> Iterator[str]:
     if not collection.allowed_mime_types:
         yield "allowed_mime_types must not be empty"
+    elif collection.is_binary:
+        yield "allowed_mime_types must include application/json: binary collections are not supported"
     if collection.object_schema is None:
         return
-    if collection.is_binary:
-        yield "object_schema requires application/json among the allowed_mime_types"
     try:
         ObjectSchema(collection.object_schema)
     except BadObjectSchema as error:
@@ -112,26 +137,37 @@ def _append_errors(collection: Collection) -> Iterator[str]:
     append = collection.append_only
     if append is None:
         return
-    if collection.is_binary:
-        yield "append_only requires application/json among the allowed_mime_types: elements are JSON"
+    if collection.max_versions != MAX_VERSIONS:
+        yield "max_versions is for regular documents; append_only.max_items limits the elements of a document"
     if collection.pull_only:
         yield "append_only cannot be combined with pull_only: no element could be appended"
-    if collection.bundle is not None:
-        yield "append_only cannot be combined with bundle: bundles are for regular documents"
     if append.persist:
+        if collection.bundle is not None:
+            yield "append_only cannot be combined with bundle unless persist is false: a bundle has no elements"
         return
-    for name in ("max_items", "chunk_size", "max_pull_limit", "max_checkpoint_age_ms"):
-        if getattr(append, name) is not None:
+    for name in ("max_items", "chunk_size", "allow_full", "max_pull_limit", "max_checkpoint_age_ms"):
+        if getattr(append, name) != getattr(AppendOnly(), name):
             yield f"append_only.{name} requires persist = true: otherwise elements are not stored"
 
 
+def _search_errors(collection: Collection) -> Iterator[str]:
+    if not collection.search:
+        return
+    if len(set(collection.search)) < len(collection.search):
+        yield "search names a field twice"
+    if collection.append_only is None or not collection.append_only.persist:
+        yield "search requires append_only with persist = true: only stored elements can be searched"
+    if collection.encryption != "none":
+        yield 'search requires encryption = "none": the server cannot read what clients encrypt'
+
+
 def _list_errors(collection: Collection, template: StoragePath) -> Iterator[str]:
-    if not template.ends_in_placeholder:
+    if collection.bundle is not None:
+        yield "listable cannot be combined with bundle"
+    elif not template.ends_in_placeholder:
         yield "listable requires a placeholder as the last segment of its storage_path"
     if collection.append_only is not None and not collection.append_only.persist:
         yield "listable cannot be combined with append_only.persist = false: there are no documents to list"
-    if collection.bundle is not None:
-        yield "listable cannot be combined with bundle"
 
 
 def _rate_errors(collection: Collection, everywhere: RateLimit | None) -> Iterator[str]:
@@ -161,11 +197,7 @@ def _queue_errors(collection: Collection, template: StoragePath, documents: Sequ
         yield f"queue.subject_id_pattern is not a regular expression: {error}"
     if queue.subject_param is not None and queue.subject_param not in template.names:
         yield f"queue.subject_param: the storage_path has no placeholder {{{queue.subject_param}}}"
-    taken = [
-        other.name
-        for other in documents
-        if other.storage_path == topic and other.append_only is not None and other.append_only.persist
-    ]
+    taken = [other.name for other in documents if other.storage_path == topic and other.is_stored]
     if taken:
         yield (
             f'queue.topic: events cannot be written to the log "{topic}", which is a document of the collection '
@@ -175,9 +207,6 @@ def _queue_errors(collection: Collection, template: StoragePath, documents: Sequ
 
 def _doubts(collection: Collection) -> Iterator[str]:
     append = collection.append_only
-    if append is None:
-        yield "it is not append-only: the server stores append-only collections only, and answers its requests with 501"
-        return
     if PUBLIC in collection.write_roles:
         yield 'write_roles has "public": every caller can write to it without a certificate'
     for name, roles in (("read_roles", collection.read_roles), ("write_roles", collection.write_roles)):
@@ -193,21 +222,44 @@ def _doubts(collection: Collection) -> Iterator[str]:
         and not StoragePath(collection.storage_path).has_identity
     ):
         yield 'the role "self" has no effect: its storage_path has no {identity}'
+    if append is None:
+        return
     if not append.persist and collection.queue is None:
         yield "append_only.persist is false and there is no queue: elements are neither stored nor announced"
     if append.chunk_size is not None:
         yield "append_only.chunk_size has no effect: appending to a log does not get slower as it grows"
 
 
+def _role_doubts(collection: Collection) -> Iterator[str]:
+    known = [PUBLIC, SELF, ROOT_DEVICE, *(f"cap:{op}:{collection.name}" for op in (READ, WRITE, LIST))]
+    fields = collection.field_permissions
+    roles = [
+        ("read_roles", collection.read_roles),
+        ("write_roles", collection.write_roles),
+        *((f"field_permissions.{name}.read_roles", one.read_roles) for name, one in fields.items()),
+        *((f"field_permissions.{name}.write_roles", one.write_roles) for name, one in fields.items()),
+    ]
+    for option, names in roles:
+        for role in names:
+            if role not in known and not _CERTIFIED_ROLE.match(role):
+                near = nearest_name(role, known)
+                hint = "" if near is None else f'; did you mean "{near}"?'
+                yield f'{option}: no program gives the role "{role}"{hint}'
+
+
 def _shadows(collection: Collection, collections: Sequence[Collection]) -> Iterator[str]:
     for other in collections:
         if other is collection:
             return
-        if _same_paths(other, collection):
-            yield f'its paths are the same as those of "{other.name}", which comes first and gets all requests'
+        if _covers_paths(other, collection):
+            yield f'its paths are also paths of "{other.name}", which comes first and gets all requests'
 
 
-def _same_paths(first: Collection, second: Collection) -> bool:
+def _covers_paths(first: Collection, second: Collection) -> bool:
+    """Whether the first collection gets every request for a path of the second."""
     if first.pull_only != second.pull_only or first.push_only != second.push_only:
         return False
-    return re.sub(r"\{\w+\}", "{}", first.storage_path) == re.sub(r"\{\w+\}", "{}", second.storage_path)
+    covering, covered = (document_path(one).text.split("/") for one in (first, second))
+    return len(covering) == len(covered) and all(
+        one == other or one.startswith("{") for one, other in zip(covering, covered, strict=True)
+    )

@@ -1,4 +1,4 @@
-"""Documents: each is a log whose records are the elements and whose name is the key of the document.
+"""Append-only documents: each is a log whose records are the elements and whose name is the key of the document.
 
 The data of a record is the data of the element, its time the element's ``ts``, and its meta data the author's proof.
 The hash of a document is computed from the number of its elements and the last element, so it is not stored.
@@ -9,31 +9,20 @@ from __future__ import annotations
 from hashlib import sha256
 from typing import Any, NamedTuple
 
-import msgspec
-
-from strandline.collections.config import Collection
+from strandline.collections.document_logs import DocumentLogs, NameCheck, after_creation, check_data, settle
 from strandline.collections.elements import NewElement, check_time, make_element
-from strandline.collections.errors import CollectionError, invalid_path, queue_unavailable, unauthorized
-from strandline.collections.events import AppendEvent, discard
+from strandline.collections.errors import CollectionError, queue_unavailable
+from strandline.collections.events import AppendEvent
 from strandline.collections.paths import DocumentPath
-from strandline.collections.permissions import Caller, check_fields_writable
-from strandline.collections.settings import REPLAY_WINDOW_MS
-from strandline.engine import Append, Batch, Commit, Config, Engine, Log
+from strandline.collections.permissions import Caller
+from strandline.engine import Batch, Commit, Engine, Log
 from strandline.engine.errors import EngineError, LogFull
-from strandline.engine.ownership import COLLECTION
-from strandline.engine.record import is_internal
 from strandline.signing.canonical_json import canonical, parse
 
-#: The maximum number of documents kept in memory. Beyond that, all are dropped and looked up again.
-MAX_KNOWN = 100_000
 #: A document that remembers this many versions drops those before its head.
 MIN_VERSIONS = 16
 #: How often to read the last element again if it was evicted from memory in between.
 MAX_ATTEMPTS = 10
-#: Names per read of a listing.
-_LIST_CHUNK = 1024
-#: Sorts after every name that starts with the text before it.
-_LAST = "\U0010ffff"
 
 
 class Version(NamedTuple):
@@ -52,8 +41,8 @@ EMPTY = Version(0, 0, 0, "")
 class PreparedAppend(NamedTuple):
     """An append that has passed all checks that do not depend on the state of the document.
 
-    ``request_id`` identifies the signed request of the append. It is stored with the element, so a repeated request is
-    refused, even after a restart.
+    ``request_id`` identifies the signed request of the append. It is stored with the element, so a repeated request
+    gets the first answer again, even after a restart.
     """
 
     path: DocumentPath
@@ -71,16 +60,11 @@ def prepare(
     ``raw`` is the text that ``data`` was parsed from. ``author`` is the author's public key and signature, as they were
     sent. The caller has write access to the collection; None is the program itself, which may send every field.
     """
-    if not isinstance(data, dict):
-        raise CollectionError("invalid_data", "the data of an element must be a JSON object")
-    bound, collection = path.bound, path.collection
-    if caller is None:
-        identity = presenter = request_id = None
-    else:
-        check_fields_writable(collection, caller.roles, data)
-        identity, presenter, request_id = caller.identity, caller.presenter, caller.request_id
-    if bound.schema is not None:
-        bound.schema.check(data)
+    data = check_data(path, data, caller)
+    bound = path.bound
+    identity, presenter, request_id = (
+        (None, None, None) if caller is None else (caller.identity, caller.presenter, caller.request_id)
+    )
     element, sent = make_element(
         path.key, data, raw, author, proof_required=path.rules.require_author_signature, presenter=presenter
     )
@@ -180,50 +164,14 @@ class Documents:
     """Finds documents, and creates them with their first element. Not safe for concurrent appends: a server appends on
     the event loop's thread, and :class:`~strandline.collections.Collections` holds a lock."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, check_name: NameCheck | None = None) -> None:
         self._engine = engine
-        self._known: dict[str, Document] = {}
+        self._logs = DocumentLogs(engine, Document, check_name, regular=False)
 
     def find(self, key: str) -> Document | None:
-        """Find a document. Raises CollectionError (``not_a_document``) if another protocol created a log of this
-        name."""
-        document = self._known.get(key)
-        if document is not None and not document.log.dropped:
-            return document
-        log = self._engine.find(key)
-        if log is None:
-            self._known.pop(key, None)
-            return None
-        if COLLECTION not in log.notes:
-            message = f"another protocol created the log {key!r}; it is not a document of a collection"
-            raise CollectionError("not_a_document", message)
-        if len(self._known) >= MAX_KNOWN:
-            self._known.clear()
-        document = self._known[key] = Document(log)
-        return document
-
-    def list_below(self, prefix: str, after: str, most: int) -> list[str]:
-        """The last segments of the keys that start with ``prefix``, in order, beginning after ``after``."""
-        engine = self._engine
-        items: list[str] = []
-        last = prefix + after
-        while True:
-            names = engine.names(prefix, last, _LIST_CHUNK)
-            for name in names:
-                last = name
-                item, slash, _ = name[len(prefix) :].partition("/")
-                if slash:
-                    # Longer keys belong to another path; the listing skips all of them at once.
-                    last = f"{prefix}{item}/{_LAST}"
-                    break
-                log = engine.find(name)
-                if item and log is not None and COLLECTION in log.notes and log.head:
-                    items.append(item)
-                    if len(items) == most:
-                        return items
-            else:
-                if len(names) < _LIST_CHUNK:
-                    return items
+        """Find a document. Raises CollectionError (``not_a_document``) if the log of this name is not an append-only
+        document."""
+        return self._logs.find(key)
 
     def append(self, append: PreparedAppend, now: int) -> ElementAppended:
         """Append one element, and create the document if it does not exist. The element and its event are written in
@@ -236,35 +184,29 @@ class Documents:
         if document is None:
             return self._create(append, now)
         if not document.settled:
-            _settle(document, path.collection)
+            settle(document.log, path)
+            document.settled = True
         return self._append(document, append, now)
 
     def _create(self, append: PreparedAppend, now: int) -> ElementAppended:
-        path = append.path
-        if is_internal(path.key):
-            raise invalid_path()  # such names belong to the server's internal logs
-        config = Config(durability=path.collection.durability, idempotency_window_ms=REPLAY_WINDOW_MS)
-        created = self._engine.create(path.key, config, notes={COLLECTION: path.collection.name})
-        document = self.find(path.key)
-        assert document is not None
-        document.settled = True
-        try:
+        with self._logs.created(append.path) as created:
+            document = self.find(append.path.key)
+            assert document is not None
+            document.settled = True
             appended = self._append(document, append, now)
-        except BaseException:
-            discard(document.log)
-            raise
-        if appended.commit.done and not created.done:
-            # The creation of a log is durable only when its own commit is done, regardless of the log's durability.
-            return appended._replace(commit=created)
-        return appended
+        return appended._replace(commit=after_creation(appended.commit, created))
 
     def _append(self, document: Document, append: PreparedAppend, now: int) -> ElementAppended:
         log = document.log
         element, ts, request_id = append.element, append.ts, append.request_id
         with self._engine.lock:
-            if request_id is not None and log.remembers(request_id):
-                raise unauthorized()
+            before = None if request_id is None else log.remembered(request_id)
             count = log.coming_count
+            if before is not None:
+                # The request was accepted before. The log appends nothing, and waits until the element is durable.
+                count -= log.next_seq - 1 - before.first
+                commit: Commit[Any] = log.append(Batch.of(element.data), idempotency_key=request_id)
+                return ElementAppended(hash_of(count, element.canonical), before.ts, commit)
             limit = append.path.rules.max_items
             if limit is not None and count >= limit:
                 raise CollectionError("document_full", f"the document has the maximum of {limit} elements", limit=limit)
@@ -273,57 +215,36 @@ class Documents:
                 ts = max(now, latest + 1)
             elif ts <= latest:
                 raise CollectionError(
-                    "time_not_increasing", f"ts is {ts}; expected a time later than the last element, {latest}"
+                    "time_not_increasing",
+                    f"ts is {ts}; expected a time later than the last element, {latest}",
+                    latest=latest,
                 )
             hash = hash_of(count + 1, element.canonical)
             batch = Batch.of(element.data, meta=element.meta)
             seq = log.next_seq
-            if append.event is None:
-                commit: Commit[Any] = log.append(batch, idempotency_key=request_id, ts=ts)
-            else:
-                change = Append(log, batch, request_id, ts)
-                commit = self._append_with(append.event, change, append.event.payload(hash, ts))
+            commit = self._logs.write(log, batch, ts, request_id, append.event, hash)
             document.expect(Version(seq, count + 1, ts, hash))
         return ElementAppended(hash, ts, commit)
-
-    def _append_with(self, event: AppendEvent, change: Append, payload: bytes) -> Commit[Any]:
-        with event.log() as topic:
-            try:
-                return event.after(self._engine.change_all([change, Append(topic, Batch.of(payload))]))
-            except LogFull as error:
-                if error.name != topic.name:
-                    raise
-                raise queue_unavailable(str(error)) from None
-
-
-def _settle(document: Document, collection: Collection) -> None:
-    """Apply the durability of the collection, which may have changed since the document was created. Waits for the disk
-    if so."""
-    config = document.log.config
-    wanted = msgspec.structs.replace(
-        config,
-        durability=collection.durability,
-        idempotency_window_ms=max(config.idempotency_window_ms, REPLAY_WINDOW_MS),
-    )
-    if config != wanted:
-        document.log.configure(wanted)
-    document.settled = True
 
 
 def _announce(append: PreparedAppend, now: int) -> ElementAppended:
     """Append only the event of an element that is not stored. The event gets the durability of the collection,
-    regardless of the durability of its topic. A replayed request is refused while the topic keeps its idempotency
-    key."""
+    regardless of the durability of its topic. A repeated request gets the first answer while the topic keeps its
+    idempotency key."""
     event, request_id = append.event, append.request_id
     ts = now if append.ts is None else append.ts
     hash = sha256(append.element.canonical).hexdigest()
     commit: Commit[object] = Commit.of(None)
     if event is not None:
-        with event.log() as topic:
+        with event.log() as topic, topic.engine.lock:
+            before = None if request_id is None else topic.remembered(request_id)
+            # The record has the time of the answer, so that the answer can be given again.
+            recorded = max(now, topic.last_ts) if before is None else before.ts
+            if append.ts is None:
+                ts = recorded
             try:
-                if request_id is not None and topic.remembers(request_id):
-                    raise unauthorized()
-                appended = topic.append(Batch.of(event.payload(hash, ts)), idempotency_key=request_id)
+                batch = Batch.of(event.payload(hash, ts))
+                appended = topic.append(batch, idempotency_key=request_id, ts=recorded)
             except LogFull as error:
                 raise queue_unavailable(str(error)) from None
         durable = append.path.collection.durability == "fsync"

@@ -12,14 +12,13 @@ from strandline.engine.errors import SOON_MS
 #:
 #: - ``path_not_found``: no collection has documents at this path.
 #: - ``invalid_path``: a value in the path has characters that paths cannot have.
-#: - ``not_append_only``: the collection holds regular documents, which Strandline does not keep.
-#: - ``not_a_document``: another protocol created a log of this name.
+#: - ``not_a_document``: another protocol created a log of this name, or a collection with the other kind of documents.
 #:
 #: The caller is not allowed to do it:
 #:
 #: - ``unauthorized``: the certificate, the signature or the nonce of the request is not valid.
 #: - ``forbidden``: the caller has no role that allows this, or the certificate does not cover it.
-#: - ``field_not_writable``: the element has a field that only other roles may send.
+#: - ``field_not_writable``: the data has a field that only other roles may send.
 #: - ``rate_limited``: the caller has used up a rate limit.
 #: - ``nonces_full``: the server has reached its maximum of recent signed requests, and refuses further ones for now.
 #: - ``role_resolver_timeout``: the application's role resolver took too long.
@@ -36,7 +35,14 @@ from strandline.engine.errors import SOON_MS
 #: - ``invalid_time``, ``time_in_future``, ``time_not_increasing``: the element's time is not a whole number, is too far
 #:   ahead of the clock, or is not later than the last element.
 #: - ``document_full``: the document has the maximum number of elements.
-#: - ``queue_unavailable``: the queue event of the append cannot be written.
+#: - ``queue_unavailable``: the queue event of the push cannot be written.
+#:
+#: The regular document cannot be replaced:
+#:
+#: - ``invalid_base_hash``: the base hash is neither text nor absent.
+#: - ``hash_mismatch``: the base hash is not that of the current version.
+#: - ``incomplete_proof``, ``foreign_document_author``, ``invalid_document_proof``: the author's signature is
+#:   incomplete, is by another key than the request, or does not match.
 #:
 #: The elements cannot be pulled:
 #:
@@ -47,7 +53,6 @@ from strandline.engine.errors import SOON_MS
 Code = Literal[
     "path_not_found",
     "invalid_path",
-    "not_append_only",
     "not_a_document",
     "unauthorized",
     "forbidden",
@@ -69,6 +74,11 @@ Code = Literal[
     "time_not_increasing",
     "document_full",
     "queue_unavailable",
+    "invalid_base_hash",
+    "hash_mismatch",
+    "incomplete_proof",
+    "foreign_document_author",
+    "invalid_document_proof",
     "bound_required",
     "full_with_bounds",
     "full_not_allowed",
@@ -77,10 +87,12 @@ Code = Literal[
 
 
 class BadCollections(ValueError):
-    """Collections that cannot be served. ``errors`` lists all errors."""
+    """Collections that cannot be served. ``errors`` lists all errors. The message has ``warnings`` as well, because a
+    misspelt option is often the reason for an error about the option that it stands for."""
 
-    def __init__(self, errors: Sequence[str]) -> None:
-        super().__init__("the collections cannot be served:" + "".join(f"\n  - {error}" for error in errors))
+    def __init__(self, errors: Sequence[str], warnings: Sequence[str] = ()) -> None:
+        lines = [*errors, *(f"warning: {warning}" for warning in warnings)]
+        super().__init__("the collections cannot be served:" + "".join(f"\n  - {line}" for line in lines))
         self.errors = tuple(errors)
 
 
@@ -88,7 +100,8 @@ class CollectionError(Exception):
     """A request to a collection was refused, and nothing was changed.
 
     ``retry_after_ms`` says when to retry, if that can help. ``details`` are the members that the error has beside its
-    message: ``limit`` of ``document_full``; ``path`` and ``validator`` of ``schema_violation``.
+    message: ``latest`` of ``time_not_increasing``; ``limit`` of ``document_full``; ``path`` and ``validator`` of
+    ``schema_violation``; ``current_hash`` of ``hash_mismatch``.
     """
 
     def __init__(self, code: Code, message: str, *, retry_after_ms: int | None = None, **details: Any) -> None:
@@ -116,5 +129,5 @@ def invalid_path() -> CollectionError:
 
 def queue_unavailable(why: str) -> CollectionError:
     """Retrying helps once the topic accepts records again, which can be soon."""
-    message = f"the queue event of this append cannot be written: {why}. Nothing was stored"
+    message = f"the queue event of this push cannot be written: {why}. Nothing was stored"
     return CollectionError("queue_unavailable", message, retry_after_ms=SOON_MS)

@@ -92,9 +92,10 @@ class Announcer:
             end += b',"body":' + body
         if settings.include_identity and identity:
             end += b',"identity":' + msgspec.json.encode(identity)
-        return AppendEvent(self._topics, self._topic_for(params), self._start, end + b"}")
+        return AppendEvent(self._topics, self.topic_for(params), self._start, end + b"}")
 
-    def _topic_for(self, params: Mapping[str, str]) -> str:
+    def topic_for(self, params: Mapping[str, str]) -> str:
+        """The name of the topic for the events of a document."""
         param = self._settings.subject_param
         value = None if param is None else params.get(param)
         if value is None or self._pattern.fullmatch(value) is None:

@@ -5,7 +5,8 @@ clocks. Until then its nonce is kept, in a set for the minute in which it expire
 set at a time. The number of nonces is limited over all signers, not per signer.
 
 Nonces are lost when the process ends. Repeated appends are still recognised after a restart by the id of their request,
-which is stored with the element (see :meth:`~strandline.collections.documents.Documents.append`).
+which is stored with the element: they get the first answer again (see
+:meth:`~strandline.collections.documents.Documents.append`).
 """
 
 from __future__ import annotations

@@ -135,6 +135,14 @@ def _check(text: str) -> None:
 # --- Documents by path ------------------------------------------------------------------------------------------------
 
 
+def document_path(collection: Collection) -> StoragePath:
+    """The path of the documents of a collection. Members of a bundle share a storage path, and each has its documents
+    one level below it. Raises :class:`BadStoragePath`."""
+    if collection.bundle is None:
+        return StoragePath(collection.storage_path)
+    return StoragePath(f"{collection.storage_path}/{collection.name}")
+
+
 class BoundCollection:
     """A declared collection with its compiled parts: the storage path, the schema and the announcer of its events."""
 
@@ -143,7 +151,7 @@ class BoundCollection:
     def __init__(self, collection: Collection, namespace: str = "") -> None:
         self.collection = collection
         self.namespace = namespace
-        self.path = StoragePath(collection.storage_path)
+        self.path = document_path(collection)
         self.schema = None if collection.object_schema is None else ObjectSchema(collection.object_schema)
         self.announcer: Announcer | None = None
 
@@ -156,10 +164,9 @@ class PathMatch(NamedTuple):
 
 
 class DocumentPath(NamedTuple):
-    """The path of a document of an append-only collection, whether or not the document exists."""
+    """The path of a document, whether or not the document exists."""
 
     bound: BoundCollection
-    rules: AppendOnly
     params: Mapping[str, str]
     key: str
     #: Whether ``key`` can be the key of a document. Callers are identified before an unsafe key is refused.
@@ -168,6 +175,33 @@ class DocumentPath(NamedTuple):
     @property
     def collection(self) -> Collection:
         return self.bound.collection
+
+    @property
+    def is_regular(self) -> bool:
+        """Whether it is the path of a regular document. All others consist of elements."""
+        return self.bound.collection.append_only is None
+
+    @property
+    def rules(self) -> AppendOnly:
+        """How elements are appended and pulled. Regular documents have no such rules."""
+        rules = self.bound.collection.append_only
+        assert rules is not None
+        return rules
+
+
+class Bundle(NamedTuple):
+    """Collections that are pulled together, at their common storage path."""
+
+    path: StoragePath
+    members: list[BoundCollection]
+
+
+class BundlePath(NamedTuple):
+    """The path at which the documents of a bundle are pulled."""
+
+    members: Sequence[BoundCollection]
+    params: Mapping[str, str]
+    is_safe: bool
 
 
 class PathIndex:
@@ -178,9 +212,12 @@ class PathIndex:
         self._by_length: dict[int, list[tuple[StoragePath, BoundCollection]]] = {}
         #: A cache, because most paths are requested repeatedly.
         self._resolved: dict[str, dict[str, DocumentPath]] = {READ: {}, WRITE: {}}
+        self._bundles: dict[str, Bundle] = {}
         for bound in self:
-            for path in _paths(bound):
-                self._by_length.setdefault(path.length, []).append((path, bound))
+            self._by_length.setdefault(bound.path.length, []).append((bound.path, bound))
+            bundle, path = bound.collection.bundle, bound.collection.storage_path
+            if bundle is not None:
+                self._bundles.setdefault(bundle, Bundle(StoragePath(path), [])).members.append(bound)
 
     def __iter__(self) -> Iterator[BoundCollection]:
         return iter(self._by_name.values())
@@ -201,10 +238,21 @@ class PathIndex:
 
     def _resolve(self, path: str, op: str) -> DocumentPath:
         bound, params = _checked(self.find(segments_of(path), op))
-        rules = bound.collection.append_only
-        assert rules is not None
         key = bound.path.key(params)
-        return DocumentPath(bound, rules, params, key, key_is_safe(key))
+        return DocumentPath(bound, params, key, key_is_safe(key))
+
+    def resolve_bundle(self, path: str) -> BundlePath | None:
+        """Return the bundle that is pulled at a raw path, if there is one. Raises :class:`CollectionError`."""
+        if not self._bundles:
+            return None
+        segments = segments_of(path)
+        for bundle in self._bundles.values():
+            params = bundle.path.match(segments)
+            if params is not None:
+                if not values_fit(params):
+                    raise invalid_path()
+                return BundlePath(bundle.members, params, key_is_safe(bundle.path.key(params)))
+        return None
 
     def resolve_list(self, path: str) -> PathMatch:
         """Return the listable collection whose documents are below a raw path. Raises :class:`CollectionError`."""
@@ -227,7 +275,16 @@ class PathIndex:
         if found is None or found.bound.path.starts_with_placeholder or not values_fit(found.params):
             return None
         collection = found.bound.collection
-        return collection if collection.append_only is not None and collection.append_only.persist else None
+        return collection if collection.is_stored else None
+
+    def belongs(self, key: str, bound: BoundCollection) -> bool:
+        """Whether a key that matches the path of the collection is not that of a document of another collection, which
+        comes first."""
+        segments = key.split("/")
+        first = next(
+            (path for path, _ in self._by_length[len(segments)] if path.match(segments) is not None), bound.path
+        )
+        return first.text == bound.path.text
 
     def find_list(self, segments: Sequence[str]) -> PathMatch | None:
         """The listable collection whose documents are below these (decoded) segments."""
@@ -239,27 +296,9 @@ class PathIndex:
         return None
 
 
-def _paths(bound: BoundCollection) -> list[StoragePath]:
-    bundle = bound.collection.bundle
-    if bundle is None:
-        return [bound.path]
-    # A member of a bundle is pulled with all other members, and pushed by its own name.
-    return [bound.path, StoragePath(f"{bound.path.text}/{bound.collection.name}")]
-
-
 def _checked(match: PathMatch | None) -> PathMatch:
     if match is None:
         raise CollectionError("path_not_found", "no collection has documents at this path")
-    collection = match.bound.collection
-    if collection.append_only is None:
-        raise not_append_only(collection.name)
     if not values_fit(match.params):
         raise invalid_path()
     return match
-
-
-def not_append_only(name: str) -> CollectionError:
-    return CollectionError(
-        "not_append_only",
-        f"collection {name!r} is not append-only; this server stores only append-only collections",
-    )

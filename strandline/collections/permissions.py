@@ -1,14 +1,17 @@
-"""Permissions: the caller of a request, and what the caller may do with a collection."""
+"""Permissions: the caller of a request with its certificate, and what the caller may do with a collection."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 import msgspec
 
 from strandline.collections.config import PUBLIC, ROOT_DEVICE, SELF, Collection
 from strandline.collections.errors import CollectionError, forbidden
 from strandline.collections.paths import IDENTITY, StoragePath
+from strandline.signing import certificates
+from strandline.signing.certificates import BadCap
 from strandline.signing.globs import covers
 
 
@@ -26,14 +29,35 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True):
         return covers(self.paths, path, identity)
 
 
+class Certificate(msgspec.Struct, frozen=True, kw_only=True):
+    """A well-formed certificate with a valid signature of its issuer. It may be expired or revoked."""
+
+    document: dict[str, Any]
+    kind: str
+    roles: frozenset[str]
+    scope: Scope
+    not_before: float
+    expires: float
+
+    def check_window(self, now_s: float) -> None:
+        if now_s < self.not_before - certificates.MAX_SKEW_S:
+            raise BadCap("not-yet-valid")
+        if now_s > self.expires + certificates.MAX_SKEW_S:
+            raise BadCap("expired")
+
+
 class Caller(msgspec.Struct, frozen=True, kw_only=True):
     """The sender of a request. ``presenter`` is the key that signed the request, if any. ``request_id`` then identifies
-    the request, so that a replayed append is recognised."""
+    the request with its body, so that a repeated append is recognised. If ``is_repeated``, the server has seen a
+    request with the same nonce: it may only give the first answer to the same request again. ``certificate`` is the one
+    that the request presented, if any."""
 
     identity: str = ""
     roles: frozenset[str] = frozenset()
     presenter: str | None = None
     request_id: str | None = None
+    is_repeated: bool = False
+    certificate: Certificate | None = None
     scope: Scope | None = None
 
     def with_roles(self, roles: Iterable[str]) -> Caller:

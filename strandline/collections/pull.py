@@ -49,11 +49,13 @@ class PullBounds(NamedTuple):
 
 class ElementSelection(NamedTuple):
     """The selected elements: those later than ``since`` (all if it is None), and of these the ``newest`` or ``oldest``
-    ones (all if both are None)."""
+    ones (all if both are None). If ``capped``, the client requested more of the newest ones than the collection
+    allows."""
 
     since: int | None = None
     newest: int | None = None
     oldest: int | None = None
+    capped: bool = False
 
 
 def select(
@@ -61,8 +63,8 @@ def select(
 ) -> ElementSelection:
     """The elements to return for these bounds. Raises :class:`CollectionError` for bounds that are not allowed.
 
-    In a ``batch``, a strict collection returns at most :func:`page_of` elements of a document, because the budget of
-    the batch is computed with that number.
+    In a ``batch``, a strict collection returns at most :func:`page_of` elements after a checkpoint, because the budget
+    of the batch is computed with that number.
     """
     checkpoint, last, full = bounds.checkpoint, bounds.newest, bounds.full
     if checkpoint is None and last is None and not full:
@@ -79,8 +81,10 @@ def select(
     # The checkpoint 0 includes elements with the time 0, although they are not later than the checkpoint.
     since = checkpoint or None
     if last is not None:
-        most = page_of(rules) if batch and collection.strict else rules.max_pull_limit
-        return ElementSelection(since, newest=last if most is None else min(last, most))
+        most = rules.max_pull_limit
+        if most is not None and last > most:
+            return ElementSelection(since, newest=most, capped=True)
+        return ElementSelection(since, newest=last)
     if not full and collection.strict and (batch or is_paged(rules)):
         return ElementSelection(since, oldest=page_of(rules))
     return ElementSelection(since)
@@ -102,27 +106,28 @@ def page_of(rules: AppendOnly) -> int:
 
 def batch_cost(collection: Collection | None, bounds: PullBounds) -> int:
     """The number of elements that one document of a batch counts for: at most as many as a strict collection
-    returns."""
-    rules = None if collection is None else collection.append_only
-    most = page_of(rules or AppendOnly())
-    if collection is None or collection.strict:
-        asked = bounds.newest
-    else:
+    returns. In a collection that is not strict, the published servers count less than they return."""
+    rules = (None if collection is None else collection.append_only) or AppendOnly()
+    if collection is not None and not collection.strict:
         asked = bounds.limit if bounds.last is None else bounds.last
-    return most if asked is None else min(asked, most)
+        return page_of(rules) if asked is None else min(asked, page_of(rules))
+    if bounds.newest is None:
+        return page_of(rules)
+    return bounds.newest if rules.max_pull_limit is None else min(bounds.newest, rules.max_pull_limit)
 
 
-def is_expired(collection: Collection, version: Version, now: int) -> bool:
-    """Whether the document has expired: its last element is older than the TTL. The time 0 means that the time is
-    unknown."""
-    return collection.ttl_ms is not None and version.ts > 0 and now - version.ts > collection.ttl_ms
+def is_expired(collection: Collection, ts: int, now: int) -> bool:
+    """Whether a document has expired: its last element or version, of the time ``ts``, is older than the TTL. The time
+    0 means that the time is unknown."""
+    return collection.ttl_ms is not None and ts > 0 and now - ts > collection.ttl_ms
 
 
 # --- Reading ----------------------------------------------------------------------------------------------------------
 
 
 class Elements(NamedTuple):
-    """Elements as a JSON array without its brackets, and whether there are more after them."""
+    """Elements as a JSON array without its brackets, and whether a limit left out requested elements: those after these
+    ones, or those before them if the newest were requested."""
 
     json: bytes
     more: bool = False
@@ -194,8 +199,17 @@ class _Pages:
         self._count = 0
         self._size = 0
 
-    def newest(self, most: int, since: int | None) -> list[Page]:
-        """The last ``most`` elements, without those that are not later than ``since``."""
+    def newest(self, most: int, since: int | None, capped: bool) -> tuple[list[Page], bool]:
+        """The last ``most`` elements, without those that are not later than ``since``. If ``capped``, also whether
+        there are more of them."""
+        # One more element than requested shows whether there are more.
+        pages = self._newest(most + capped, since)
+        more = capped and sum(map(len, pages)) > most
+        if more:
+            _drop(next(page for page in pages if page.seqs), slice(0, 1))
+        return pages, more
+
+    def _newest(self, most: int, since: int | None) -> list[Page]:
         log, before = self._log, self._head + 1
         read = log.read_back if self._wait else log.read_back_resident
         while most:
@@ -252,7 +266,7 @@ def _read(
 ) -> Elements:
     collected = _Pages(document, version, wait, PARSED_AT_ONCE if hidden else AT_ONCE)
     if selection.newest is not None:
-        pages, more = collected.newest(selection.newest, selection.since), False
+        pages, more = collected.newest(selection.newest, selection.since, selection.capped)
     else:
         pages, more = collected.oldest(selection.oldest, selection.since)
     return Elements(b",".join([render(page, hidden) for page in pages if page.seqs]), more)
@@ -261,16 +275,22 @@ def _read(
 def render(page: Page, hidden: frozenset[str] = frozenset()) -> bytes:
     """Render the elements of a page as JSON, separated by commas. The meta of a record is the author's proof, with
     exactly the members that an element shows."""
-    data = [_without(each, hidden) for each in page.data] if hidden else page.data
-    return b",".join(
-        [
-            b'{"ts":%d,"data":%b}' % (ts, each) if meta is None else b'{"ts":%d,"data":%b,%b' % (ts, each, meta[1:])
-            for ts, each, meta in zip(page.ts, data, page.metas, strict=True)
-        ]
-    )
+    return b",".join(render_each(page, hidden))
 
 
-def _without(data: bytes, hidden: frozenset[str]) -> bytes:
+def render_each(page: Page, hidden: frozenset[str] = frozenset()) -> list[bytes]:
+    """Like :func:`render`, with each element separately."""
+    data = [without(each, hidden) for each in page.data] if hidden else page.data
+    return [
+        b'{"ts":%d,"data":%b}' % (ts, each) if meta is None else b'{"ts":%d,"data":%b,%b' % (ts, each, meta[1:])
+        for ts, each, meta in zip(page.ts, data, page.metas, strict=True)
+    ]
+
+
+def without(data: bytes, hidden: frozenset[str]) -> bytes:
+    """The data, which is a JSON object, without its hidden fields."""
+    if not hidden:
+        return data
     document = parse(data)
     if hidden.isdisjoint(document):
         return data

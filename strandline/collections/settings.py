@@ -23,12 +23,15 @@ class CollectionsSettings(Section, frozen=True, kw_only=True):
 
     config_file: Annotated[
         Text,
-        "JSON configuration of a Starfish server. Its collections are served in addition to those in the settings.",
+        "Configuration file of a Starfish server, as YAML (.yaml, .yml) or JSON. Its collections are added to those in "
+        "the settings.",
     ] = ""
     max_collections_per_batch: Annotated[
         Positive, "Maximum number of collections, and of documents, in one batch pull."
     ] = 100
-    max_batch_append_elements: Annotated[Positive, "Maximum number of elements that one batch pull can request."] = 5000
+    max_batch_append_elements: Annotated[Positive, "Maximum number of elements that one batch pull can request."] = (
+        10_000
+    )
     batch_key_deny_suffixes: Annotated[Texts, "Batch pulls skip documents whose last path segment is one of these."] = (
         "_keyring",
         "_members",

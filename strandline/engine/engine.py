@@ -5,9 +5,9 @@ from __future__ import annotations
 import logging
 import os
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 from msgspec import Meta
@@ -45,6 +45,8 @@ from strandline.engine.stats import NOWHERE, Stats, Totals
 from strandline.setting import Cap, Count, Positive, Text
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 FlushInterval = Annotated[int, Meta(ge=0, le=60_000, description="a whole number of milliseconds from 0 to 60000")]
 
@@ -136,6 +138,11 @@ class Engine:
         #: Called with every log that is created or forked, by the thread that does it and with the lock held: they must
         #: be quick. Its first records may not be visible yet.
         self.created: list[Callable[[Log], None]] = []
+        #: Called with every log whose notes change, in the same way.
+        self.noted: list[Callable[[Log], None]] = []
+        #: Called after every round of housekeeping with the logs that it has sealed or otherwise changed, without the
+        #: lock.
+        self.kept: list[Callable[[list[Log]], None]] = []
         self._threads: list[BackgroundThread] = []
         #: Which background tasks are failing, both the engine's and its users'.
         self.health = Health()
@@ -509,11 +516,15 @@ class Engine:
                 log.exception("a listener of log %r failed", book.name)
 
     def tell_created(self, created: Log) -> None:
-        for listener in list(self.created):
-            try:
-                listener(created)
-            except Exception:
-                log.exception("a listener for new logs failed at the log %r", created.name)
+        _call_all(self.created, created)
+
+    def tell_noted(self, book: Logbook) -> None:
+        if self.noted:
+            _call_all(self.noted, Log(self, book))
+
+    def tell_kept(self, books: Iterable[Logbook]) -> None:
+        if self.kept:
+            _call_all(self.kept, [Log(self, book) for book in books])
 
     def begin_snapshot(self, boundary_wanted: Callable[[], RoundSnapshot]) -> RoundSnapshot:
         """Switch to a new journal file and start capturing every log as it was at the switch.
@@ -606,6 +617,15 @@ class Engine:
     def _compact_if_wanted(self) -> None:
         if self.compacted:
             self.compacting.run()
+
+
+def _call_all(listeners: Iterable[Callable[[T], None]], about: T) -> None:
+    for listener in list(listeners):
+        try:
+            listener(about)
+        except Exception:
+            # The change has been made. A failing listener must not affect the caller or the other listeners.
+            log.exception("a listener failed at %r", about)
 
 
 DEFAULT_CONFIG = Config()

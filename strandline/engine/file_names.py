@@ -15,7 +15,14 @@ from strandline.engine.errors import DamagedFile
 
 #: The kinds of names. The ``pool`` kinds are in backup pools.
 Kind = Literal[
-    "segment", "checkpoint", "journal", "pool segment", "pool checkpoint", "pool journal", "backup description"
+    "segment",
+    "checkpoint",
+    "journal",
+    "index",
+    "pool segment",
+    "pool checkpoint",
+    "pool journal",
+    "backup description",
 ]
 
 _NUMBER = "[0-9]{8,19}"
@@ -25,6 +32,7 @@ _FORMS: dict[Kind, tuple[str, str]] = {
     "segment": (rf"({_NUMBER})\.arrow", "00000012.arrow"),
     "checkpoint": (rf"({_NUMBER})\.(?:full|changes)", "00000003.full"),
     "journal": (rf"({_NUMBER})\.journal", "00000034.journal"),
+    "index": (rf"({_NUMBER})-{_NUMBER}-{_SUM}\.arrow", "00000001-00065536-45688295e9894d05.arrow"),
     "pool segment": (rf"({_NUMBER})-{_SUM}\.arrow", "00000012-45688295e9894d05.arrow"),
     "pool checkpoint": (rf"({_NUMBER})-{_SUM}\.(?:full|changes)", "00000003-91cf46bf0567c1e5.full"),
     "pool journal": (rf"({_NUMBER})-{_SUM}-{_SUM}\.journal", "00000034-76b2f55a471cc588-a12db550cba80fbd.journal"),

@@ -83,6 +83,11 @@ class Log:
         return self._book.config
 
     @property
+    def created_at(self) -> int:
+        """When the log was created, in milliseconds. For a log of an older release, the time of its first record."""
+        return self._book.created_ts
+
+    @property
     def head(self) -> int:
         """The highest seq that readers can see; 0 if nothing was ever written."""
         return self._book.head
@@ -356,9 +361,13 @@ class Log:
 
     def remembers(self, idempotency_key: str) -> bool:
         """Return whether an append with this idempotency key would be a repetition."""
+        return self.remembered(idempotency_key) is not None
+
+    def remembered(self, idempotency_key: str) -> Appended | None:
+        """Return the result of the append with this idempotency key, or None if the log does not remember it."""
         with self._engine.lock:
             self._book.check_there()
-            return find_duplicate(self._book, idempotency_key, None, self._engine.now()) is not None
+            return find_duplicate(self._book, idempotency_key, None, self._engine.now())
 
     def skip(self, count: int, reason: Reason) -> Commit[None]:
         """Assign ``count`` seqs without records. Readers get a tombstone with this reason."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from strandline.engine.ownership import JSON, REGISTRY, media_type_of
+from strandline.engine.ownership import JSON, REGISTRY, LogOwner, log_owner, media_type_of
 from strandline.engine.state.forks import earliest_of, evict_floor_of
 from strandline.engine.state.logbook import Logbook
 
@@ -32,6 +32,7 @@ class LogInfo(msgspec.Struct, frozen=True, kw_only=True):
     last_ts: int
     media_type: str = JSON
     registry: bytes | None = None
+    owner: LogOwner | None = None
     base: ForkOrigin | None = None
     ephemeral: bool = False
     records: int = 0
@@ -55,6 +56,7 @@ def info_of(book: Logbook) -> LogInfo:
         last_ts=book.last_ts,
         media_type=media_type_of(book.config),
         registry=notes.get(REGISTRY),
+        owner=log_owner(book.name, notes),
         base=None if book.base is None else ForkOrigin(book.base.point.epoch, book.base.through),
         ephemeral=book.config.durability == "ephemeral",
         records=book.count,

@@ -53,7 +53,8 @@ def promoted(spark: SparkSession, lake: Lake, log: str) -> DataFrame:
     from pyspark.sql.pandas.types import from_arrow_schema
 
     kept = registries.find(lake, log)
-    if kept is None:
+    # A registry can have a search configuration without a schema.
+    if kept is None or not Registry.load(bytes(kept.registry)).current_version:
         raise NoSchema(f"the lake at {lake.url} has no schema for the log {log!r}")
     columns = pa.schema([*RECORD, *_payload_columns(kept).schema])
     paths = [file.path for file in records(lake).files() if _may_have(file, kept.layers)]
@@ -63,12 +64,13 @@ def promoted(spark: SparkSession, lake: Lake, log: str) -> DataFrame:
 
 
 def keep_registries(lake: Lake, logs: Sequence[LogInfo], now_ms: int) -> None:
-    """Store the registries in the lake. ``logs`` must be all logs."""
+    """Store the registries in the lake. ``logs`` must be all logs. Tables and collections have no schema in their
+    registries, only a search configuration, which the lake does not need."""
     by_epoch = {info.epoch: info for info in logs}
     kept = [
         KeptRegistry(info.name, info.epoch, layers_of(info, by_epoch), msgspec.Raw(info.registry))
         for info in logs
-        if info.registry is not None
+        if info.registry is not None and info.owner is None
     ]
     registries.keep(lake, kept, now_ms)
 

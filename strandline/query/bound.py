@@ -170,14 +170,13 @@ def keyword_clause(name: str, field: Field, value: str, boost: float = 0.0) -> E
 
 
 def text_clause(name: str, field: Field, value: str, quoted: bool, boost: float = 1.0) -> TextB:
-    """Match the words of a value, in quotes as a phrase. With a trailing star, the last word is a prefix."""
+    """Match the words of a value, in quotes as a phrase. With a trailing star, the last word is a prefix; every text
+    field supports this, because its words are indexed in order."""
     words = tuple(tokens(value))
     if not words:
         raise BadQuery(f"the query for search field {name} contains no letter or digit")
     beginning = without_star(value)
     prefix = beginning is not None and beginning[-1].isalnum()
-    if prefix and not field.prefix:
-        raise BadQuery(f"search field {name} does not support prefix queries")
     phrase = quoted and len(words) > 1
     if phrase and not field.positions:
         raise BadQuery(f"search field {name} does not support phrase queries")

@@ -10,50 +10,106 @@ import numpy as np
 import numpy.typing as npt
 
 from strandline.engine.state.ranges import inside
-from strandline.query.columns import AnyColumn, Mask, join_columns
+from strandline.query.columns import AnyColumn, Mask, Numbers, join_columns
 from strandline.query.sums import Sums
 
 #: Maps a rollup id and an interval in milliseconds to the sums over all records of a chunk, if they are known.
 FindSums = Callable[[str, int], "Sums | None"]
 
 
-class Chunk:
-    """``seqs`` ascend; row ``i`` of every column is the record ``seqs[i]``. ``gone`` are rows that are no longer
-    visible, or None. ``find_sums`` is set if the chunk is in a file instead of memory."""
+class Seqs:
+    """Ascending seqs, as ranges without gaps: range ``i`` starts with the seq ``firsts[i]`` at the row ``places[i]``.
+    Most chunks have one range, which takes no memory for each record."""
 
-    __slots__ = ("columns", "find_sums", "gone", "seqs")
+    __slots__ = ("count", "firsts", "places")
+
+    def __init__(self, firsts: Numbers, places: Numbers, count: int) -> None:
+        self.firsts = firsts
+        self.places = places
+        self.count = count
+
+    @classmethod
+    def of(cls, seqs: npt.NDArray[np.int64]) -> Seqs:
+        """Return these seqs as ranges."""
+        places = np.flatnonzero(np.diff(seqs, prepend=seqs[0] - 2) != 1) if len(seqs) else np.empty(0, np.int64)
+        return cls(seqs[places], places, len(seqs))
+
+    @property
+    def nbytes(self) -> int:
+        return int(self.firsts.nbytes + self.places.nbytes)
+
+    @property
+    def first(self) -> int:
+        return int(self.firsts[0])
+
+    @property
+    def last(self) -> int:
+        return int(self.firsts[-1]) + self.count - 1 - int(self.places[-1])
+
+    def at(self, rows: Numbers) -> npt.NDArray[np.int64]:
+        """Return the seqs of these rows."""
+        if len(self.firsts) == 1:
+            return np.asarray(rows.astype(np.int64) + self.firsts[0])
+        ranges = np.searchsorted(self.places, rows, "right") - 1
+        return np.asarray(self.firsts[ranges] - self.places[ranges] + rows)
+
+    def up_to(self, seq: int) -> int:
+        """Return the number of seqs up to this one."""
+        at = int(np.searchsorted(self.firsts, seq, "right")) - 1
+        if at < 0:
+            return 0
+        end = int(self.places[at + 1]) if at + 1 < len(self.places) else self.count
+        return min(int(self.places[at]) + seq - int(self.firsts[at]) + 1, end)
+
+    def all(self) -> npt.NDArray[np.int64]:
+        """Return all seqs."""
+        lengths = np.diff(np.append(self.places, self.count))
+        return np.repeat(self.firsts - self.places, lengths) + np.arange(self.count)
+
+
+class Chunk:
+    """Row ``i`` of every column is the record with the ``i``-th seq. ``gone`` are rows that are no longer visible, or
+    None. ``find_sums`` is set if the chunk is in a file instead of memory."""
+
+    __slots__ = ("columns", "find_sums", "gone", "ranges")
 
     def __init__(
         self,
-        seqs: npt.NDArray[np.int64],
+        seqs: npt.NDArray[np.int64] | Seqs,
         columns: Mapping[str, AnyColumn],
         gone: Mask | None = None,
         find_sums: FindSums | None = None,
     ) -> None:
-        self.seqs = seqs
+        #: The seqs, as ranges.
+        self.ranges = seqs if isinstance(seqs, Seqs) else Seqs.of(seqs)
         self.columns = columns
         self.gone = gone
         self.find_sums = find_sums
 
     def __len__(self) -> int:
-        return len(self.seqs)
+        return self.ranges.count
+
+    @property
+    def seqs(self) -> npt.NDArray[np.int64]:
+        """All seqs, ascending. Holds 8 bytes a record while it is used."""
+        return self.ranges.all()
 
     @property
     def nbytes(self) -> int:
         """The memory of the chunk."""
-        return int(self.seqs.nbytes) + sum(column.nbytes for column in self.columns.values())
+        return self.ranges.nbytes + sum(column.nbytes for column in self.columns.values())
 
     @property
     def first(self) -> int:
-        return int(self.seqs[0])
+        return self.ranges.first
 
     @property
     def last(self) -> int:
-        return int(self.seqs[-1])
+        return self.ranges.last
 
     def without(self, gone: Mask | None) -> Chunk:
         """Return the same records with these rows marked as gone."""
-        return Chunk(self.seqs, self.columns, gone if gone is not None and gone.any() else None, self.find_sums)
+        return Chunk(self.ranges, self.columns, gone if gone is not None and gone.any() else None, self.find_sums)
 
     @property
     def is_from_file(self) -> bool:

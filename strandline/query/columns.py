@@ -8,18 +8,21 @@ interpreter's lock.
 from __future__ import annotations
 
 import operator
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from strandline.query.occurrences import Occurrences
+from strandline.query.selection import Mask as Mask
+from strandline.query.selection import Numbers as Numbers
+from strandline.query.selection import Selection
 from strandline.query.values import Value
 
-Mask: TypeAlias = npt.NDArray[np.bool_]
-Numbers: TypeAlias = npt.NDArray[Any]
 Rows: TypeAlias = npt.NDArray[np.int32]
 
 COMPARE = {">": operator.gt, ">=": operator.ge, "<": operator.lt, "<=": operator.le}
@@ -27,11 +30,8 @@ COMPARE = {">": operator.gt, ">=": operator.ge, "<": operator.lt, "<=": operator
 DTYPES: dict[str, type] = {"integer": np.int64, "date": np.int64, "float": np.float64, "bool": np.bool_}
 
 
-class Occurrences(NamedTuple):
-    """The ascending values in which something was found, and how often, for each searched token."""
-
-    values: Numbers
-    counts: list[Numbers]
+#: If more than one in this many tokens is a hit, counting over all tokens is faster than looking up each hit.
+_DENSE = 32
 
 
 class Column:
@@ -55,6 +55,16 @@ class Column:
         found = np.zeros(total, np.bool_)
         found[self.rows[values]] = True
         return found
+
+    def records_with(self, values: Selection, total: int) -> Selection:
+        """Like ``rows_where``, for a selection of values."""
+        if self.rows is None:
+            return values
+        if not values.is_sparse:
+            return Selection(total, mask=self.rows_where(values.mask, total))
+        # The values of a record are adjacent.
+        owners = self.rows[values.rows]
+        return Selection(total, rows=owners[np.flatnonzero(np.diff(owners, prepend=-1))])
 
     def present(self, total: int) -> Mask:
         """Return which records have a value."""
@@ -106,28 +116,38 @@ class Column:
 class NumberColumn(Column):
     """Integers, dates, floats or booleans. ``bounds`` are the minimum and maximum, None if there are no values."""
 
-    __slots__ = ("bounds", "values")
+    __slots__ = ("_values", "bounds")
 
-    def __init__(self, values: Numbers, rows: Rows | None) -> None:
+    def __init__(self, values: Numbers, rows: Rows | None, bounds: tuple[Any, Any] | None = None) -> None:
         super().__init__(len(values), rows)
-        self.values = values
-        self.bounds: tuple[Any, Any] | None = (values.min(), values.max()) if len(values) else None
+        self._values = values
+        if bounds is None and len(values):
+            bounds = values.min(), values.max()
+        self.bounds = bounds
+
+    @property
+    def values(self) -> Numbers:
+        return self._values
 
     @property
     def nbytes(self) -> int:
-        each = 64 if self.is_general else self.values.itemsize
-        return super().nbytes + each * len(self.values)
+        each = 64 if self.is_general else self._values.itemsize
+        return super().nbytes + each * len(self._values)
 
     @property
     def is_general(self) -> bool:
         """Whether there are numbers too large for 64 bits."""
-        return self.values.dtype == np.object_
+        return bool(self._values.dtype == np.object_)
+
+    def take(self, places: Numbers) -> Numbers:
+        """Return the values at these places."""
+        return self._values[places]
 
     def equal(self, value: Value) -> Mask:
-        return np.asarray(self.values == value, np.bool_)
+        return np.asarray(self._values == value, np.bool_)
 
     def compare(self, op: str, value: Value) -> Mask:
-        return np.asarray(COMPARE[op](self.values, value), np.bool_)
+        return np.asarray(COMPARE[op](self._values, value), np.bool_)
 
     def only(self, records: Mask) -> NumberColumn:
         """Return the column of the marked records."""
@@ -153,14 +173,14 @@ class KeywordColumn(Column):
     def nbytes(self) -> int:
         return super().nbytes + self.codes.nbytes + int(self.words.nbytes)
 
-    def equal(self, value: Value) -> Mask:
+    def equal(self, value: str) -> Selection:
         code = pc.index(self.words, pa.scalar(value, pa.string())).as_py()
         if code < 0:
-            return np.zeros(self.count, np.bool_)
-        return np.asarray(self.codes == code, np.bool_)
+            return Selection.nothing(self.count)
+        return Selection(self.count, mask=np.asarray(self.codes == code, np.bool_))
 
-    def starting(self, prefix: str) -> Mask:
-        return self.marked(pc.starts_with(self.words, prefix))
+    def starting(self, prefix: str) -> Selection:
+        return Selection(self.count, mask=self.marked(pc.starts_with(self.words, prefix)))
 
     def marked(self, words: Any) -> Mask:
         """Return the values whose words are marked in a boolean Arrow array."""
@@ -188,24 +208,102 @@ class KeywordColumn(Column):
         return KeywordColumn(codes, words, join_rows(columns, totals))
 
 
-class TextColumn(Column):
-    """Texts as tokens: those of value ``i`` are ``tokens[bounds[i]:bounds[i + 1]]``, as indexes into ``words``."""
+class TextColumn(Column, ABC):
+    """Texts as tokens, which are indexes into ``words``."""
 
-    __slots__ = ("bounds", "tokens", "words")
+    __slots__ = ("words",)
+
+    def __init__(self, count: int, words: Any, rows: Rows | None) -> None:
+        super().__init__(count, rows)
+        self.words = words
+
+    @abstractmethod
+    def lengths(self, values: Numbers) -> Numbers:
+        """Return the number of tokens in each of these values."""
+
+    @abstractmethod
+    def tokens_before(self, values: int) -> int:
+        """Return the number of tokens in the first ``values`` values."""
+
+    @abstractmethod
+    def shortest(self, length: int) -> Numbers:
+        """Return the values with at most this many tokens."""
+
+    @abstractmethod
+    def occurrences(self, token: str, prefix: bool) -> Occurrences:
+        """Return the occurrences of this token or, with ``prefix``, of tokens that start with it."""
+
+    @abstractmethod
+    def phrase(self, tokens: tuple[str, ...], prefix: bool, within: Numbers | None) -> tuple[Numbers, Numbers]:
+        """Return the values in which these tokens are consecutive, and how often. With ``prefix``, the last one is a
+        prefix. Other values than those in ``within``, which ascend, may be left out."""
+
+    @abstractmethod
+    def plain(self) -> TokenColumn:
+        """Return the same values as they are in memory."""
+
+    def only(self, records: Mask) -> TokenColumn:
+        """Return the column of the marked records, without words that only others have."""
+        return self.plain().only(records)
+
+
+class TokenColumn(TextColumn):
+    """Texts in memory: the tokens of value ``i`` are ``tokens[bounds[i]:bounds[i + 1]]``."""
+
+    __slots__ = ("bounds", "tokens")
 
     def __init__(
         self, tokens: npt.NDArray[np.int32], words: Any, bounds: npt.NDArray[np.int64], rows: Rows | None
     ) -> None:
-        super().__init__(len(bounds) - 1, rows)
+        super().__init__(len(bounds) - 1, words, rows)
         self.tokens = tokens
-        self.words = words
         self.bounds = bounds
 
     @property
     def nbytes(self) -> int:
         return super().nbytes + self.tokens.nbytes + self.bounds.nbytes + int(self.words.nbytes)
 
-    def hits(self, token: str, prefix: bool) -> Mask | None:
+    def plain(self) -> TokenColumn:
+        return self
+
+    def lengths(self, values: Numbers) -> Numbers:
+        return np.asarray(self.bounds[values + 1] - self.bounds[values])
+
+    def tokens_before(self, values: int) -> int:
+        return int(self.bounds[values])
+
+    def shortest(self, length: int) -> Numbers:
+        return np.flatnonzero(np.diff(self.bounds) <= length)
+
+    def occurrences(self, token: str, prefix: bool) -> Occurrences:
+        hits = self._hits(token, prefix)
+        if hits is None:
+            return Occurrences.nowhere(self.count)
+        if np.count_nonzero(hits) * _DENSE > len(hits):
+            before = np.zeros(len(hits) + 1, np.int64)
+            np.cumsum(hits, out=before[1:])
+            return Occurrences.dense(before[self.bounds[1:]] - before[self.bounds[:-1]])
+        # An empty value starts where the next one does. The rightmost of them contains the token.
+        owners = np.searchsorted(self.bounds, np.flatnonzero(hits), "right") - 1
+        return Occurrences(self.count, *np.unique(owners, return_counts=True))
+
+    def phrase(self, tokens: tuple[str, ...], prefix: bool, within: Numbers | None) -> tuple[Numbers, Numbers]:
+        starts: npt.NDArray[np.int64] | None = None
+        for at, token in enumerate(tokens):
+            hits = self._hits(token, prefix and at == len(tokens) - 1)
+            if hits is None:
+                return np.empty(0, np.int64), np.empty(0, np.int64)
+            if starts is None:
+                starts = np.flatnonzero(hits)
+                starts = starts[starts + len(tokens) <= len(self.tokens)]
+            else:
+                starts = starts[hits[starts + at]]
+        assert starts is not None
+        owners = np.searchsorted(self.bounds, starts, "right") - 1
+        values, counts = np.unique(owners[starts + len(tokens) <= self.bounds[owners + 1]], return_counts=True)
+        return values, counts
+
+    def _hits(self, token: str, prefix: bool) -> Mask | None:
         """Return the positions in ``tokens`` of this token, or of tokens that start with it; None if there are none."""
         if not len(self.tokens):
             return None
@@ -215,23 +313,23 @@ class TextColumn(Column):
         marked = np.asarray(pc.starts_with(self.words, token).to_numpy(zero_copy_only=False), np.bool_)
         return marked[self.tokens] if marked.any() else None
 
-    def only(self, records: Mask) -> TextColumn:
+    def only(self, records: Mask) -> TokenColumn:
         """Return the column of the marked records, without words that only others have."""
         values = self.values_of(records)
         lengths = np.diff(self.bounds)
         codes, words = used_words(self.tokens[np.repeat(values, lengths)], self.words)
         bounds = np.zeros(int(np.count_nonzero(values)) + 1, np.int64)
         np.cumsum(lengths[values], out=bounds[1:])
-        return TextColumn(codes, words, bounds, self.rows_of(records))
+        return TokenColumn(codes, words, bounds, self.rows_of(records))
 
     @staticmethod
-    def join(columns: Sequence[TextColumn], totals: Sequence[int]) -> TextColumn:
+    def join(columns: Sequence[TokenColumn], totals: Sequence[int]) -> TokenColumn:
         tokens, words = join_words([(column.tokens, column.words) for column in columns])
         bounds, base = [np.zeros(1, np.int64)], 0
         for column in columns:
             bounds.append(column.bounds[1:] + base)
             base += len(column.tokens)
-        return TextColumn(tokens, words, np.concatenate(bounds), join_rows(columns, totals))
+        return TokenColumn(tokens, words, np.concatenate(bounds), join_rows(columns, totals))
 
 
 class HistogramColumn(KeywordColumn):
@@ -266,8 +364,9 @@ AnyColumn = NumberColumn | KeywordColumn | TextColumn
 
 def join_columns(columns: Sequence[AnyColumn], totals: Sequence[int]) -> AnyColumn:
     """Join the columns of one field in consecutive ranges of records, with ``totals`` records each."""
-    kind = type(columns[0])
-    return kind.join(columns, totals)  # type: ignore[arg-type]
+    kind: Any = type(columns[0])
+    joined: AnyColumn = kind.join(columns, totals)
+    return joined
 
 
 def join_rows(columns: Sequence[Column], totals: Sequence[int]) -> Rows | None:

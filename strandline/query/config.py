@@ -40,9 +40,10 @@ class Field(Struct, frozen=True):
     positions: bool = False
 
     def binding(self, version: int) -> Binding | None:
-        """Return the binding for records of this schema version: the latest that is not newer."""
+        """Return the binding for records of this schema version: the latest that is not newer. Records of a log
+        without a schema (version 0) have the binding of version 1."""
         for binding in reversed(self.bindings):
-            if binding.version <= version:
+            if binding.version <= max(version, 1):
                 return binding
         return None
 

@@ -13,128 +13,111 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from strandline.query.chunk import Chunk
-from strandline.query.columns import AnyColumn, HistogramColumn, KeywordColumn, Mask, NumberColumn
+from strandline.query.columns import AnyColumn, HistogramColumn, KeywordColumn, Mask, NumberColumn, used_words
 from strandline.query.config import Measure
 from strandline.query.evaluator import evaluate
+from strandline.query.groups import Groups
 from strandline.query.index import part_name
 from strandline.query.requests import AggregateRequest
-from strandline.query.sums import Grouped, Histograms, MeasureSums, Numbering, Sums
+from strandline.query.sums import MeasureRows, Sums, Weights, add_measure, unified
 from strandline.query.values import plain, power_name
 
 Rows = npt.NDArray[np.int64]
 Array = npt.NDArray[Any]
 
-_START = "start"
 #: Integers from here on do not fit into 64 bits.
 _LARGE = 1 << 63
+_NO_WORD = pa.nulls(1, pa.string())
 
 
 class Contributions:
-    """The values of the contributing records as tables for DuckDB: one of records, and one per histogram of its
-    buckets.
+    """The values of the contributing records, chunk by chunk.
 
-    Dimensions and buckets are numbered in the order of their appearance. Integers that are too large for a column are
-    stored separately and summed up by Python.
+    Integers that are too large for an array are stored separately.
     """
 
     def __init__(self, request: AggregateRequest) -> None:
         self.request = request
         self.measures = [request.rollup.measures[name] for name in request.measures]
-        self.names: dict[str, Numbering] = {name: Numbering() for name in request.group_by}
-        self.tables: dict[str, list[dict[str, Array]]] = {}
-        #: Measure, keys of the rows, and their values.
-        self.large: list[tuple[Measure, dict[str, Array], list[int]]] = []
+        #: The number of the interval of each record.
+        self.starts: list[Array] = []
+        #: The codes and words of each dimension, as in :class:`~strandline.query.sums.Sums`.
+        self.dimensions: dict[str, list[tuple[Array, Any]]] = {name: [] for name in request.group_by}
+        self.rows: dict[str, list[MeasureRows]] = {measure.name: [] for measure in self.measures}
+        #: The name of a measure, the chunk, the records, and their values.
+        self.large: list[tuple[str, int, Array, list[int]]] = []
 
     def add(self, chunk: Chunk, rows: Rows) -> None:
-        keys = self._groups(chunk, rows)
-        records = dict(keys)
-        for at, measure in enumerate(self.measures):
-            if measure.kind == "count":
-                records[f"m{at}"] = self._counted(measure, chunk, rows)
-            elif measure.field is not None:
-                values, fits = self._fitting(measure, lone_numbers(chunk.columns[measure.field], rows), keys)
-                records[f"x{at}"] = fits
-                if measure.histogram:
-                    fitting = {name: column[fits] for name, column in keys.items()}
-                    weights = np.ones(np.count_nonzero(fits))
-                    self._table(f"h{at}", {**fitting, "bucket": exponents(values[fits]), "weight": weights})
-                records[f"m{at}"] = values
-            else:
-                self._add_parts(at, measure, chunk, rows, keys, records)
-        self._table("records", records)
-
-    @property
-    def keys(self) -> list[str]:
-        """The columns that identify the group."""
-        return [_START, *(f"d{at}" for at in range(len(self.request.group_by)))]
-
-    def _table(self, name: str, columns: dict[str, Array]) -> None:
-        self.tables.setdefault(name, []).append(columns)
-
-    def _groups(self, chunk: Chunk, rows: Rows) -> dict[str, Array]:
+        if not len(rows):
+            return
         times = lone_numbers(chunk.columns[self.request.rollup.timestamp_field], rows).astype(np.int64)
-        interval = self.request.interval_ms
-        keys: dict[str, Array] = {_START: times // interval * interval}
-        for at, name in enumerate(self.request.group_by):
-            keys[f"d{at}"] = numbers_of(chunk.columns[name], rows, self.names[name])
-        return keys
+        for name, pieces in self.dimensions.items():
+            pieces.append(dimension_codes(chunk.columns[name], rows))
+        for measure in self.measures:
+            self.rows[measure.name].append(self._rows_of(measure, chunk, rows))
+        self.starts.append(times // self.request.interval_ms)
 
-    def _fitting(self, measure: Measure, values: Array, keys: dict[str, Array]) -> tuple[Array, Mask]:
-        """Return the values as 64-bit numbers, and which of them fit. The others are stored separately."""
-        if values.dtype != np.object_:
-            return values, np.ones(len(values), np.bool_)
-        fits = np.array([-_LARGE <= value < _LARGE for value in values.tolist()], np.bool_)
-        large = {name: column[~fits] for name, column in keys.items()}
-        self.large.append((measure, large, values[~fits].tolist()))
-        return np.where(fits, values, 0).astype(np.int64), fits
+    def _rows_of(self, measure: Measure, chunk: Chunk, rows: Rows) -> MeasureRows:
+        if measure.kind == "count":
+            bound = self.request.counted.get(measure.name)
+            return MeasureRows(None if bound is None else evaluate(bound, chunk).mask[rows].astype(np.int64))
+        if measure.field is not None:
+            return self._values(measure, lone_numbers(chunk.columns[measure.field], rows))
+        return _parts(measure, chunk, rows)
 
-    def _counted(self, measure: Measure, chunk: Chunk, rows: Rows) -> Array:
-        bound = self.request.counted.get(measure.name)
-        return np.ones(len(rows), np.bool_) if bound is None else evaluate(bound, chunk).mask[rows]
-
-    def _add_parts(
-        self, at: int, measure: Measure, chunk: Chunk, rows: Rows, keys: dict[str, Array], records: dict[str, Array]
-    ) -> None:
-        assert measure.pointers is not None
-        for part, pointer in zip("nslg", measure.pointers[:4], strict=True):
-            records[f"m{at}{part}"] = lone_numbers(chunk.columns[part_name(pointer)], rows)
-        if len(measure.pointers) > 4:
-            column = chunk.columns[measure.pointers[4]]
-            assert isinstance(column, HistogramColumn)
-            owners = np.arange(len(chunk)) if column.rows is None else column.rows
-            places = np.searchsorted(rows, owners)
-            places[places == len(rows)] = 0
-            inside = rows[places] == owners if len(rows) else np.zeros(len(owners), np.bool_)
-            numbering = self.names.setdefault(f"h{at}", Numbering())
-            codes = word_numbers(column, np.flatnonzero(inside), numbering)
-            columns = {name: values[places[inside]] for name, values in keys.items()}
-            self._table(f"h{at}", {**columns, "bucket": codes, "weight": column.weights[inside]})
+    def _values(self, measure: Measure, values: Array) -> MeasureRows:
+        kept: Mask | None = None
+        weights: list[Weights] = []
+        if values.dtype == np.object_:
+            kept = np.array([-_LARGE <= value < _LARGE for value in values.tolist()], np.bool_)
+            large = values[~kept].tolist()
+            self.large.append((measure.name, len(self.starts), np.flatnonzero(~kept), large))
+            values = np.where(kept, values, 0).astype(np.int64)
+            if measure.histogram:
+                names = pa.array([power_name(max(abs(value), 1).bit_length() - 1) for value in large], pa.string())
+                weights.append(Weights(np.flatnonzero(~kept), np.arange(len(large)), None, names))
+        if measure.histogram and len(values):
+            rows = None if kept is None else np.flatnonzero(kept)
+            powers = exponents(values if rows is None else values[rows])
+            names = pa.array([power_name(power) for power in range(int(powers.max(initial=0)) + 1)], pa.string())
+            weights.append(Weights(rows, powers, None, names))
+        return MeasureRows(None, values, values, values, kept, weights)
 
 
-def numbers_of(column: AnyColumn, rows: Rows, numbering: Numbering) -> Array:
-    """Return the numbers of the single values of these records."""
+def _parts(measure: Measure, chunk: Chunk, rows: Rows) -> MeasureRows:
+    assert measure.pointers is not None
+    parts = (lone_numbers(chunk.columns[part_name(pointer)], rows) for pointer in measure.pointers[:4])
+    count, total, least, greatest = parts
+    found = MeasureRows(count, total, least, greatest)
+    if len(measure.pointers) > 4:
+        column = chunk.columns[measure.pointers[4]]
+        assert isinstance(column, HistogramColumn)
+        owners = np.arange(len(chunk)) if column.rows is None else column.rows
+        places = np.searchsorted(rows, owners)
+        places[places == len(rows)] = 0
+        inside = rows[places] == owners
+        codes, words = used_words(column.codes[inside], column.words)
+        found.weights = (Weights(places[inside], codes, column.weights[inside], words),)
+    return found
+
+
+def dimension_codes(column: AnyColumn, rows: Rows) -> tuple[Array, Any]:
+    """Return the single values of these records as codes, and their words. The word of code 0 is null, for records
+    without a value."""
     places, missing = column.places(rows)
     if not column.count:
-        return np.zeros(len(rows), np.int64)
+        return np.zeros(len(rows), np.int64), _NO_WORD
+    codes: Array
     if isinstance(column, KeywordColumn):
-        numbers = word_numbers(column, places, numbering)
+        codes, words = used_words(column.codes[places], column.words)
     else:
         assert isinstance(column, NumberColumn)
-        values, inverse = np.unique(column.values[places], return_inverse=True)
-        numbers = numbering.table([text_of(value) for value in values.tolist()])[inverse]
+        values, codes = np.unique(column.values[places], return_inverse=True)
+        words = pa.array([text_of(value) for value in values.tolist()], pa.string())
+    codes = codes.astype(np.int64) + 1
     if missing is not None:
-        numbers[missing] = 0
-    return numbers
-
-
-def word_numbers(column: KeywordColumn, places: Array, numbering: Numbering) -> Array:
-    """Return the numbers of the words at these positions."""
-    codes = column.codes[places]
-    used = np.zeros(len(column.words), np.bool_)
-    used[codes] = True
-    table = np.zeros(len(column.words), np.int64)
-    table[used] = numbering.table(column.words.filter(pa.array(used)).to_pylist())
-    return table[codes]
+        codes[missing] = 0
+    return codes, pa.concat_arrays([_NO_WORD, words])
 
 
 def text_of(value: Any) -> str:
@@ -152,8 +135,8 @@ def lone_numbers(column: AnyColumn, rows: Rows) -> Array:
 
 def exponents(values: Array) -> Array:
     """Return, for each number, the largest power of two that is not above it; 0 if the number is less than 1."""
-    sizes = np.abs(values.astype(np.float64))
-    powers = np.maximum(np.frexp(np.maximum(sizes, 1.0))[1] - 1, 0).astype(np.int64)
+    # The exponent is in the bits of a float, next to the sign.
+    powers = np.maximum((np.abs(values.astype(np.float64)).view(np.int64) >> 52) - 1023, 0)
     if values.dtype.kind == "i":
         # Large integers may have been rounded up to a power of two that they do not reach.
         magnitudes = np.abs(values).astype(np.uint64)
@@ -167,57 +150,31 @@ def exponents(values: Array) -> Array:
 
 def add_up(contributions: Contributions) -> Sums:
     """Sum up the contributions by interval and group."""
-    keys, tables = contributions.keys, contributions.tables
-    selected = [each for at, measure in enumerate(contributions.measures) for each in _selected(at, measure, tables)]
-    grouped = Grouped(_table_of(tables.get("records", [])), keys, selected)
-    measures: dict[str, MeasureSums] = {}
-    for at, measure in enumerate(contributions.measures):
-        measures[measure.name] = grouped.measure(at)
-        if measure.histogram or len(measure.pointers or ()) > 4:
-            measures[measure.name].histograms = _histograms(at, contributions, grouped)
-    for measure, columns, values in contributions.large:
-        for *group, value in zip(*(columns[key].tolist() for key in keys), values, strict=True):
-            measures[measure.name].add_wide(grouped.place(group), 1, value, value, value)
-    dimensions = contributions.request.group_by
-    codes = [grouped.numbers(key).astype(np.int32) for key in keys[1:]]
-    words = [contributions.names[name].texts for name in dimensions]
-    return Sums(dimensions, grouped.numbers(_START), codes, words, measures)
+    request = contributions.request
+    if not contributions.starts:
+        return Sums.empty(request.group_by, request.measures)
+    keys: list[list[Array]] = [[starts] for starts in contributions.starts]
+    words = []
+    for pieces in contributions.dimensions.values():
+        tables, distinct = unified([own for _, own in pieces])
+        words.append(distinct)
+        for key, table, (codes, _) in zip(keys, tables, pieces, strict=True):
+            key.append(table[codes])
+    groups = Groups(keys)
+    starts, *codes_of = groups.keys
+    measures = {
+        measure.name: add_measure(groups, contributions.rows[measure.name], _has_histograms(measure))
+        for measure in contributions.measures
+    }
+    for name, piece, records, values in contributions.large:
+        for group, value in zip(groups.pieces[piece].of_row[records].tolist(), values, strict=True):
+            measures[name].add_wide(group, 1, value, value, value)
+    narrow = [each.astype(np.int32) for each in codes_of]
+    return Sums(request.group_by, starts * request.interval_ms, narrow, words, measures)
 
 
-def _selected(at: int, measure: Measure, tables: dict[str, list[dict[str, Array]]]) -> list[str]:
-    if measure.kind == "count":
-        return [f"count(*) FILTER (m{at}) AS n{at}"]
-    if measure.field is None:
-        return [f"sum(m{at}n) AS n{at}", f"fsum(m{at}s) AS t{at}", f"min(m{at}l) AS l{at}", f"max(m{at}g) AS g{at}"]
-    # DuckDB sums integers exactly, and floats with an error that does not grow.
-    total = "fsum" if any(table[f"m{at}"].dtype.kind == "f" for table in tables.get("records", [])) else "sum"
-    own = f"FILTER (x{at})"
-    return [
-        f"count(*) {own} AS n{at}",
-        f"coalesce({total}(m{at}) {own}, 0) AS t{at}",
-        f"min(m{at}) {own} AS l{at}",
-        f"max(m{at}) {own} AS g{at}",
-    ]
-
-
-def _histograms(at: int, contributions: Contributions, grouped: Grouped) -> Histograms:
-    measure, keys = contributions.measures[at], contributions.keys
-    tables = list(contributions.tables.get(f"h{at}", []))
-    for other, columns, values in contributions.large:
-        if other is measure:
-            powers = np.array([max(abs(value), 1).bit_length() - 1 for value in values], np.int64)
-            tables.append({**{key: columns[key] for key in keys}, "bucket": powers, "weight": np.ones(len(values))})
-    if measure.pointers is not None:
-        numbering = contributions.names.get(f"h{at}")
-        names = [] if numbering is None else [str(text) for text in numbering.texts]
-    else:
-        most = max((int(table["bucket"].max()) for table in tables if len(table["bucket"])), default=-1)
-        names = [power_name(power) for power in range(most + 1)]
-    return grouped.histograms([pa.table(table) for table in tables], names)
-
-
-def _table_of(tables: list[dict[str, Array]]) -> Any:
-    return pa.concat_tables([pa.table(columns) for columns in tables]) if tables else None
+def _has_histograms(measure: Measure) -> bool:
+    return measure.histogram or len(measure.pointers or ()) > 4
 
 
 #: Ranges of times in milliseconds; the ends are exclusive.

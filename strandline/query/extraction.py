@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
-import duckdb
 import msgspec
 import numpy as np
 import numpy.typing as npt
@@ -21,11 +20,19 @@ from strandline.query.columns import (
     Mask,
     NumberColumn,
     Rows,
-    TextColumn,
+    TokenColumn,
     encode_words,
 )
 from strandline.query.config import Field
-from strandline.query.payloads import Payloads, database, object_rows, text_buffers, tokenise, tokenise_each
+from strandline.query.payloads import (
+    Payloads,
+    UnreadablePayload,
+    database,
+    object_rows,
+    text_buffers,
+    tokenise,
+    tokenise_each,
+)
 from strandline.query.pointers import parse_pointer, resolve
 from strandline.query.values import EARLIEST_DATE, LATEST_DATE, Value, converter, scalars, values_of
 
@@ -128,7 +135,7 @@ class Extractor:
         if len(data) >= BULK_ROWS:
             try:
                 return Extracted(rows, self._in_bulk(data, version))
-            except (duckdb.Error, pa.ArrowInvalid):
+            except (UnreadablePayload, pa.ArrowInvalid):
                 # Some payload is not JSON or not text. Find out which.
                 pass
         return self._one_by_one(rows, data, version)
@@ -207,7 +214,7 @@ def column_of(field: Field, values: Iterable[Sequence[Value]]) -> AnyColumn:
     if field.kind == "keyword":
         return KeywordColumn(*encode_words(_strings(flat)), owners)
     if field.kind == "text":
-        return TextColumn(*tokenise_each(flat), owners)
+        return TokenColumn(*tokenise_each(flat), owners)
     return NumberColumn(_numbers(flat, DTYPES[field.kind]), owners)
 
 
@@ -378,7 +385,7 @@ def _rows_or_none(rows: npt.NDArray[np.int64], total: int) -> Rows | None:
 
 def _string_column(field: Field, strings: Any, rows: Rows | None) -> AnyColumn:
     if field.kind == "text":
-        return TextColumn(*tokenise(strings), rows)
+        return TokenColumn(*tokenise(strings), rows)
     codes, words = encode_words(strings)
     if field.normalizer is None or not len(words):
         return KeywordColumn(codes, words, rows)

@@ -17,8 +17,8 @@ import numpy as np
 from msgspec import Struct
 
 from strandline.engine import Log
-from strandline.engine.reads.status import live_ranges_of, rewrites_of
-from strandline.query.chunk import Chunk, join_chunks, live_part
+from strandline.engine.reads.status import live_ranges_of
+from strandline.query.chunk import Chunk, Ranges, join_chunks, live_part
 from strandline.query.config import Binding, Field, SearchConfig
 from strandline.query.extraction import Extractor
 
@@ -104,8 +104,14 @@ class Index:
     def nbytes(self) -> int:
         return sum(chunk.nbytes for chunk in self._cover.chunks)
 
-    def cover(self, versions: Versions, head: int, deadline: float) -> tuple[Cover, Progress]:
-        """Extend the index to ``head``, or until ``deadline`` (of ``perf_counter``) has passed."""
+    @property
+    def through(self) -> int:
+        """The last seq that is indexed."""
+        return self._cover.through
+
+    def cover(self, versions: Versions, head: int, deadline: float, batch: int | None = None) -> tuple[Cover, Progress]:
+        """Extend the index to ``head``, or until ``deadline`` (of ``perf_counter``) has passed. The deadline is checked
+        after every ``batch`` records (default: ``BATCH_ROWS``)."""
         begun = perf_counter()
         records = size = 0
         if self.until is not None:
@@ -114,16 +120,21 @@ class Index:
             try:
                 self._forget_what_changed(versions)
                 while self._cover.through < head and perf_counter() < deadline:
-                    more, more_bytes = self._extend(versions)
+                    more, more_bytes = self._extend(versions, batch or BATCH_ROWS)
                     records, size = records + more, size + more_bytes
                 return self._cover, Progress(records, size, perf_counter() - begun)
             finally:
                 self._extending.release()
-        return self._cover, Progress(0, 0, perf_counter() - begun)
+        return self.held(), Progress(0, 0, perf_counter() - begun)
 
     def held(self) -> Cover:
         """Return the valid part of the current index, without removed records. Does not extend it."""
-        return self._cover if self._rewrites == rewrites_of(self.log) else self._nothing()
+        # In this order: while the number of rewrites is current, so is a cover that is read later.
+        rewrites, revision, cover = self._rewrites, self._revision, self._cover
+        live = live_ranges_of(self.log)
+        if live.rewrites != rewrites:
+            return self._nothing()
+        return cover if live.revision == revision else _visible(cover, live.ranges)
 
     def begin_behind(self, seq: int) -> None:
         """Drop records up to ``seq`` and start after it from now on. If the index is being extended, this is left to
@@ -161,17 +172,16 @@ class Index:
         if live.rewrites != self._rewrites:
             self._cover = self._nothing()
         else:
-            left = [live_part(chunk, live.ranges) for chunk in self._cover.chunks]
-            self._cover = self._cover._replace(chunks=tuple(chunk for chunk in left if chunk is not None))
+            self._cover = _visible(self._cover, live.ranges)
         self._revision, self._rewrites = live.revision, live.rewrites
 
-    def _extend(self, versions: Versions) -> tuple[int, int]:
+    def _extend(self, versions: Versions, batch: int) -> tuple[int, int]:
         chunks, after, through, _ = self._cover
         seqs: list[int] = []
         data: list[bytes] = []
         size = 0
-        while len(seqs) < BATCH_ROWS and size < BATCH_BYTES:
-            page = self.log.read(through, BATCH_ROWS - len(seqs), max_bytes=BATCH_BYTES)
+        while len(seqs) < batch and size < BATCH_BYTES:
+            page = self.log.read(through, batch - len(seqs), max_bytes=BATCH_BYTES)
             seqs += page.seqs
             data += page.data
             size += sum(map(len, page.data))
@@ -182,13 +192,22 @@ class Index:
             through = self.until
             kept = bisect_right(seqs, through)
             seqs, data = seqs[:kept], data[:kept]
-        for start, end, version in stretches_of(seqs, versions):
-            rows, columns = self._extractor.extract(data[start:end], version)
-            if rows:
-                chunk = Chunk(np.array(seqs[start:end], np.int64)[rows], columns)
-                chunks = _joined((*chunks, chunk))
+        for chunk in _extracted(self._extractor, seqs, data, versions):
+            chunks = _joined((*chunks, chunk))
         self._cover = Cover(chunks, after, through)
         return len(seqs), size
+
+
+def chunks_of(plan: IndexPlan, seqs: list[int], data: list[bytes], versions: Versions) -> Iterator[Chunk]:
+    """Yield the chunks of some records, in their order."""
+    return _extracted(Extractor(plan.fields, plan.histograms), seqs, data, versions)
+
+
+def _extracted(extractor: Extractor, seqs: list[int], data: list[bytes], versions: Versions) -> Iterator[Chunk]:
+    for start, end, version in stretches_of(seqs, versions):
+        rows, columns = extractor.extract(data[start:end], version)
+        if rows:
+            yield Chunk(np.array(seqs[start:end], np.int64)[rows], columns)
 
 
 def stretches_of(seqs: list[int], versions: Versions) -> Iterator[tuple[int, int, int]]:
@@ -201,6 +220,12 @@ def stretches_of(seqs: list[int], versions: Versions) -> Iterator[tuple[int, int
         end = bisect_right(seqs, firsts[at] - 1, start) if at < len(firsts) else len(seqs)
         yield start, end, version
         start = end
+
+
+def _visible(cover: Cover, live: Ranges) -> Cover:
+    """Return a cover without the records outside of the live ranges."""
+    left = [live_part(chunk, live) for chunk in cover.chunks]
+    return cover._replace(chunks=tuple(chunk for chunk in left if chunk is not None))
 
 
 def behind(chunk: Chunk, seq: int) -> Chunk | None:

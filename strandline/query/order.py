@@ -19,6 +19,7 @@ from strandline.query.chunk import Chunk
 from strandline.query.columns import KeywordColumn, Mask, NumberColumn
 from strandline.query.config import Field
 from strandline.query.evaluator import Matches
+from strandline.query.selection import Selection
 
 SCORE, OFFSET = "_score", "offset"
 
@@ -26,7 +27,7 @@ SCORE, OFFSET = "_score", "offset"
 _SAMPLE = 4096
 _MARGIN = 16
 
-Rows = npt.NDArray[np.int64]
+Rows = npt.NDArray[np.integer[Any]]
 #: The values of a hit under the sort keys; None where it has no value.
 SortValues = tuple[Any, ...]
 
@@ -54,14 +55,14 @@ def best_hits(
     before: SortValues | None = None,
 ) -> list[Hit]:
     """Return the first ``size`` matches of a chunk that come after ``after`` and not after ``before``, unordered."""
-    rows = np.flatnonzero(matches.mask) if before is None else _not_clearly_behind(chunk, matches, keys[0], before[0])
+    rows = matches.found.rows if before is None else _not_clearly_behind(chunk, matches, keys[0], before[0])
     if after is not None and len(rows):
         rows = rows[_is_behind(chunk, matches, keys, after, rows)]
     if before is not None and len(rows) > size:
         rows = rows[~_is_behind(chunk, matches, keys, before, rows)]
     rows = np.sort(_first(chunk, matches, keys, rows, size))
     values = [_values(chunk, matches, key, rows) for key in keys]
-    seqs = chunk.seqs[rows].tolist()
+    seqs = chunk.ranges.at(rows).tolist()
     scores = _scores(chunk, matches, rows).tolist()
     return list(map(Hit, seqs, scores, zip(*values, strict=True)))
 
@@ -123,13 +124,12 @@ def _not_clearly_behind(chunk: Chunk, matches: Matches, key: SortKey, value: Any
     if key.name == SCORE and key.descending and value > 0:
         if matches.scores is None:
             return np.empty(0, np.int64)
-        rows = matches.scores.rows[matches.scores.values >= value]
-        return np.asarray(rows[matches.mask[rows]], np.int64)
+        return np.asarray(matches.scores.rows[matches.scores.values >= value])
     column = None if key.field is None else chunk.columns[key.field.name]
     if isinstance(column, NumberColumn) and column.rows is None and value is not None:
         near = column.compare(">=" if key.descending else "<=", value)
-        return np.flatnonzero(matches.mask & near)
-    return np.flatnonzero(matches.mask)
+        return (matches.found & Selection(len(chunk), mask=near)).rows
+    return matches.found.rows
 
 
 def _is_behind(chunk: Chunk, matches: Matches, keys: Sequence[SortKey], after: SortValues, rows: Rows) -> Mask:
@@ -163,7 +163,7 @@ def _compare(chunk: Chunk, matches: Matches, key: SortKey, rows: Rows, value: An
         assert isinstance(column, NumberColumn)
         places, missing = column.places(rows)
         if value is not None:
-            later, same = _compare_numbers(column.values[places], value, key.descending)
+            later, same = _compare_numbers(column.take(places), value, key.descending)
     else:
         numbers = _own(chunk, matches, key, rows)
         later, same = _compare_numbers(numbers, value, key.descending)
@@ -193,7 +193,7 @@ def _ranks(chunk: Chunk, matches: Matches, key: SortKey, rows: Rows) -> tuple[np
         else:
             assert isinstance(column, NumberColumn)
             is_all = column.rows is None and len(places) == column.count
-            numbers = column.values if is_all else column.values[places]
+            numbers = column.values if is_all else column.take(places)
             if column.is_general:
                 numbers = np.unique(numbers, return_inverse=True)[1]
     if not key.descending:
@@ -214,7 +214,7 @@ def _values(chunk: Chunk, matches: Matches, key: SortKey, rows: Rows) -> list[An
         values: list[Any] = column.words.take(pa.array(column.codes[places])).to_pylist()
     else:
         assert isinstance(column, NumberColumn)
-        values = column.values[places].tolist()
+        values = column.take(places).tolist()
     if missing is not None:
         values = [None if absent else value for value, absent in zip(values, missing.tolist(), strict=True)]
     return values
@@ -223,7 +223,7 @@ def _values(chunk: Chunk, matches: Matches, key: SortKey, rows: Rows) -> list[An
 def _own(chunk: Chunk, matches: Matches, key: SortKey, rows: Rows) -> npt.NDArray[Any]:
     """Return the values of a key that is not a field: the position in the log, or the score."""
     if key.name == OFFSET:
-        return chunk.seqs[rows]
+        return chunk.ranges.at(rows)
     return _scores(chunk, matches, rows)
 
 

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from functools import cache
 from operator import itemgetter
-from typing import Any
+from threading import Lock
+from typing import TYPE_CHECKING, Any
 
-import duckdb
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -23,20 +22,44 @@ from strandline.query.columns import Mask, encode_words
 from strandline.query.pointers import parse_pointer
 from strandline.query.values import tokens
 
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
 #: Segments of pointers that DuckDB interprets as RFC 6901 does, and that can be written in a payload in few ways.
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*\Z")
 
 
-@cache
-def database() -> duckdb.DuckDBPyConnection:
-    """An in-memory database without access to files or networks. All threads share it, each with its own cursor."""
-    settings: dict[str, Any] = {
-        "enable_external_access": False,
-        "autoinstall_known_extensions": False,
-        "autoload_known_extensions": False,
-        "python_enable_replacements": False,
-    }
-    return duckdb.connect(":memory:", config=settings)
+_opening = Lock()
+_opened: list[DuckDBPyConnection] = []
+
+
+def database() -> DuckDBPyConnection:
+    """An in-memory database without access to files or networks. All threads share it, each with its own cursor.
+
+    The first call imports and starts DuckDB. Only work in bulk needs it.
+    """
+    with _opening:
+        if not _opened:
+            import duckdb
+
+            settings: dict[str, Any] = {
+                "enable_external_access": False,
+                "autoinstall_known_extensions": False,
+                "autoload_known_extensions": False,
+                "python_enable_replacements": False,
+            }
+            _opened.append(duckdb.connect(":memory:", config=settings))
+        return _opened[0]
+
+
+def prepare() -> None:
+    """Start DuckDB, so that later calls need not wait for it."""
+    if not _opened:
+        Payloads([b'{"a":1}'], ["/a"], database())
+
+
+class UnreadablePayload(Exception):
+    """One of many payloads is not JSON."""
 
 
 class Payloads:
@@ -46,8 +69,8 @@ class Payloads:
     last), or may be written with escapes. No values are returned for them.
     """
 
-    def __init__(self, data: Sequence[bytes], pointers: Sequence[str], database: duckdb.DuckDBPyConnection) -> None:
-        """Raises duckdb.Error or pa.ArrowInvalid if one of the payloads is not JSON."""
+    def __init__(self, data: Sequence[bytes], pointers: Sequence[str], database: DuckDBPyConnection) -> None:
+        """Raises UnreadablePayload or pa.ArrowInvalid if one of the payloads is not JSON."""
         joined = b"".join(data)
         self._texts = _texts_of(data, joined)
         self._pointers = [pointer for pointer in dict.fromkeys(pointers) if is_plain(pointer)]
@@ -61,7 +84,9 @@ class Payloads:
         #: read are omitted.
         self.values = found
 
-    def _extract(self, database: duckdb.DuckDBPyConnection) -> dict[str, Any]:
+    def _extract(self, database: DuckDBPyConnection) -> dict[str, Any]:
+        from duckdb import Error
+
         if not self._pointers:
             return {}
         paths = ", ".join(f"'{pointer}'" for pointer in self._pointers)
@@ -69,7 +94,10 @@ class Payloads:
         query = f"SELECT {names} FROM (SELECT json_extract(data, [{paths}]) AS found FROM payloads)"
         with database.cursor() as cursor:
             cursor.register("payloads", pa.table({"data": self._texts}))
-            table = cursor.sql(query).to_arrow_table()
+            try:
+                table = cursor.sql(query).to_arrow_table()
+            except Error as error:
+                raise UnreadablePayload from error
             cursor.unregister("payloads")
         columns = [column.combine_chunks() for column in table.columns]
         return dict(zip(self._pointers, map(_plain_strings, columns), strict=True))

@@ -1,18 +1,32 @@
-"""Choose the index for each range of records of a log: index files of the lake, or the index in memory."""
+"""Choose the index for each range of records of a log: index files, or the index in memory.
+
+Where index files are built in the background, a request never indexes many sealed records: a range that waits for its
+file is left out of the answer, and the coverage says so.
+"""
 
 from __future__ import annotations
 
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator
+from time import perf_counter
 from typing import NamedTuple, Protocol
 
 from strandline.engine import Log
 from strandline.engine.errors import UnknownLog
+from strandline.engine.reads.sealed_rows import sealed_ranges
+from strandline.engine.reads.status import sealed_through
 from strandline.query.chunk import Chunk, within
 from strandline.query.config import SearchConfig
 from strandline.query.index import Cover, Index, IndexPlan, Progress, Versions, behind, plan_of
 from strandline.query.index_files.answers import IndexFiles, IndexFileStatus, Laid, Served
+
+#: Fewer sealed records than this do not get an index file. A request indexes them in memory, in about 30 ms.
+MIN_FILE_ROWS = 4096
+#: A request indexes up to this number of new records. If more are waiting, it spends only a short time on them.
+MAX_REQUEST_ROWS = 16_384
+CATCH_UP_SECONDS = 0.03
+CATCH_UP_ROWS = 4096
 
 
 class Key(NamedTuple):
@@ -45,6 +59,8 @@ class Indexes:
     def __init__(self, budget: int, index_files: IndexFiles | None = None) -> None:
         self.budget = budget
         self.index_files = index_files
+        #: Whether index files are built in the background, so that requests need not index sealed records.
+        self.in_background = False
         self._lock = threading.Lock()
         self._indexes: OrderedDict[Key, Index] = OrderedDict()
         self._described: dict[tuple[int, IndexPlan], IndexFileStatus] = {}
@@ -70,6 +86,24 @@ class Indexes:
     def cover(
         self, log: Log, config: SearchConfig, versions: Versions, head: int, deadline: float
     ) -> tuple[Cover, Progress]:
+        return self._cover(log, config, versions, head, deadline, is_short=self.in_background)
+
+    def catch_up(self, log: Log, config: SearchConfig, versions: Versions, head: int, deadline: float) -> bool:
+        """Extend the index in memory to ``head``. Return False if the deadline has passed before."""
+        cover, _ = self._cover(log, config, versions, head, deadline, is_short=False)
+        # A range that waits for its file may be the last one.
+        return cover.through >= head or perf_counter() < deadline
+
+    def through(self, log: Log, config: SearchConfig) -> int:
+        """Return the seq up to which the index in memory extends; 0 if there is none."""
+        with self._lock:
+            index = self._indexes.get(Key(log.epoch, plan_of(config), None, None))
+        return 0 if index is None else index.through
+
+    def _cover(
+        self, log: Log, config: SearchConfig, versions: Versions, head: int, deadline: float, *, is_short: bool
+    ) -> tuple[Cover, Progress]:
+        """With ``is_short``, do not spend more than a short time on a long backlog."""
         plan = plan_of(config)
         laid = None
         covering = _Covering(head)
@@ -78,10 +112,15 @@ class Indexes:
                 laid = self.index_files.lay_out(log, config, plan, versions, deadline)
             for after, until, served in _stretches(laid, head):
                 if served is not None:
-                    covering.add(served.chunk, served.last)
-                else:
-                    for index in self._in_memory(log, plan, after, until):
-                        self._bring_up(covering, index, after, versions, head, deadline)
+                    covering.add(served.chunks, served.last)
+                    continue
+                start = self._start(log, plan, after, until)
+                if start > after:
+                    covering.leave_out(after, start)
+                if start != until:
+                    for index in self._in_memory(log, plan, start, until):
+                        limits = _limits(index, head, deadline) if is_short else (deadline, None)
+                        self._bring_up(covering, index, start, versions, head, limits)
         except UnknownLog:
             # The log was dropped after the request started, so the index is not needed.
             self.forget(log)
@@ -91,12 +130,32 @@ class Indexes:
         return covering.cover, covering.progress
 
     def _bring_up(
-        self, covering: _Covering, index: Index, after: int, versions: Versions, head: int, deadline: float
+        self,
+        covering: _Covering,
+        index: Index,
+        after: int,
+        versions: Versions,
+        head: int,
+        limits: tuple[float, int | None],
     ) -> None:
-        cover, progress = index.cover(versions, head, deadline)
+        cover, progress = index.cover(versions, head, *limits)
         covering.add_index(cover, progress, max(after, covering.through), index.until)
         if progress.records:
             self._make_room(index)
+
+    def _start(self, log: Log, plan: IndexPlan, after: int, until: int | None) -> int:
+        """Return the seq after which a range without index files is indexed in memory. The records before it wait for a
+        file."""
+        if not self.in_background:
+            return after
+        limit = until
+        if limit is None:
+            with self._lock:
+                index = self._indexes.get(Key(log.epoch, plan, None, None))
+            sealed = sealed_through(log)
+            # What is in memory is used until there is a file.
+            limit = sealed if index is None else min(index.begin, sealed)
+        return limit if after < limit and is_file_due(log, after, limit) else after
 
     def refresh_status(self, log: Log, config: SearchConfig, versions: Versions) -> None:
         """Update the information about the index files of a log, for status displays."""
@@ -195,10 +254,14 @@ class _Covering:
         self._size = 0
         self._seconds = 0.0
 
-    def add(self, chunk: Chunk | None, last: int) -> None:
+    def add(self, chunks: tuple[Chunk, ...], last: int) -> None:
         """Add the records after ``through`` up to ``last``."""
-        if chunk is not None:
-            self._chunks.append(chunk)
+        self._chunks += chunks
+        self.through = last
+
+    def leave_out(self, after: int, last: int) -> None:
+        """Leave out the records after ``after`` up to ``last``."""
+        self._gaps.append((after + 1, last))
         self.through = last
 
     def add_index(self, cover: Cover, progress: Progress, after: int, until: int | None) -> None:
@@ -247,3 +310,22 @@ def _stretches(laid: Laid | None, head: int) -> Iterator[tuple[int, int | None, 
         at = served.last
     if at < head or laid is None:
         yield at, None, None
+
+
+def is_file_due(log: Log, after: int, last: int) -> bool:
+    """Return whether the sealed records after ``after`` up to ``last`` are enough for an index file."""
+    rows = 0
+    for part in sealed_ranges(log, after):
+        if part.first > last:
+            break
+        rows += min(part.rows, last - part.first + 1)
+        if rows >= MIN_FILE_ROWS:
+            return True
+    return False
+
+
+def _limits(index: Index, head: int, deadline: float) -> tuple[float, int | None]:
+    """Return until when a request extends an index, and in which steps."""
+    if head - index.through <= MAX_REQUEST_ROWS:
+        return deadline, None
+    return min(deadline, perf_counter() + CATCH_UP_SECONDS), CATCH_UP_ROWS

@@ -14,76 +14,24 @@ import numpy.typing as npt
 
 from strandline.query.bound import AndB, AnyOfB, Bound, EqualB, OrB, PrefixB, TextB
 from strandline.query.chunk import Chunk
-from strandline.query.columns import Mask, Numbers, Occurrences, TextColumn
-from strandline.query.postings import PostedTextColumn, is_among
-
-#: If more than one in this many tokens is a hit, counting over all tokens is faster than looking up each hit.
-_DENSE = 32
-
-Places = npt.NDArray[np.int64]
-
-
-def occurrences(column: TextColumn, token: str, prefix: bool) -> Occurrences:
-    """Return the occurrences of this token or, with ``prefix``, of tokens that start with it."""
-    if isinstance(column, PostedTextColumn):
-        return column.occurrences(token, prefix)
-    hits = column.hits(token, prefix)
-    if hits is None:
-        return Occurrences(np.empty(0, np.int64), [np.empty(0, np.int64)])
-    return _by_value(column, hits)
-
-
-def with_all(found: list[Occurrences]) -> Occurrences:
-    """Return the values that contain all of these."""
-    if len(found) == 1:
-        return found[0]
-    fewest, *others = sorted((each.values for each in found), key=len)
-    values = fewest
-    for other in others:
-        values = values[is_among(values, other)]
-    counts = [each.counts[0][np.searchsorted(each.values, values)] for each in found]
-    return Occurrences(values, counts)
-
-
-def phrase(column: TextColumn, tokens: tuple[str, ...], prefix: bool) -> Occurrences:
-    """Return the values in which these tokens are consecutive. With ``prefix``, the last one is a prefix."""
-    if isinstance(column, PostedTextColumn):
-        return column.phrase(tokens, prefix)
-    nothing = Occurrences(np.empty(0, np.int64), [np.empty(0, np.int64)])
-    starts: Places | None = None
-    for at, token in enumerate(tokens):
-        hits = column.hits(token, prefix and at == len(tokens) - 1)
-        if hits is None:
-            return nothing
-        if starts is None:
-            starts = np.flatnonzero(hits)
-            starts = starts[starts + len(tokens) <= len(column.tokens)]
-        else:
-            starts = starts[hits[starts + at]]
-    assert starts is not None
-    owners = np.searchsorted(column.bounds, starts, "right") - 1
-    owners = owners[starts + len(tokens) <= column.bounds[owners + 1]]
-    values, counts = np.unique(owners, return_counts=True)
-    return Occurrences(values, [counts])
-
-
-def _by_value(column: TextColumn, hits: Mask) -> Occurrences:
-    if np.count_nonzero(hits) * _DENSE > len(hits):
-        before = np.zeros(len(hits) + 1, np.int64)
-        np.cumsum(hits, out=before[1:])
-        counts = before[column.bounds[1:]] - before[column.bounds[:-1]]
-        values = np.flatnonzero(counts)
-        return Occurrences(values, [counts[values]])
-    # An empty value starts where the next one does. The rightmost of them contains the token.
-    owners = np.searchsorted(column.bounds, np.flatnonzero(hits), "right") - 1
-    values, counts = np.unique(owners, return_counts=True)
-    return Occurrences(values, [counts])
-
+from strandline.query.columns import Mask, TextColumn
+from strandline.query.occurrences import FoundTexts, Occurrences, with_all
+from strandline.query.selection import Numbers, united
 
 #: How quickly further occurrences of a token stop adding to the score.
 K1 = 1.2
 #: How much the length of a value reduces its score.
 B = 0.75
+
+_ANY_LENGTH = 1 << 40
+#: How much fewer the promising values must be than all values with a word.
+_SELECTIVE = 4
+#: One in this many values of a column are so few that there is no need to look for fewer.
+_FEW = 64
+#: If every word of a query is in one of this many values, it is worth trying to find the best hits first.
+_FREQUENT = 16
+#: The parts of the highest possible score that the best hits of a query with frequent words usually reach.
+_GUESSES = (0.75, 0.6)
 
 Term = tuple[str, str, bool]
 
@@ -105,7 +53,7 @@ class Relevance:
 
     def add(self, chunk: Chunk, mark: int) -> None:
         """Count the values of the chunk up to the seq ``mark``."""
-        rows = int(np.searchsorted(chunk.seqs, mark, "right"))
+        rows = chunk.ranges.up_to(mark)
         if not rows:
             return
         for name, known in self._fields.items():
@@ -113,47 +61,109 @@ class Relevance:
             assert isinstance(column, TextColumn)
             values = rows if column.rows is None else int(np.searchsorted(column.rows, rows))
             gone = _values_gone(chunk, column, values)
-            tokens = int(column.bounds[values])
+            tokens, left = column.tokens_before(values), values
             if gone is not None:
-                tokens -= int(np.diff(column.bounds[: values + 1])[gone].sum())
-            left = values if gone is None else values - int(np.count_nonzero(gone))
+                tokens -= int(column.lengths(np.flatnonzero(gone)).sum(dtype=np.int64))
+                left -= int(np.count_nonzero(gone))
             self._fields[name] = Statistics(known.values + left, known.tokens + tokens)
             for term in self._having:
                 if term[0] == name:
-                    having = occurrences(column, term[1], term[2])
                     # The chunks and their columns outlive the query.
-                    self._found[id(column), term] = having
-                    counted = having.values[: int(np.searchsorted(having.values, values))]
-                    self._having[term] += len(counted) if gone is None else int(np.count_nonzero(~gone[counted]))
+                    having = self._found[id(column), term] = column.occurrences(term[1], term[2])
+                    self._having[term] += having.having(values, gone)
 
-    def find(self, clause: TextB, column: TextColumn) -> Occurrences:
-        """Like ``find_text``, but reuses earlier results."""
-        if clause.phrase:
-            return find_text(clause, column)
+    def occurrences(self, clause: TextB, column: TextColumn) -> list[Occurrences]:
+        """Return the occurrences of the terms of a clause."""
         found = []
         for term in terms_of(clause):
             known = self._found.get((id(column), term))
-            found.append(occurrences(column, term[1], term[2]) if known is None else known)
-        return with_all(found)
+            found.append(column.occurrences(term[1], term[2]) if known is None else known)
+        return found
 
-    def scores(self, clause: TextB, column: TextColumn, found: Occurrences) -> npt.NDArray[np.float64]:
+    def scores(self, clause: TextB, column: TextColumn, found: FoundTexts) -> npt.NDArray[np.float64]:
         """Return the scores of the values that were found for this clause."""
-        name = clause.field.name
-        values, tokens = self._fields[name]
-        average = tokens / values if tokens else 1.0
-        lengths = column.bounds[found.values + 1] - column.bounds[found.values]
+        average = self._average(clause)
+        lengths = column.lengths(found.values)
         total = np.zeros(len(found.values), np.float64)
-        for weight, counts in self._weighed(clause, found, values):
+        for weight, counts in zip(self._weights(clause), found.counts, strict=True):
             total += _saturated(counts, lengths, average) * weight
         return total * clause.boost
 
-    def _weighed(self, clause: TextB, found: Occurrences, values: int) -> Iterator[tuple[float, npt.NDArray[np.int64]]]:
-        rarities = [self._rarity(self._having[term], values) for term in terms_of(clause)]
+    def most(self, bound: Bound) -> float:
+        """Return a score that no record exceeds."""
+        match bound:
+            case TextB():
+                return sum(self._weights(bound)) * (K1 + 1) * bound.boost
+            case EqualB(boost=boost) | PrefixB(boost=boost):
+                return boost
+            case AndB(children) | OrB(children):
+                return sum(map(self.most, children))
+            case AnyOfB(children):
+                return max(map(self.most, children))
+            case _:
+                return 0.0
+
+    def guesses(self, bound: Bound) -> list[float]:
+        """Return scores that the best records may reach, the highest first. There are none if all matching records are
+        found as quickly."""
+        if not self._having or any(
+            self._having[term] * _FREQUENT < self._fields[term[0]].values for term in self._having
+        ):
+            return []
+        most = self.most(bound)
+        return [most * part for part in _GUESSES]
+
+    def promising(self, clause: TextB, column: TextColumn, least: float) -> Numbers | None:
+        """Return values that include all those that score at least ``least``, ascending; None if they are too many.
+
+        A value that scores well is short, or has a word several times. Few values have a word several times, and these
+        are listed in an index file.
+        """
+        if clause.boost <= 0:
+            return None
+        average, weights, found = self._average(clause), self._weights(clause), self.occurrences(clause, column)
+        least /= clause.boost
         if clause.phrase:
-            # A phrase counts as one term that is as rare as all its words together.
-            yield sum(rarities), found.counts[0]
+            needs = [least / weights[0]] * len(found)
         else:
-            yield from zip(rarities, found.counts, strict=True)
+            others = sum(weights) * (K1 + 1)
+            needs = [(least - others) / weight + K1 + 1 for weight in weights]
+        best: Numbers | None = None
+        sizes = [each.size for each in found]
+        if min(sizes) * _FEW < column.count:
+            return None
+        for need, each, size in sorted(zip(needs, found, sizes, strict=True), key=lambda term: term[2]):
+            if need >= K1 + 1:
+                return np.empty(0, np.int64)
+            length = _longest(need, average)
+            if length >= average:
+                continue
+            values = column.shortest(length)
+            if len(values) * _SELECTIVE < size:
+                often, counts = each.repeated(max(_fewest(need, length + 1, average), 2))
+                values = united(values, often[_saturated(counts, column.lengths(often), average) >= need])
+                if len(values) * _SELECTIVE < size and (best is None or len(values) < len(best)):
+                    best = values
+            if best is not None and len(best) * _FEW < column.count:
+                break
+        if best is not None and clause.phrase:
+            # Finding positions takes longer than counting.
+            lengths = column.lengths(best)
+            fewest = np.minimum.reduce([each.counts_at(best) for each in found])
+            best = best[_saturated(fewest, lengths, average) >= needs[0]]
+        return best
+
+    def _average(self, clause: TextB) -> float:
+        """Return the average length of the field's values."""
+        values, tokens = self._fields[clause.field.name]
+        return tokens / values if tokens else 1.0
+
+    def _weights(self, clause: TextB) -> list[float]:
+        """Return the weights of the terms of a clause. A phrase counts as one term that is as rare as all its words
+        together."""
+        values = self._fields[clause.field.name].values
+        rarities = [self._rarity(self._having[term], values) for term in terms_of(clause)]
+        return [sum(rarities)] if clause.phrase else rarities
 
     @staticmethod
     def _rarity(having: int, values: int) -> float:
@@ -167,7 +177,24 @@ def _saturated(counts: Numbers, lengths: Numbers, average: float) -> npt.NDArray
         return _bm25(counts, lengths, average)
     # There are few different counts and lengths, so each pair is computed once.
     table = _bm25(np.arange(height)[:, None], np.arange(width)[None, :], average)
-    return np.asarray(table.ravel()[counts.astype(np.int64) * width + lengths])
+    places = counts.astype(np.int64)
+    places *= width
+    places += lengths
+    return np.asarray(table.ravel()[places])
+
+
+def _longest(need: float, average: float) -> int:
+    """Return the greatest length of a value in which one occurrence weighs at least ``need``; 0 if there is none."""
+    if need <= 0:
+        return _ANY_LENGTH
+    return max(min(int(((K1 + 1) / need - 1 - K1 * (1 - B)) / (K1 * B) * average), _ANY_LENGTH), 0)
+
+
+def _fewest(need: float, length: int, average: float) -> int:
+    """Return the least number of occurrences that weigh at least ``need`` in values of this length or more."""
+    if need <= 0:
+        return 1
+    return max(int(need * K1 * (1 - B + B * length / average) / (K1 + 1 - need)), 1)
 
 
 def _bm25(counts: Numbers, lengths: Numbers, average: float) -> npt.NDArray[np.float64]:
@@ -219,8 +246,14 @@ def terms_of(clause: TextB) -> list[Term]:
     return list(dict.fromkeys([*terms, (name, tokens[-1], clause.prefix)]))
 
 
-def find_text(clause: TextB, column: TextColumn) -> Occurrences:
-    """Return the values that match the clause, and how often its terms (or the whole phrase) occur in each."""
+def find_text(
+    clause: TextB, column: TextColumn, found: list[Occurrences] | None = None, within: Numbers | None = None
+) -> FoundTexts:
+    """Return the values that match the clause. ``found`` are the occurrences of its terms, if they are known. Values
+    that are not in ``within``, which ascends, may be left out."""
     if clause.phrase:
-        return phrase(column, clause.tokens, clause.prefix)
-    return with_all([occurrences(column, token, prefix) for _, token, prefix in terms_of(clause)])
+        values, counts = column.phrase(clause.tokens, clause.prefix, within)
+        return FoundTexts(values, [counts])
+    if found is None:
+        found = [column.occurrences(token, prefix) for _, token, prefix in terms_of(clause)]
+    return with_all(found, within)

@@ -12,10 +12,10 @@ from time import perf_counter
 from typing import Any, Literal
 
 import msgspec
-import numpy as np
 from msgspec import Struct
 
 from strandline.engine import Log
+from strandline.engine.errors import DamagedFile
 from strandline.engine.reads.single_records import payloads_at
 from strandline.query.bound import AndB, AnyOfB, Bound, EqualB, HasB, NotB, OrB, PrefixB, RangeB, TextB
 from strandline.query.chunk import Chunk
@@ -129,7 +129,7 @@ class Timing(Struct):
     matching: float = 0.0
     sorting: float = 0.0
     decoding: float = 0.0
-    #: The number of matching records among those examined.
+    #: The number of matching records among those examined. Records that cannot be hits are not examined.
     candidates: int = 0
     #: The highest number of hits held at a time.
     held: int = 0
@@ -171,8 +171,9 @@ class Search:
         cover, progress = provider.cover(self._log, self._config, self._versions, head, self._deadline)
         self._timing.catching_up = progress.seconds
         head = max(head, cover.through)
-        self._timed_out = cover.through < head or bool(cover.gaps)
-        ranked = self._rank(cover, head)
+        # What waits for an index file is missing without a time-out.
+        self._timed_out = (cover.through < head or bool(cover.gaps)) and perf_counter() >= self._deadline
+        ranked = self.rank(cover, head)
         hits = self._show(ranked, promote)
         request = self._request
         looked = self._index_files + self._chunks
@@ -193,31 +194,57 @@ class Search:
         full = len(ranked) == request.size
         return SearchResult(hits, coverage, self._timing, ranked[-1].sort if full else None)
 
-    def _rank(self, cover: Cover, head: int) -> list[Hit]:
+    def rank(self, cover: Cover, head: int) -> list[Hit]:
+        """Return the best hits among the records of a cover, without reading them."""
         request, timing = self._request, self._timing
         relevance = self._weigh(cover.chunks, head) if is_scored(request.query) else None
         hits: list[Hit] = []
         for chunk in self._in_turn(cover.chunks):
-            if self._is_late():
+            # A late answer has hits if there are some, unless even looking for the first one takes too long.
+            if self._is_late() and (hits or perf_counter() >= self._deadline + GRACE_SECONDS):
                 break
+            if len(hits) == request.size and _comes_after(chunk, hits[-1], request.sort[0]):
+                continue
             if chunk.is_from_file:
                 self._index_files += 1
             else:
                 self._chunks += 1
-            begun = perf_counter()
-            matches = evaluate(request.query, chunk, relevance)
-            matched = perf_counter()
-            timing.candidates += int(np.count_nonzero(matches.mask))
             # Hits that come after the last hit of a full page are not on it.
             last = hits[-1].sort if len(hits) == request.size else None
-            hits += best_hits(chunk, matches, request.sort, request.after, request.size, last)
+            hits += self._best_of(chunk, relevance, last)
             timing.held = max(timing.held, len(hits))
+            begun = perf_counter()
             hits = in_order(hits, request.sort)[: request.size]
-            timing.matching += matched - begun
-            timing.sorting += perf_counter() - matched
-            if request.sort[0].name == OFFSET and len(hits) == request.size:
-                # The chunks are in the order of the log, so all other hits come after these.
-                break
+            timing.sorting += perf_counter() - begun
+        return hits
+
+    def _best_of(self, chunk: Chunk, relevance: Relevance | None, last: SortValues | None) -> list[Hit]:
+        """Return the best hits of a chunk that do not come after ``last``, unordered."""
+        first, size = self._request.sort[0], self._request.size
+        if relevance is None or first.name != SCORE or not first.descending:
+            return self._above(None, chunk, relevance, last)
+        if last is not None:
+            return self._above(float(last[0]), chunk, relevance, last)
+        for guess in relevance.guesses(self._request.query):
+            hits = self._above(guess, chunk, relevance, last)
+            if hits and len(hits) == size:
+                # A full page: no record with a lower score than these hits is on it.
+                least = min(hit.score for hit in hits)
+                return hits if least >= guess else self._above(least, chunk, relevance, last)
+        return self._above(None, chunk, relevance, last)
+
+    def _above(
+        self, least: float | None, chunk: Chunk, relevance: Relevance | None, last: SortValues | None
+    ) -> list[Hit]:
+        """Return the best hits among the records of a chunk that score at least ``least``, and maybe others."""
+        request, timing = self._request, self._timing
+        begun = perf_counter()
+        matches = evaluate(request.query, chunk, relevance, least)
+        matched = perf_counter()
+        hits = best_hits(chunk, matches, request.sort, request.after, request.size, last)
+        timing.candidates += len(matches.found)
+        timing.matching += matched - begun
+        timing.sorting += perf_counter() - matched
         return hits
 
     def _weigh(self, chunks: Sequence[Chunk], head: int) -> Relevance:
@@ -274,6 +301,13 @@ class Search:
         return late
 
 
+def _comes_after(chunk: Chunk, hit: Hit, key: SortKey) -> bool:
+    """Return whether all records of a chunk come after a hit, because of their position in the log."""
+    if key.name != OFFSET:
+        return False
+    return chunk.last < hit.seq if key.descending else chunk.first > hit.seq
+
+
 def version_at(versions: Versions, seq: int) -> int:
     """Return the schema version of a record."""
     return next((version for first, version in reversed(versions) if first <= seq), 0)
@@ -292,7 +326,10 @@ def first_omitted(log: Log, cover: Cover, head: int) -> int | None:
     """Return when the first record that is not covered was appended."""
     if cover.first_missing > head:
         return None
-    page = log.read(cover.first_missing - 1, 1)
+    try:
+        page = log.read(cover.first_missing - 1, 1)
+    except DamagedFile:  # which is reported where it is read
+        return None
     return page.ts[0] if page.ts else None
 
 

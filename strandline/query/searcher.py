@@ -4,7 +4,7 @@ indexes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple, TypeVar
 
 from strandline.engine import Log
@@ -12,11 +12,11 @@ from strandline.query.aggregate import AggregateResult, aggregate
 from strandline.query.config import SearchConfig
 from strandline.query.index import Cover, IndexPlan, Versions, plan_of
 from strandline.query.index_files.answers import IndexFiles, IndexFileStatus
-from strandline.query.index_files.catalog import IndexCatalog
 from strandline.query.index_files.file import DamagedIndexFile
+from strandline.query.index_files.source import IndexSource
 from strandline.query.providers import Indexes
 from strandline.query.requests import AggregateRequest, SearchRequest
-from strandline.query.search import Promote, Search, SearchResult
+from strandline.query.search import Coverage, Promote, Search, SearchResult
 
 
 class LogIndexStatus(NamedTuple):
@@ -98,10 +98,12 @@ class Searcher:
     ``versions`` has the first seq of each schema version, ascending. ``deadline`` is a time of ``perf_counter``.
     """
 
-    def __init__(self, budget: int, catalog: IndexCatalog | None = None) -> None:
-        """``budget`` is the maximum memory of all indexes in bytes. ``catalog`` lists the index files of the lake."""
-        self.catalog = catalog
-        self.indexes = Indexes(budget, None if catalog is None else IndexFiles(catalog))
+    def __init__(self, budget: int, sources: Sequence[IndexSource] = ()) -> None:
+        """``budget`` is the maximum memory of all indexes in bytes. ``sources`` have the index files."""
+        self.index_files = IndexFiles(sources)
+        self.indexes = Indexes(budget, self.index_files if sources else None)
+        #: Called after every search and aggregation with the log, its configuration and versions, and the coverage.
+        self.searched: Callable[[Log, SearchConfig, Versions, Coverage], None] = lambda *_: None
 
     def search(
         self,
@@ -114,15 +116,19 @@ class Searcher:
     ) -> SearchResult:
         """Return the best hits. At the deadline, return the hits found so far; the result says that it is
         incomplete."""
-        return self._without_damaged(
+        result = self._without_damaged(
             lambda: Search(log, config, request, versions, deadline).run(self.indexes, promote)
         )
+        self.searched(log, config, versions, result.coverage)
+        return result
 
     def aggregate(
         self, log: Log, config: SearchConfig, request: AggregateRequest, versions: Versions, deadline: float
     ) -> AggregateResult:
         """Return all groups, over the records indexed at the deadline. The result says how many these are."""
-        return self._without_damaged(lambda: aggregate(self.indexes, log, config, request, versions, deadline))
+        result = self._without_damaged(lambda: aggregate(self.indexes, log, config, request, versions, deadline))
+        self.searched(log, config, versions, result.coverage)
+        return result
 
     def _without_damaged(self, answer: Callable[[], T]) -> T:
         """Return an answer. If index files turn out to be damaged, answer again without them."""
@@ -130,14 +136,13 @@ class Searcher:
             try:
                 return answer()
             except DamagedIndexFile as damaged:
-                assert self.catalog is not None, "there are no index files without a catalog"
-                self.catalog.report(damaged.path, damaged)
+                self.index_files.report(damaged)
 
     def wants_look(self, log: Log) -> bool:
         """Return whether the index files of the log should be checked again. Fast."""
-        return self.catalog is not None and (self.catalog.is_due or self.catalog.known(log.epoch) is None)
+        return self.index_files.is_due or not self.index_files.is_known(log.epoch)
 
-    def refresh_status(self, log: Log, config: SearchConfig, versions: Versions) -> None:
+    def look(self, log: Log, config: SearchConfig, versions: Versions) -> None:
         """Update the information about index files that ``held`` returns."""
         self.indexes.refresh_status(log, config, versions)
 

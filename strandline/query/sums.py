@@ -13,13 +13,16 @@ import numpy as np
 import pyarrow as pa
 from msgspec import Struct
 
-from strandline.query.columns import Numbers
-from strandline.query.payloads import database
+from strandline.query.columns import Mask, Numbers
+from strandline.query.groups import Groups, Piece
 
 #: The parts of a measure that may exceed 64-bit integers.
 WIDE_PARTS = ("total", "least", "greatest")
 _PARTS = ("count", *WIDE_PARTS)
-_FITS = "BETWEEN -9223372036854775808 AND 9223372036854775807"
+_INT64 = np.iinfo(np.int64)
+#: Histograms are added up in a table of all groups and buckets if it has at most this many entries, or at most as many
+#: as there are weights.
+_SMALL_ROOM = 1 << 20
 
 
 class Histograms(Struct):
@@ -110,13 +113,20 @@ class MeasureSums(Struct):
 
 class Sums(Struct):
     """Group ``i`` covers the interval that starts at ``starts[i]`` (ms), with the texts ``words[j][codes[j][i]]`` for
-    the dimensions. The word of code 0 is None, for records without a value."""
+    the dimensions. Words are Arrow arrays of strings; the word of code 0 is null, for records without a value."""
 
     dimensions: tuple[str, ...]
     starts: Numbers
     codes: list[Numbers]
-    words: list[list[str | None]]
+    words: list[Any]
     measures: dict[str, MeasureSums]
+
+    @classmethod
+    def empty(cls, dimensions: tuple[str, ...], measures: Sequence[str]) -> Sums:
+        nothing = np.empty(0, np.int64)
+        words = [pa.nulls(1, pa.string()) for _ in dimensions]
+        codes = [nothing.astype(np.int32) for _ in dimensions]
+        return cls(dimensions, nothing, codes, words, {name: MeasureSums(nothing) for name in measures})
 
     def __len__(self) -> int:
         return len(self.starts)
@@ -148,188 +158,148 @@ class Sums(Struct):
         )
 
 
-class Numbering:
-    """Numbers texts in the order of their appearance; 0 means no value."""
-
-    def __init__(self) -> None:
-        self.texts: list[str | None] = [None]
-        self._numbers: dict[str, int] = {}
-
-    def of(self, text: str) -> int:
-        number = self._numbers.get(text)
-        if number is None:
-            number = self._numbers[text] = len(self.texts)
-            self.texts.append(text)
-        return number
-
-    def table(self, words: Sequence[str | None]) -> Numbers:
-        """Return the number of each word."""
-        return np.array([0 if word is None else self.of(word) for word in words], np.int64)
+# --- adding up ---------------------------------------------------------------------------------------------------
 
 
-# --- sums of sums ------------------------------------------------------------------------------------------------
+class Weights(Struct):
+    """Weights to add up: that of row ``rows[i]`` in the bucket ``names[places[i]]``. ``names`` is an Arrow array. All
+    rows in order if ``rows`` is None; weights of 1 if ``weights`` is None."""
+
+    rows: Numbers | None
+    places: Numbers
+    weights: Numbers | None
+    names: Any
 
 
-def combine(many: Sequence[Sums], dimensions: tuple[str, ...], measures: Sequence[str]) -> Sums:
-    """Add up many sums, by these dimensions, for these measures."""
+def unified(many: Sequence[Any]) -> tuple[list[Numbers], Any]:
+    """Return the distinct strings of several Arrow arrays in the order of their appearance, and the positions of the
+    strings of each array among them."""
+    encoded = pa.concat_arrays(many).dictionary_encode(null_encoding="encode")
+    places = encoded.indices.to_numpy().astype(np.int64)
+    bounds = np.cumsum([len(each) for each in many])[:-1]
+    return np.split(places, bounds), encoded.dictionary
+
+
+class MeasureRows(Struct):
+    """The parts of a measure in some rows. Each row counts once if ``count`` is None. ``kept`` are the rows to add up,
+    all if None; the others are left to the caller, because their integers do not fit into the arrays."""
+
+    count: Numbers | None = None
+    total: Numbers | None = None
+    least: Numbers | None = None
+    greatest: Numbers | None = None
+    kept: Mask | None = None
+    weights: Sequence[Weights] = ()
+
+
+def add_measure(groups: Groups, pieces: Sequence[MeasureRows], has_histograms: bool) -> MeasureSums:
+    """Add up a measure."""
+    both = list(zip(pieces, groups.pieces, strict=True))
+    if all(piece.count is None and piece.kept is None for piece in pieces):
+        sums = MeasureSums(groups.sizes())
+    else:
+        sums = MeasureSums(groups.counts([_masked(each, _count(each, own), 0) for each, own in both]))
+    totals = [piece.total for piece in pieces if piece.total is not None]
+    if totals and totals[0].dtype.kind == "f":
+        sums.total = groups.floats(totals)
+    elif totals:
+        sums.total, wide = groups.integers([_masked(piece, piece.total, 0) for piece in pieces])
+        sums.wide = {"total": wide} if wide else {}
+    if totals:
+        sums.least = groups.least([_masked(piece, piece.least, _INT64.max) for piece in pieces])
+        sums.greatest = groups.greatest([_masked(piece, piece.greatest, _INT64.min) for piece in pieces])
+        if any(piece.kept is not None for piece in pieces):
+            empty = groups.counts([_masked(each, np.ones(len(own.own), np.int64), 0) for each, own in both]) == 0
+            sums.least[empty] = sums.greatest[empty] = 0
+    if has_histograms:
+        sums.histograms = _add_histograms(groups, [piece.weights for piece in pieces])
+    return sums
+
+
+def _count(piece: MeasureRows, rows: Piece) -> Numbers:
+    return np.ones(len(rows.own), np.int64) if piece.count is None else piece.count
+
+
+def _masked(piece: MeasureRows, numbers: Numbers | None, other: int) -> Numbers:
+    assert numbers is not None, "a measure has all parts or only a count"
+    return numbers if piece.kept is None else np.where(piece.kept, numbers, other)
+
+
+def _add_histograms(groups: Groups, pieces: Sequence[Sequence[Weights]]) -> Histograms:
+    """Add up weights, which are above 0, by group and bucket. The result is sorted by group, then by bucket."""
+    many = [(piece, each) for piece, found in zip(groups.pieces, pieces, strict=True) for each in found
+            if len(each.places)]  # fmt: skip
+    if not many:
+        nothing = np.empty(0, np.int64)
+        return Histograms(nothing, nothing, np.empty(0, np.float64), [])
+    tables, names = unified([each.names for _, each in many])
+
+    def keys() -> Iterator[Numbers]:
+        for (piece, each), table in zip(many, tables, strict=True):
+            key = piece.of_row * len(names)
+            # numpy converts 32-bit indexes slowly while it looks up.
+            key = key if each.rows is None else key[each.rows.astype(np.intp)]
+            is_same = bool(np.all(table == np.arange(len(table))))
+            key += each.places if is_same else table[each.places.astype(np.intp)]
+            yield key
+
+    room = len(groups) * len(names)
+    if room <= max(_SMALL_ROOM, sum(len(each.places) for _, each in many)):
+        sums = np.zeros(room)
+        for key, (_, each) in zip(keys(), many, strict=True):
+            np.add.at(sums, key, 1.0 if each.weights is None else each.weights)
+        found = np.flatnonzero(sums != 0)
+        weights = sums[found]
+    else:
+        buckets = Groups([[key] for key in keys()])
+        (found,) = buckets.keys
+        weights = buckets.counts(
+            [np.ones(len(each.places)) if each.weights is None else each.weights for _, each in many]
+        )
+    # This is faster than divmod.
+    of_group = found // len(names)
+    return Histograms(of_group, found - of_group * len(names), weights, names.to_pylist())
+
+
+def combine(many: Sequence[Sums], dimensions: tuple[str, ...], measures: Sequence[str], interval_ms: int) -> Sums:
+    """Add up many sums over intervals of this length, by these dimensions, for these measures."""
     many = [sums for sums in many if len(sums)]
+    if not many:
+        return Sums.empty(dimensions, measures)
     if len(many) == 1 and many[0].dimensions == dimensions:
         only = many[0]
         return Sums(dimensions, only.starts, only.codes, only.words, {name: only.measures[name] for name in measures})
-    names = [Numbering() for _ in dimensions]
-    keyed = [_keys(sums, dimensions, names) for sums in many]
-    keys = ["start", *(f"d{at}" for at in range(len(dimensions)))]
-    tables, selected = [], []
-    for sums, columns in zip(many, keyed, strict=True):
-        tables.append(pa.table({**columns, **_columns(sums, measures)}))
-    for at, name in enumerate(measures):
-        selected += _of_sums(at, [sums.measures[name] for sums in many])
-    grouped = Grouped(pa.concat_tables(tables) if tables else None, keys, selected)
-    combined: dict[str, MeasureSums] = {}
-    for at, name in enumerate(measures):
-        parts = [sums.measures[name] for sums in many]
-        combined[name] = grouped.measure(at)
-        for part, columns in zip(parts, keyed, strict=True):
-            for group in part.wide_groups:
-                place = grouped.place([columns[key][group] for key in keys])
-                numbers = [part.part(wide_part, group) for wide_part in WIDE_PARTS]
-                combined[name].add_wide(place, int(part.count[group]), *numbers)
-        if any(part.histograms is not None for part in parts):
-            combined[name].histograms = _combined_histograms(grouped, parts, keyed)
-    return Sums(dimensions, grouped.numbers("start"), [grouped.numbers(key).astype(np.int32) for key in keys[1:]],
-                [each.texts for each in names], combined)  # fmt: skip
+    keys = [[sums.starts // interval_ms] for sums in many]
+    words = []
+    for dimension in dimensions:
+        places = [sums.dimensions.index(dimension) for sums in many]
+        tables, distinct = unified([sums.words[place] for sums, place in zip(many, places, strict=True)])
+        words.append(distinct)
+        for own, table, sums, place in zip(keys, tables, many, places, strict=True):
+            own.append(table[sums.codes[place].astype(np.intp)])
+    groups = Groups(keys)
+    starts, *codes = groups.keys
+    combined = {name: _combined(groups, [sums.measures[name] for sums in many]) for name in measures}
+    return Sums(dimensions, starts * interval_ms, [each.astype(np.int32) for each in codes], words, combined)
 
 
-def _keys(sums: Sums, dimensions: tuple[str, ...], names: list[Numbering]) -> dict[str, Numbers]:
-    columns: dict[str, Numbers] = {"start": sums.starts}
-    for at, (dimension, numbering) in enumerate(zip(dimensions, names, strict=True)):
-        place = sums.dimensions.index(dimension)
-        columns[f"d{at}"] = numbering.table(sums.words[place])[sums.codes[place]]
-    return columns
+def _combined(groups: Groups, parts: Sequence[MeasureSums]) -> MeasureSums:
+    has_histograms = any(part.histograms is not None for part in parts)
+    combined = add_measure(groups, [_rows_of(part) for part in parts], has_histograms)
+    for piece, part in zip(groups.pieces, parts, strict=True):
+        # Groups with wide integers are added up completely in Python.
+        for group in part.wide_groups:
+            numbers = (part.part(name, group) for name in WIDE_PARTS)
+            combined.add_wide(int(piece.of_row[group]), int(part.count[group]), *numbers)
+    return combined
 
 
-def _columns(sums: Sums, measures: Sequence[str]) -> dict[str, Any]:
-    columns: dict[str, Any] = {}
-    for at, name in enumerate(measures):
-        measure = sums.measures[name]
-        # Groups with wide integers are summed up completely in Python.
-        wide = measure.wide_groups
-        parts = {"n": measure.count, "t": measure.total, "l": measure.least, "g": measure.greatest}
-        for letter, numbers in parts.items():
-            if numbers is None:
-                continue
-            mask = None
-            if wide:
-                mask = np.zeros(len(sums), np.bool_)
-                mask[wide] = True
-            columns[f"{letter}{at}"] = pa.array(numbers, mask=mask)
-    return columns
-
-
-def _of_sums(at: int, parts: Sequence[MeasureSums]) -> list[str]:
-    count = f"coalesce(sum(n{at}), 0) AS n{at}"
-    if not parts or parts[0].total is None:
-        return [count]
-    total = "sum" if parts[0].total.dtype.kind == "i" else "fsum"
-    return [count, f"coalesce({total}(t{at}), 0) AS t{at}", f"min(l{at}) AS l{at}", f"max(g{at}) AS g{at}"]
-
-
-def _combined_histograms(
-    grouped: Grouped, parts: Sequence[MeasureSums], keyed: Sequence[dict[str, Numbers]]
-) -> Histograms:
-    buckets = Numbering()
-    tables = []
-    for part, columns in zip(parts, keyed, strict=True):
-        held = part.histograms
-        if held is not None and len(held.groups):
-            own = {key: numbers[held.groups] for key, numbers in columns.items()}
-            tables.append(
-                pa.table({**own, "bucket": buckets.table(held.names)[held.places], "weight": pa.array(held.weights)})
-            )
-    return grouped.histograms(tables, [str(text) for text in buckets.texts])
-
-
-# --- DuckDB --------------------------------------------------------------------------------------------------------
-
-
-class Grouped:
-    """A table grouped by some of its integer columns, ``keys``, with the ``selected`` expressions per group.
-
-    The columns selected for measure ``i`` are called ``ni``, and ``ti``, ``li`` and ``gi`` unless it is only a count.
-    The group numbers are those of the resulting sums.
-    """
-
-    def __init__(self, table: Any, keys: Sequence[str], selected: Sequence[str]) -> None:
-        self._keys = list(keys)
-        self._places: dict[tuple[int, ...], int] | None = None
-        if table is None:
-            self._table = pa.table({key: pa.array([], pa.int64()) for key in keys})
-            return
-        listed = ", ".join(keys)
-        grouped = f"SELECT {', '.join([*keys, *selected])} FROM sums GROUP BY {listed}"
-        with database().cursor() as cursor:
-            cursor.register("sums", table)
-            relation = cursor.sql(grouped)
-            kinds = dict(zip(relation.columns, map(str, relation.types), strict=True))
-            shown = ", ".join(part for name in relation.columns for part in _fitting(name, kinds[name]))
-            self._table = cursor.sql(f"SELECT {shown} FROM ({grouped})").to_arrow_table().combine_chunks()
-            cursor.unregister("sums")
-
-    def __len__(self) -> int:
-        return int(self._table.num_rows)
-
-    def numbers(self, name: str) -> Numbers:
-        """Return a column as a writable array, with 0 for null."""
-        if name not in self._table.column_names:
-            return np.zeros(len(self), np.int64)
-        column = self._table[name].combine_chunks() if self._table.num_rows else self._table[name]
-        if isinstance(column, pa.ChunkedArray):
-            return np.zeros(0, column.type.to_pandas_dtype())
-        return np.array(column.fill_null(0).to_numpy(zero_copy_only=False))
-
-    def measure(self, at: int) -> MeasureSums:
-        sums = MeasureSums(self.numbers(f"n{at}"))
-        if f"t{at}" in self._table.column_names:
-            sums.total, sums.least, sums.greatest = (self.numbers(f"{letter}{at}") for letter in "tlg")
-            if f"t{at}_text" in self._table.column_names:
-                texts = self._table[f"t{at}_text"].to_pylist()
-                wide = {group: int(text) for group, text in enumerate(texts) if text is not None}
-                sums.wide = {"total": wide} if wide else {}
-        return sums
-
-    def place(self, keys: Sequence[int]) -> int:
-        """Return the number of the group with these keys, which must exist."""
-        if self._places is None:
-            columns = [self.numbers(key).tolist() for key in self._keys]
-            self._places = {group: place for place, group in enumerate(zip(*columns, strict=True))}
-        return self._places[tuple(map(int, keys))]
-
-    def histograms(self, tables: Sequence[Any], names: list[str]) -> Histograms:
-        """Sum up tables with the keys, a "bucket" (the index of its name) and a "weight", by group."""
-        nothing = np.empty(0, np.int64)
-        if not tables:
-            return Histograms(nothing, nothing, np.empty(0, np.float64), names)
-        own = self._table.select(self._keys).append_column("place", pa.array(np.arange(len(self))))
-        using = ", ".join(self._keys)
-        with database().cursor() as cursor:
-            cursor.register("weighed", pa.concat_tables(tables))
-            cursor.register("own", own)
-            found = cursor.sql(
-                "SELECT place, bucket, sum(weight) AS weight FROM "
-                f"(SELECT {using}, bucket, sum(weight) AS weight FROM weighed GROUP BY {using}, bucket) "
-                f"JOIN own USING ({using}) GROUP BY place, bucket"
-            ).to_arrow_table()
-            cursor.unregister("weighed")
-            cursor.unregister("own")
-        places, buckets, weights = (found[name].to_numpy() for name in ("place", "bucket", "weight"))
-        return Histograms(places, buckets, weights, names)
-
-
-def _fitting(name: str, kind: str) -> Iterator[str]:
-    """Yield the expressions for a column: 128-bit integers as 64-bit ones, or as text if they do not fit."""
-    if kind != "HUGEINT":
-        yield name
-        return
-    yield f"CASE WHEN {name} {_FITS} THEN {name} ELSE 0 END::BIGINT AS {name}"
-    if name.startswith("t"):
-        yield f"CASE WHEN {name} NOT {_FITS} THEN {name}::VARCHAR END AS {name}_text"
+def _rows_of(sums: MeasureSums) -> MeasureRows:
+    rows = MeasureRows(sums.count, sums.total, sums.least, sums.greatest)
+    wide, held = sums.wide_groups, sums.histograms
+    if wide:
+        rows.kept = np.ones(len(sums.count), np.bool_)
+        rows.kept[wide] = False
+    if held is not None:
+        rows.weights = (Weights(held.groups, held.places, held.weights, pa.array(held.names, pa.string())),)
+    return rows

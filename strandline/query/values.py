@@ -158,9 +158,10 @@ def date(raw: Any) -> int | None:
 
 
 def boolean(raw: Any) -> bool | None:
+    """Accept booleans, and their names in any case."""
     if raw.__class__ is bool:
         return bool(raw)
-    return TRUTHS.get(raw) if raw.__class__ is str else None
+    return TRUTHS.get(raw.strip().lower()) if raw.__class__ is str else None
 
 
 TRUTHS = {"true": True, "false": False}

@@ -21,13 +21,13 @@ from strandline.schema.lenses import (
     Hoist,
     Inside,
     Operation,
-    Path,
     Plunge,
     Remove,
     Rename,
     Wrap,
 )
 from strandline.schema.structure import (
+    Path,
     Schema,
     accepts,
     any_of,

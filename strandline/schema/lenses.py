@@ -14,14 +14,13 @@ from msgspec import UNSET, Meta, Struct, UnsetType, field
 from strandline.nearest_name import did_you_mean
 from strandline.query.pointers import parse_pointer
 from strandline.schema.errors import SchemaError
+from strandline.schema.structure import Path, Schema, elements, find
 from strandline.schema.transforms import BUILTINS, TYPES, ByTable, Transform
 from strandline.schema.validation import refuse_references
 
 ApiVersion = Literal["durable.lens/v1"]
 OperationName = Literal["rename", "copy", "add", "remove", "hoist", "plunge", "wrap", "head", "convert", "in", "map"]
 Version = Annotated[int, Meta(ge=0)]
-#: The segments of a pointer.
-Path = tuple[str, ...]
 
 #: Maximum operations of a lens, including nested ones. The proof follows each of them through the whole schema.
 MAX_OPERATIONS = 500
@@ -121,10 +120,11 @@ class Lens(Struct, frozen=True):
     document: dict[str, Any]
 
 
-def parse_lens(document: object) -> Lens:
-    """Parse a lens. Raises SchemaError, "invalid lens: …"."""
+def parse_lens(document: object, new_schema: Schema = True) -> Lens:
+    """Parse a lens to ``new_schema``, which gives the defaults of ``add`` where the lens does not. A stored lens has
+    all its defaults and needs no schema. Raises SchemaError, "invalid lens: …"."""
     try:
-        return _lens(document)
+        return _lens(document, new_schema)
     except _Invalid as error:
         raise SchemaError(f"invalid lens: {error}") from None
 
@@ -191,14 +191,14 @@ class _Fields:
             raise _Invalid(f"{self.place}.{name} is not supported{did_you_mean(name, self._known)}")
 
 
-def _lens(document: object) -> Lens:
+def _lens(document: object, new_schema: Schema) -> Lens:
     fields = _Fields(document, "lens")
     fields.one_of("apiVersion", get_args(ApiVersion))
     schema = fields.text("schema")
     source, target = fields.version("from"), fields.version("to")
     if not isinstance(fields.take("description", ""), str):
         raise _Invalid("lens.description must be a string")
-    operations, filled = _operations(fields.take("ops"), "lens.ops")
+    operations, filled = _operations(fields.take("ops"), "lens.ops", new_schema)
     if _count(operations) > MAX_OPERATIONS:
         raise _Invalid(f"lens.ops has more than {MAX_OPERATIONS} operations")
     fields.end()
@@ -210,8 +210,9 @@ def _count(operations: tuple[Operation, ...]) -> int:
     return sum(1 + _count(each.operations) if isinstance(each, (Inside, Each)) else 1 for each in operations)
 
 
-def _operations(document: object, place: str) -> tuple[tuple[Operation, ...], list[dict[str, Any]]]:
-    """Return the operations, and their documents with defaults filled in."""
+def _operations(document: object, place: str, new_schema: Schema) -> tuple[tuple[Operation, ...], list[dict[str, Any]]]:
+    """Return the operations, and their documents with defaults filled in. ``new_schema`` is that of the value that they
+    work on."""
     if not isinstance(document, list) or not document:
         raise _Invalid(f"{place} must be a non-empty array")
     operations, filled = [], []
@@ -219,84 +220,97 @@ def _operations(document: object, place: str) -> tuple[tuple[Operation, ...], li
         fields = _Fields(each, f"{place}[{number}]")
         name = fields.one_of("op", get_args(OperationName))
         additions: dict[str, Any] = {}
-        operations.append(_PARSERS[name](fields, additions))
+        operations.append(_PARSERS[name](fields, additions, new_schema))
         fields.end()
         filled.append(each | additions)
     return tuple(operations), filled
 
 
-def _rename(fields: _Fields, _: dict[str, Any]) -> Operation:
+def _rename(fields: _Fields, _: dict[str, Any], __: Schema) -> Operation:
     return Rename(fields.path("from"), fields.path("to"))
 
 
-def _copy(fields: _Fields, _: dict[str, Any]) -> Operation:
+def _copy(fields: _Fields, _: dict[str, Any], __: Schema) -> Operation:
     return CopyOp(fields.path("from"), fields.path("to"))
 
 
-def _add(fields: _Fields, additions: dict[str, Any]) -> Operation:
+def _add(fields: _Fields, additions: dict[str, Any], new_schema: Schema) -> Operation:
     path, schema = fields.path("path"), fields.schema("schema")
     default = fields.take("default", optional=True)
     if default is UNSET:
-        default = _derived_default(schema)
+        found = find(new_schema, path)
+        default = _derived_default(*([] if found is None else [found.schema]), schema)
     if default is not UNSET:
         additions["default"] = default
     return Add(path, schema, default)
 
 
-def _derived_default(schema: Any) -> Any:
-    if not isinstance(schema, dict):
-        return UNSET
-    if "default" in schema:
-        return schema["default"]
-    if schema.get("type") == "object":
-        return {}
-    return [] if schema.get("type") == "array" else UNSET
+def _derived_default(*schemas: Schema) -> Any:
+    """Return the default of the first schema that declares one, otherwise an empty object or array if the first schema
+    that declares a type allows it."""
+    declared = [schema for schema in schemas if isinstance(schema, dict)]
+    for schema in declared:
+        if "default" in schema:
+            return schema["default"]
+    for schema in declared:
+        if "type" in schema:
+            types = schema["type"] if isinstance(schema["type"], list) else [schema["type"]]
+            return {} if "object" in types else [] if "array" in types else UNSET
+    return UNSET
 
 
-def _remove(fields: _Fields, _: dict[str, Any]) -> Operation:
+def _remove(fields: _Fields, _: dict[str, Any], __: Schema) -> Operation:
     path = fields.path("path")
     fields.schema("schema")
     fields.take("default", optional=True)
     return Remove(path)
 
 
-def _hoist(fields: _Fields, _: dict[str, Any]) -> Operation:
+def _hoist(fields: _Fields, _: dict[str, Any], __: Schema) -> Operation:
     return Hoist(fields.path("host"), fields.text("name"), fields.path("to"), fields.flag("removeFromHost"))
 
 
-def _plunge(fields: _Fields, _: dict[str, Any]) -> Operation:
+def _plunge(fields: _Fields, _: dict[str, Any], __: Schema) -> Operation:
     source, host, name = fields.path("from"), fields.path("host"), fields.text("name")
     return Plunge(source, host, name, fields.flag("createHost"), fields.flag("removeFromSource"))
 
 
-def _wrap(fields: _Fields, _: dict[str, Any]) -> Operation:
+def _wrap(fields: _Fields, _: dict[str, Any], __: Schema) -> Operation:
     fields.one_of("mode", ("singleton",))
     fields.one_of("reverseMode", ("first",), "first")
     return Wrap(fields.path("path"))
 
 
-def _head(fields: _Fields, _: dict[str, Any]) -> Operation:
+def _head(fields: _Fields, _: dict[str, Any], __: Schema) -> Operation:
     fields.one_of("reverseMode", ("singleton",), "singleton")
     return HeadOp(fields.path("path"))
 
 
-def _convert(fields: _Fields, _: dict[str, Any]) -> Operation:
+def _convert(fields: _Fields, _: dict[str, Any], __: Schema) -> Operation:
     path, from_type, to_type = fields.path("path"), fields.one_of("fromType", TYPES), fields.one_of("toType", TYPES)
     _transform(fields.take("backward"), f"{fields.place}.backward")
     return Convert(path, from_type, to_type, _transform(fields.take("forward"), f"{fields.place}.forward"))
 
 
-def _in(fields: _Fields, additions: dict[str, Any]) -> Operation:
-    operations, additions["ops"] = _operations(fields.take("ops"), f"{fields.place}.ops")
-    return Inside(fields.path("path"), operations)
+def _in(fields: _Fields, additions: dict[str, Any], new_schema: Schema) -> Operation:
+    path = fields.path("path")
+    found = find(new_schema, path)
+    inner = True if found is None else found.schema
+    operations, additions["ops"] = _operations(fields.take("ops"), f"{fields.place}.ops", inner)
+    return Inside(path, operations)
 
 
-def _map(fields: _Fields, additions: dict[str, Any]) -> Operation:
-    operations, additions["ops"] = _operations(fields.take("ops"), f"{fields.place}.ops")
-    return Each(fields.path("path"), operations)
+def _map(fields: _Fields, additions: dict[str, Any], new_schema: Schema) -> Operation:
+    path = fields.path("path")
+    found = find(new_schema, path)
+    items = [] if found is None else elements(found.schema)
+    # If elements can have several forms, the lens must give the default itself.
+    inner = items[0] if len(items) == 1 else True
+    operations, additions["ops"] = _operations(fields.take("ops"), f"{fields.place}.ops", inner)
+    return Each(path, operations)
 
 
-_PARSERS: dict[OperationName, Callable[[_Fields, dict[str, Any]], Operation]] = {
+_PARSERS: dict[OperationName, Callable[[_Fields, dict[str, Any], Schema], Operation]] = {
     "rename": _rename, "copy": _copy, "add": _add, "remove": _remove, "hoist": _hoist, "plunge": _plunge,
     "wrap": _wrap, "head": _head, "convert": _convert, "in": _in, "map": _map,
 }  # fmt: skip

@@ -18,12 +18,12 @@ from strandline.schema.lenses import (
     Hoist,
     Inside,
     Operation,
-    Path,
     Plunge,
     Remove,
     Rename,
     Wrap,
 )
+from strandline.schema.structure import Path
 from strandline.schema.transforms import TransformFailed, has_type
 
 #: Takes a document, which it may change, and returns the result.

@@ -1,4 +1,5 @@
-"""The registry of a stream: its schemas by version, the lenses between them, and where each version starts."""
+"""The registry of a stream: its schemas by version, the lenses between them, where each version starts, and its
+searchable fields. A log without a schema can have a registry for its searchable fields alone."""
 
 from __future__ import annotations
 
@@ -91,6 +92,10 @@ class Registry:
     def stored(self) -> bytes:
         """Return the stored form for ``load``: JSON, because it preserves numbers of any size."""
         return _encode(self.document())
+
+    def note(self) -> bytes | None:
+        """Return what a log stores: the stored form, or None if the registry is that of a log without one."""
+        return None if self == Registry.empty(self.schema) else self.stored()
 
     @classmethod
     def load(cls, stored: bytes) -> Registry:

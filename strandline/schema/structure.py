@@ -10,12 +10,13 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from strandline.query.pointers import ARRAY_INDEX
-from strandline.schema.lenses import Path
 from strandline.schema.transforms import TYPES, type_of
 from strandline.schema.validation import Validation, spend
 
 #: An object of keywords, or a boolean.
 Schema = Any
+#: The segments of a pointer.
+Path = tuple[str, ...]
 
 ALL_TYPES = frozenset(TYPES)
 _NUMBERS = frozenset({"number", "integer"})

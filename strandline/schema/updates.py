@@ -54,8 +54,7 @@ def parse_update(body: bytes) -> dict[str, Any]:
     if not isinstance(update, dict):
         raise SchemaError("schema update must be a JSON object")
     check_members(update, SchemaUpdate, "schemaUpdate")
-    if sum(map(len, levels(update))) > MAX_PARTS:
-        raise SchemaError(f"schema update has more than {MAX_PARTS} objects and arrays")
+    check_parts(update, "schema update")
     if update.pop("apiVersion", API_VERSION) != API_VERSION:
         raise SchemaError("invalid schema apiVersion")
     if not update:
@@ -70,20 +69,25 @@ def parse_update(body: bytes) -> dict[str, Any]:
     return update
 
 
+def check_parts(document: object, what: str) -> None:
+    """Raise SchemaError if a document has too many parts."""
+    if sum(map(len, levels(document))) > MAX_PARTS:
+        raise SchemaError(f"{what} has more than {MAX_PARTS} objects and arrays")
+
+
 def updated(registry: Registry, update: dict[str, Any], next_sequence: int) -> Registry:
     """Return the updated registry. Raises SchemaError."""
     if "schema" not in update:
         if "routingKey" in update:
             return replace(registry, routing_key=parse_routing_key(update["routingKey"]))
-        if not registry.current_version:
-            raise SchemaError("search config requires an installed schema version")
-        return replace(registry, search=_search(update["search"]))
+        return replace(registry, search=parse_search(update["search"]))
     Validation(update["schema"])
     return _first(registry, update, next_sequence) if not registry.current_version else (
         _next(registry, update, next_sequence))  # fmt: skip
 
 
-def _search(document: object) -> SearchConfig | None:
+def parse_search(document: object) -> SearchConfig | None:
+    """Return the search configuration that a document declares; None if the document is null. Raises SchemaError."""
     if document is None:
         return None
     try:
@@ -103,12 +107,12 @@ def check_sequence(next_sequence: int, *, first: bool) -> None:
 def _first(registry: Registry, update: dict[str, Any], next_sequence: int) -> Registry:
     check_sequence(next_sequence, first=True)
     if update.get("lens") is not None:
-        _lens(registry, update["lens"])
+        _lens(registry, update)
     return replace(
         registry,
         current_version=1,
         routing_key=parse_routing_key(update.get("routingKey")),
-        search=_search(update["search"]) if "search" in update else registry.search,
+        search=parse_search(update["search"]) if "search" in update else registry.search,
         boundaries=((0, 1),),
         schemas={1: update["schema"]},
     )
@@ -117,7 +121,7 @@ def _first(registry: Registry, update: dict[str, Any], next_sequence: int) -> Re
 def _next(registry: Registry, update: dict[str, Any], next_sequence: int) -> Registry:
     if update.get("lens") is None:
         raise SchemaError("lens required")
-    lens, version = _lens(registry, update["lens"]), registry.current_version
+    lens, version = _lens(registry, update), registry.current_version
     if version not in registry.schemas:
         raise SchemaError("missing current schema")
     prove(lens.operations, registry.schemas[version], update["schema"])
@@ -128,15 +132,15 @@ def _next(registry: Registry, update: dict[str, Any], next_sequence: int) -> Reg
         registry,
         current_version=version + 1,
         routing_key=key,
-        search=_search(update["search"]) if "search" in update else registry.search,
+        search=parse_search(update["search"]) if "search" in update else registry.search,
         boundaries=(*registry.boundaries, (next_sequence, version + 1)),
         schemas={**registry.schemas, version + 1: update["schema"]},
         lenses={**registry.lenses, version: lens},
     )
 
 
-def _lens(registry: Registry, document: object) -> Lens:
-    lens, version = parse_lens(document), registry.current_version
+def _lens(registry: Registry, update: dict[str, Any]) -> Lens:
+    lens, version = parse_lens(update["lens"], update["schema"]), registry.current_version
     if (lens.source, lens.target) != (version, version + 1):
         raise SchemaError("lens version mismatch", status=409)
     if lens.schema != registry.schema:

@@ -82,6 +82,16 @@ class SealingFigures(msgspec.Struct):
     writes_refused_total: Number
 
 
+class IndexingFigures(msgspec.Struct):
+    #: The number of logs whose search index is not complete.
+    waiting_logs: Number
+    #: The number of records that were indexed in the background.
+    records_total: Number
+    file_bytes: Number
+    #: The number of index files that were found damaged and are built again.
+    damaged_files_total: Number
+
+
 class BackgroundTask(msgspec.Struct):
     task: str
     failing: bool
@@ -135,6 +145,7 @@ class MetricsState(msgspec.Struct):
     uptime_ms: Number
     wal: JournalFigures
     sealing: SealingFigures
+    indexing: IndexingFigures
     damaged_files: Number
     pressure: Share
     throttled_total: Number

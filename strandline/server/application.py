@@ -21,7 +21,7 @@ from strandline.protocols.arrow.context import ArrowContext
 from strandline.protocols.arrow.routes import ArrowProtocol
 from strandline.protocols.collections.authorization import open_authorizer
 from strandline.protocols.collections.context import CollectionsContext
-from strandline.protocols.collections.routes import CollectionsProtocol
+from strandline.protocols.collections.routes import CollectionsProtocol, cors_of
 from strandline.protocols.console.context import ConsoleContext, Surroundings
 from strandline.protocols.console.routes import ConsoleProtocol
 from strandline.protocols.streams.context import StreamsContext
@@ -32,7 +32,13 @@ from strandline.protocols.tables.users import Users
 from strandline.protocols.topics.context import Context
 from strandline.protocols.topics.routes import TopicsProtocol
 from strandline.query.index_files.catalog import IndexCatalog
+from strandline.query.index_files.directory import IndexDirectory
+from strandline.query.index_files.indexer import Indexer
+from strandline.query.index_files.worker import IndexWorker
+from strandline.query.searcher import Searcher
+from strandline.schema.log_search import search_of
 from strandline.server.asgi import SocketDoor, make_app
+from strandline.server.browser_module import BrowserModule
 from strandline.server.connection import ConnectionLimit, connection_limit
 from strandline.server.cors import Origins
 from strandline.server.declarations import NOTHING, Declarations
@@ -53,7 +59,7 @@ from strandline.service.limits import Limits
 from strandline.service.live import LiveResponses
 from strandline.service.unread import UnreadBytes
 from strandline.service.workers import Workers
-from strandline.tables import Tables
+from strandline.tables import BadDeclaration, Tables
 
 log = logging.getLogger(__name__)
 
@@ -105,7 +111,14 @@ class Application:
             unread=UnreadBytes(limits.max_unread_bytes, settings.delivery.slow_consumer_timeout_ms / 1000),
         )
         self.unfinished = UnfinishedMessages(limits.max_unfinished_bytes)
-        self.probes = Probes(self.status, self._count_topics, self._metrics, self._count_series, lambda: self.engine)
+        self.probes = Probes(
+            self.status,
+            self._count_topics,
+            self._metrics,
+            self._count_series,
+            lambda: self.engine,
+            cors_of(self._collections.settings.cors),
+        )
         self.gate = Gate(
             self.probes.routes(),
             keys=settings.server.api_keys or None,
@@ -135,6 +148,7 @@ class Application:
         self.count_connections: Callable[[], int] = lambda: self.limits.streams.used
         self.engine: Engine | None = None
         self.live: LiveResponses | None = None
+        self.indexer: Indexer | None = None
         self.keeper: PipelineSupervisor | None = None
         self._sampling: Recurrence | None = None
         #: Why the server could not start; set it to make the server stop.
@@ -185,9 +199,24 @@ class Application:
         )
         self.admission, self.live = kernel.admission, kernel.live
         shelf = IndexCatalog(Lake.at(settings.lake), Path(settings.storage.data_dir) / COMPANIONS, self.workers.lake)
-        self.tables = self._open_tables(kernel)
+        # One memory budget and one set of index files for the searches of all protocols.
+        directory = IndexDirectory(engine.disk)
+        searcher = Searcher(settings.streams.search_memory_bytes, [directory, shelf])
+        worker = IndexWorker(settings.storage.data_dir)
+        self.indexer = Indexer(engine, searcher, directory, search_of, worker)
+        declared = self._declared
+        try:
+            tables = await asyncio.to_thread(Tables, engine, declared.tables, hooks=declared.hooks, searcher=searcher)
+        except BadDeclaration as error:
+            self.failure = error
+            log.critical("cannot serve the declared tables: %s", error)
+            return
+        users = Users(self.gate.keys is not None, declared.identify)
+        self.tables = TablesProtocol(TablesContext(kernel, tables, users))
         self.topics = TopicsProtocol(Context(kernel, settings.topics, settings.limits, settings.delivery))
-        self.streams = StreamsProtocol(StreamsContext(kernel, settings.streams, shelf), self.gate.answered)
+        self.streams = StreamsProtocol(
+            StreamsContext(kernel, settings.streams, searcher, self.indexer), self.gate.answered
+        )
         self.arrow = ArrowProtocol(ArrowContext(kernel, settings.topics), settings.limits.max_body_bytes)
         self.collections = CollectionsProtocol(CollectionsContext(kernel, self._collections, self._authorizer))
         self.keeper = PipelineSupervisor(settings, self._program, engine)
@@ -195,14 +224,18 @@ class Application:
         pipeline = PipelineRoutes(self.keeper)
         routes = [*self.topics.routes(), *self.streams.routes(), *self.arrow.routes()]
         routes += [*self.collections.routes(), *self.tables.routes(), *pipeline.routes(), *self.console.routes()]
-        routes += Documentation(self.workers).routes()
+        routes += [*Documentation(self.workers).routes(), *BrowserModule(self.workers).routes()]
         further = [self.collections.described, self.tables.described]
         self.gate.add([*routes, openapi_route([*self.probes.routes(), *routes], further)])
+        await asyncio.to_thread(self.indexer.prepare)
         self.status.progress = 1.0
         self.status.ready = True
         self._sampling = hub.every(SAMPLE_MS / 1000, "sampling of the pressure", kernel.pressure.sample)
         self.collections.begin()
         self.console.begin()
+        kernel.catalog.dropping.append(self.indexer.forget)
+        if not self.status.draining:
+            self.indexer.start()
         if not self.status.draining:
             self.keeper.start()
         log.info("ready: %d logs in %s", kernel.catalog.count, settings.storage.data_dir)
@@ -215,12 +248,6 @@ class Application:
             uptime_ms=lambda: self.probes.uptime_ms,
             connections=lambda: self.count_connections(),
         )
-
-    def _open_tables(self, kernel: Kernel) -> TablesProtocol:
-        declared = self._declared
-        users = Users(self.gate.keys is not None, declared.identify)
-        tables = Tables(kernel.engine, declared.tables, hooks=declared.hooks)
-        return TablesProtocol(TablesContext(kernel, tables, users))
 
     async def _serve_socket(
         self, accept: Callable[[], Awaitable[None]], receive: Receive, send: Send, access: Access
@@ -268,6 +295,10 @@ class Application:
         await asyncio.to_thread(self.workers.close)
         if self.keeper is not None:
             await asyncio.to_thread(self.keeper.close)
+        if self.tables is not None:
+            await asyncio.to_thread(self.tables.close)
+        if self.indexer is not None:
+            await asyncio.to_thread(self.indexer.stop)
         if self.kernel is not None:
             self.kernel.stop()
         if self.engine is not None:

@@ -52,6 +52,7 @@ class _AllHttp(BaseRoute):
         path = scope.get("raw_path") or scope["path"].encode()
         query = scope["query_string"].decode("latin-1")
         head = Head(scope["method"], path.decode("latin-1"), query, _headers(scope, gate))
+        head.takes_chunks = scope["http_version"] != "1.0"
         answer: Answer | Call = gate.enter(head, _peer(scope), awaits_body=True)
         is_read = not gate.leaves_body(head)
         if isinstance(answer, Call):
@@ -63,10 +64,13 @@ class _AllHttp(BaseRoute):
             gate.answer(answer, body, lambda _, answer: answered.settle(answer))
             answer = await answered
         if isinstance(answer, StreamedAnswer):
+            if head.method == "HEAD":
+                await _send_stream_head(send, answer, head.further)
+                return
             connection = scope.get("extensions", {}).get(CONNECTION)
             await _run_stream(answer, head.further, receive, send, connection)
         elif is_read:
-            await _send_reply(send, answer)
+            await _send_reply(send, answer, bodiless=head.method == "HEAD")
         else:
             await _send_last_reply(receive, send, answer, gate.max_body_bytes)
 
@@ -109,12 +113,13 @@ async def _read_body(receive: Receive, limit: int) -> bytes | None:
             return chunks[0] if len(chunks) == 1 else b"".join(chunks)
 
 
-async def _send_reply(send: Send, reply: Reply, *, more: bool = False) -> None:
+async def _send_reply(send: Send, reply: Reply, *, more: bool = False, bodiless: bool = False) -> None:
+    """Send a reply. The ``bodiless`` answer to HEAD has the headers of the reply, including the length of its body."""
     headers = [NOSNIFF, *reply.headers]
     if reply.status not in BODILESS:
         headers += [(b"content-type", reply.content_type), (b"content-length", str(len(reply.body)).encode())]
     await send({"type": "http.response.start", "status": reply.status, "headers": headers})
-    await send({"type": "http.response.body", "body": reply.body, "more_body": more})
+    await send({"type": "http.response.body", "body": b"" if bodiless else reply.body, "more_body": more})
 
 
 async def _send_last_reply(receive: Receive, send: Send, reply: Reply, most: int) -> None:
@@ -214,11 +219,21 @@ class AsgiSink(Sink):
         return self.size + below
 
 
+async def _start_stream(send: Send, stream: StreamedAnswer, further: Headers) -> None:
+    headers = [NOSNIFF, (b"content-type", stream.content_type), *stream.headers, *further]
+    await send({"type": "http.response.start", "status": 200, "headers": headers})
+
+
+async def _send_stream_head(send: Send, stream: StreamedAnswer, further: Headers) -> None:
+    """Answer HEAD at the route of a stream. The stream is never opened, so it takes no slot and claims nothing."""
+    await _start_stream(send, stream, further)
+    await send({"type": "http.response.body", "body": b""})
+
+
 async def _run_stream(
     stream: StreamedAnswer, further: Headers, receive: Receive, send: Send, connection: StreamCarrier | None
 ) -> None:
-    headers = [NOSNIFF, (b"content-type", stream.content_type), *stream.headers, *further]
-    await send({"type": "http.response.start", "status": 200, "headers": headers})
+    await _start_stream(send, stream, further)
     sink = AsgiSink(stream, connection)
     if connection is not None:
         connection.asgi_sink = sink

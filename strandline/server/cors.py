@@ -67,8 +67,9 @@ class Origins:
 
     # --- one request -----------------------------------------------------------------------------------------------
 
-    def check(self, head: Head) -> None:
-        """Raise :class:`Refusal` if the host, or the page that sent the request, is not allowed."""
+    def check(self, head: Head, cors: Cors | None = None) -> None:
+        """Raise :class:`Refusal` if the host, or the page that sent the request, is not allowed. ``cors`` belongs to
+        the path."""
         if self._keyed:
             return
         headers, route = head.headers, head.route
@@ -77,13 +78,14 @@ class Origins:
             raise _bad_host(host)
         origin = headers.get(b"origin")
         if origin is not None:
-            if not self._knows_origin(origin, host, None if route is None else route.cors):
+            if not self._knows_origin(origin, host, cors):
                 raise _bad_origin(origin)
         elif _is_foreign(headers, host) and not _is_for_everyone(route):
             raise _bad_site()
 
     def headers(self, head: Head, route: Route) -> Headers:
-        """The headers of the route and the CORS headers, for every reply to the request."""
+        """The headers of the route and the CORS headers, for every reply to the request. ``route`` is the route of the
+        request, or another one at the same path."""
         cors = route.cors
         if cors is None:
             return route.headers
@@ -97,7 +99,7 @@ class Origins:
             headers += ((b"access-control-allow-origin", origin), cors.exposed, _FOR_OWN_PAGES, _VARY)
         else:
             headers += (_FOR_OWN_PAGES, _VARY)
-        if route.method == "OPTIONS" and (every or known or origin is None):
+        if head.method == "OPTIONS" and head.route is not None and (every or known or origin is None):
             headers += cors.preflight
         return headers
 

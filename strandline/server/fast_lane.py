@@ -108,7 +108,7 @@ class Heads:
         if head.length > self._gate.max_body_bytes:
             return None  # the ASGI lane handles bodies that are not read
         self._gate.find(head)
-        if head.route is None or not head.route.fast:
+        if head.route is None or not head.route.fast or head.method == "HEAD":
             return None
         self._gate.check(head)
         if not head.route.certified:
@@ -353,13 +353,35 @@ class FastLane(Connection):
         return self._joined
 
     def _begin_stream(self, hot: HotHead, stream: StreamedAnswer) -> None:
-        # The connection stays busy and closes with the stream, so it answers no other request.
+        # The connection stays busy while the stream is open. It closes with a stream that has no end of its own, which
+        # a client usually leaves by closing it.
+        keep_alive = stream.finite and hot.keep_alive and not self._closing
         self.transport.write(
-            b"%b%bcontent-type: %b\r\n%btransfer-encoding: chunked\r\nconnection: close\r\n\r\n"
-            % (STATUS_LINE[200], self._defaults(), stream.content_type, _lines(stream.headers + hot.further))
+            b"%b%bcontent-type: %b\r\n%btransfer-encoding: chunked\r\n%b\r\n"
+            % (
+                STATUS_LINE[200],
+                self._defaults(),
+                stream.content_type,
+                _lines(stream.headers + hot.further),
+                b"" if keep_alive else _lines((CLOSE,)),
+            )
         )
-        self._stream = _FastSink(self, stream)
+        self._stream = _FastSink(self, stream, keep_alive)
         stream.opened(self._stream)
+
+    def end_stream(self, keep_alive: bool) -> None:
+        """The stream is complete. Close the connection, or make it ready for the next request."""
+        sink = self._stream
+        assert sink is not None
+        self.transport.write(b"0\r\n\r\n")
+        if not keep_alive or self._closing:
+            self.transport.close()
+            return
+        self._stream = None
+        self._busy = False
+        sink.gone = True
+        sink.stream.closed()
+        self._take_held()
 
     # --- the connection ------------------------------------------------------------------------------------
 
@@ -428,10 +450,11 @@ def _lines(headers: tuple[tuple[bytes, bytes], ...]) -> bytes:
 class _FastSink(Sink):
     """Writes the data of a stream to the transport, as HTTP chunks."""
 
-    __slots__ = ("_lane", "gone", "paused", "stream")
+    __slots__ = ("_keep_alive", "_lane", "gone", "paused", "stream")
 
-    def __init__(self, lane: FastLane, stream: StreamedAnswer) -> None:
+    def __init__(self, lane: FastLane, stream: StreamedAnswer, keep_alive: bool) -> None:
         self._lane = lane
+        self._keep_alive = keep_alive
         self.stream = stream
         self.paused = False
         self.gone = False
@@ -447,8 +470,7 @@ class _FastSink(Sink):
 
     def close(self) -> None:
         if not self.gone:
-            self._lane.transport.write(b"0\r\n\r\n")
-            self._lane.transport.close()
+            self._lane.end_stream(self._keep_alive)
 
     def abort(self) -> None:
         if not self.gone:

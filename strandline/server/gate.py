@@ -19,9 +19,13 @@ import msgspec
 
 from strandline.engine.errors import EngineClosed
 from strandline.server.compression import (
+    CODINGS,
+    ENCODINGS,
     INLINE_BYTES,
     MIN_COMPRESSED_BYTES,
+    STREAM_CODINGS,
     NotSmall,
+    PieceEncoder,
     compress,
     compresses,
     decompress,
@@ -30,7 +34,10 @@ from strandline.server.compression import (
 from strandline.server.cors import Origins
 from strandline.server.route_table import Paths
 from strandline.service.access import FULL_ACCESS, Access, Keys
+from strandline.service.content_coding import accepted_coding
 from strandline.service.http import (
+    NO_STORE,
+    VARY_ENCODING,
     Answer,
     Call,
     ElementLimit,
@@ -39,7 +46,6 @@ from strandline.service.http import (
     Reply,
     Route,
     StreamedAnswer,
-    accepts_gzip,
     later_of,
     refuse,
 )
@@ -53,6 +59,7 @@ from strandline.service.problems import (
     PAYLOAD_TOO_LARGE,
     THROTTLED,
     UNSUPPORTED_MEDIA_TYPE,
+    Headers,
     Refusal,
     Throttled,
     body_too_large,
@@ -140,24 +147,32 @@ class Gate:
         found = self._paths.find(head.path)
         if found is not None:
             methods, params = found
-            route = methods.get(head.method)
+            # HEAD is GET without a body. The lanes leave the body out.
+            route = methods.get(head.method) or (methods.get("GET") if head.method == "HEAD" else None)
             if route is not None:
                 head.route, head.params = route, params
 
     def check(self, head: Head) -> None:
         """Find the route and make all checks that depend only on the head. Sets ``head.refused`` if one fails."""
         self.find(head)
-        if head.route is not None:
-            head.further = self.origins.headers(head, head.route)
+        # If the path exists without this method, its protocol decides the shape and the CORS headers of the refusal.
+        route = head.route or self._neighbour(head)
+        if route is not None:
+            head.further = self.origins.headers(head, route)
         try:
-            self.origins.check(head)
-            self._check_head(head)
+            self.origins.check(head, None if route is None else route.cors)
+            self._check_head(head, route)
         except Refusal as refusal:
-            head.refused = _refuse(head.route, refusal)
+            head.refused = _refuse(route, refusal)
 
-    def _check_head(self, head: Head) -> None:
+    def _neighbour(self, head: Head) -> Route | None:
+        """A route of another method at the same path."""
+        found = self._paths.find(head.path)
+        return None if found is None else next(iter(found[0].values()))
+
+    def _check_head(self, head: Head, nearest: Route | None) -> None:
         route = head.route
-        head.access = self._identify(head)
+        head.access = self._identify(head, nearest)
         if route is None:
             raise self._no_route(head)
         if head.access is None:
@@ -174,10 +189,9 @@ class Gate:
         elif route.body != "none":
             _check_media_type(head, route)
 
-    def _identify(self, head: Head) -> Access | None:
+    def _identify(self, head: Head, route: Route | None = None) -> Access | None:
         if self.keys is None:
             return FULL_ACCESS
-        route = head.route
         authorization = head.headers.get(b"authorization", b"")
         scheme = authorization[:7]
         if route is not None and route.any_case:
@@ -208,7 +222,8 @@ class Gate:
         found = self._paths.find(head.path)
         if found is not None:
             words = f"{head.path} does not support {head.method}; see the Allow header"
-            return Refusal(METHOD_NOT_ALLOWED, words, allow=", ".join(sorted(found[0])))
+            methods = {*found[0], "HEAD"} if "GET" in found[0] else set(found[0])
+            return Refusal(METHOD_NOT_ALLOWED, words, allow=", ".join(sorted(methods)))
         return Refusal(NOT_FOUND, f"nothing exists at {head.path}")
 
     def _check_length(self, head: Head) -> None:
@@ -297,8 +312,7 @@ class Gate:
                 self._hold(call)
             later.then(partial(self._settled, call, send))
         else:
-            self.leave(call)
-            send(call, answer)
+            self._stream(call, send, answer)
 
     def _settled(self, call: Call, send: Send, later: Later) -> None:
         answer = later.answer
@@ -310,17 +324,32 @@ class Gate:
         if isinstance(answer, Reply):
             self._reply(call, send, answer)
         else:
-            self.leave(call)
-            send(call, answer)
+            self._stream(call, send, answer)
 
     def _reply(self, call: Call, send: Send, reply: Reply) -> None:
         if call.held:
             self.leave(call)
-        reply = self._finished(call.head, reply)
-        if len(reply.body) > INLINE_BYTES and _may_compress(call.head, reply):
-            later_of(self._compress_large(reply)).then(lambda later: send(call, later.answer or reply))
-        else:
+        coding, vary = None, False
+        if len(reply.body) >= MIN_COMPRESSED_BYTES or reply.status == 304:
+            coding, vary = _negotiated(call.head, reply)
+        reply = self._finished(call.head, reply, (VARY_ENCODING,) if vary else ())
+        if coding is None:
             send(call, reply)
+        elif len(reply.body) <= INLINE_BYTES:
+            send(call, _compressed(reply, compress(reply.body, coding), coding))
+        else:
+            later_of(self._compress_large(reply, coding)).then(lambda later: send(call, later.answer or reply))
+
+    def _stream(self, call: Call, send: Send, stream: StreamedAnswer) -> None:
+        self.leave(call)
+        self._count(call.head, 200)
+        if stream.compressible and compresses(stream.content_type):
+            coding = accepted_coding(call.head, STREAM_CODINGS)
+            if coding is None:
+                stream.encode(None, (VARY_ENCODING,))
+            else:
+                stream.encode(PieceEncoder(coding), (VARY_ENCODING, (b"content-encoding", coding)))
+        send(call, stream)
 
     def _handle_large(self, call: Call, route: Route) -> Answer | Later | Awaitable[Answer]:
         """Refuse a body that is too large. If the body may have too many elements, count them on another thread before
@@ -350,24 +379,24 @@ class Gate:
             reply = _refuse(route, internal())
         return reply
 
-    def _finished(self, head: Head, reply: Reply) -> Reply:
-        """Count the reply, add the headers of its route, and compress it if it is small. A stopping server also closes
-        the connection."""
-        route = head.route
-        counted = ("" if route is None else route.path, reply.status)
-        self.answered[counted] = self.answered.get(counted, 0) + 1
-        further = head.further
+    def _finished(self, head: Head, reply: Reply, further: Headers = ()) -> Reply:
+        """Count the reply, and add further headers and those of its route. A stopping server also closes the
+        connection."""
+        self._count(head, reply.status)
+        further += head.further
         if self.status.draining:
             further += (CLOSE,)
         if further:
             reply = Reply(reply.body, reply.status, reply.content_type, reply.headers + further)
-        if MIN_COMPRESSED_BYTES <= len(reply.body) <= INLINE_BYTES and _may_compress(head, reply):
-            return _compressed(reply, compress(reply.body))
         return reply
 
-    async def _compress_large(self, reply: Reply) -> Answer:
+    def _count(self, head: Head, status: int) -> None:
+        counted = ("" if head.route is None else head.route.path, status)
+        self.answered[counted] = self.answered.get(counted, 0) + 1
+
+    async def _compress_large(self, reply: Reply, coding: bytes) -> Answer:
         try:
-            return _compressed(reply, await self._workers.normal.run(compress, reply.body))
+            return _compressed(reply, await self._workers.normal.run(compress, reply.body, coding), coding)
         except (Throttled, EngineClosed):
             return reply  # send it uncompressed
 
@@ -376,16 +405,17 @@ class Gate:
         encoding = call.head.headers[b"content-encoding"].strip().lower()
         if encoding in (b"", b"identity"):
             return True
-        if encoding != b"gzip":
-            raise Refusal(UNSUPPORTED_MEDIA_TYPE, "Content-Encoding must be gzip or identity")
+        if encoding not in ENCODINGS:
+            raise Refusal(UNSUPPORTED_MEDIA_TYPE, "Content-Encoding must be gzip, deflate or identity")
         try:
-            call.body = decompress_small(call.body, self.max_body_bytes)
+            call.body = decompress_small(call.body, encoding, self.max_body_bytes)
         except NotSmall:
             return False
         return True
 
     async def _answer_large(self, call: Call, route: Route) -> Answer:
-        call.body = await self._workers.normal.run(decompress, call.body, self.max_body_bytes)
+        encoding = call.head.headers[b"content-encoding"].strip().lower()
+        call.body = await self._workers.normal.run(decompress, call.body, encoding, self.max_body_bytes)
         return await _settled(self._handle_large(call, route))
 
 
@@ -401,18 +431,24 @@ async def _settled(answer: Answer | Later | Awaitable[Answer]) -> Answer:
     return answer if isinstance(answer, Reply | StreamedAnswer) else await answer
 
 
-def _may_compress(head: Head, reply: Reply) -> bool:
-    """Whether the client accepts gzip and the content is not yet compressed."""
-    if b"accept-encoding" not in head.headers or not accepts_gzip(head):
-        return False
-    return compresses(reply.content_type) and all(name != b"content-encoding" for name, _ in reply.headers)
+def _negotiated(head: Head, reply: Reply) -> tuple[bytes | None, bool]:
+    """The coding that the client wants for a reply, and whether caches must learn of the choice. There is no choice if
+    the content is compressed already or the handler has made it."""
+    headers = reply.headers
+    for header in headers:
+        if header[0] == b"content-encoding" or header == VARY_ENCODING:
+            return None, False
+    if not compresses(reply.content_type):
+        return None, False
+    coding = accepted_coding(head, CODINGS)
+    vary = coding is not None or (head.method != "POST" and NO_STORE not in headers and NO_STORE not in head.further)
+    return None if reply.status == 304 else coding, vary
 
 
-def _compressed(reply: Reply, body: bytes | None) -> Reply:
+def _compressed(reply: Reply, body: bytes | None, coding: bytes) -> Reply:
     if body is None:
         return reply
-    headers = (*reply.headers, (b"content-encoding", b"gzip"), (b"vary", b"accept-encoding"))
-    return Reply(body, reply.status, reply.content_type, headers)
+    return Reply(body, reply.status, reply.content_type, (*reply.headers, (b"content-encoding", coding)))
 
 
 def _values_limit(most: int) -> ElementLimit:

@@ -13,8 +13,9 @@ from typing import NamedTuple
 import msgspec
 from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
 
-from strandline.delivery.queues import QueueCounters
+from strandline.delivery.queues import QueueFigures
 from strandline.engine.stats import FLUSH_BOUNDS, Histogram, Stats
+from strandline.query.index_files.indexer import Indexer
 from strandline.server.pipeline.supervisor import STATES, PipelineSnapshot
 
 #: The media type of the text.
@@ -36,7 +37,7 @@ class TopicSample(NamedTuple):
     evict_floor: int
     records: int
     size: int
-    queue: QueueCounters | None = None
+    queue: QueueFigures | None = None
 
 
 class RouterSample(NamedTuple):
@@ -104,6 +105,27 @@ class Sealing(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
+class Indexing(msgspec.Struct, frozen=True, kw_only=True):
+    """The index files that are built in the background."""
+
+    #: The number of logs whose index files are not complete.
+    waiting_logs: int = 0
+    #: The number of records that were indexed.
+    records: int = 0
+    file_bytes: int = 0
+    #: The number of files that were found damaged and are built again.
+    damaged: int = 0
+
+    @classmethod
+    def of(cls, indexer: Indexer) -> Indexing:
+        return cls(
+            waiting_logs=indexer.waiting,
+            records=indexer.indexed,
+            file_bytes=indexer.directory.nbytes,
+            damaged=indexer.directory.damaged,
+        )
+
+
 class WorkerRow(NamedTuple):
     """A class of work on threads: running and waiting tasks, and refused requests."""
 
@@ -111,6 +133,15 @@ class WorkerRow(NamedTuple):
     active: int
     waiting: int
     refused: int
+
+
+class TableHooks(msgspec.Struct, frozen=True, kw_only=True):
+    """The hooks of tables that run after their writes: calls that wait or run, writes that were refused because too
+    many calls waited, and failed calls by table and hook."""
+
+    calls: int = 0
+    refused: int = 0
+    failures: Mapping[tuple[str, str], int] = {}
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
@@ -133,6 +164,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     watch_sessions: int = 0
     wal: Wal = Wal()
     sealing: Sealing = Sealing()
+    indexing: Indexing = Indexing()
     #: The number of segments that a read found damaged or missing.
     damaged_files: int = 0
     #: From 0 to 1.
@@ -154,6 +186,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     #: The number of failures of each background task, and the tasks that fail now.
     background: Mapping[str, int] = {}
     failing: frozenset[str] = frozenset()
+    table_hooks: TableHooks = TableHooks()
     pipeline: PipelineSnapshot = PipelineSnapshot()
     #: The time of day in milliseconds.
     time: int = 0
@@ -168,12 +201,13 @@ def render_text(snapshot: Snapshot) -> bytes:
         _totals(snapshot),
         _wal(snapshot.wal),
         _sealing(snapshot.sealing),
+        _indexing(snapshot.indexing),
         _damage(snapshot),
         _load(snapshot),
         _topics(snapshot),
         _others(snapshot),
     )
-    for part in (*parts, _background(snapshot), _pipeline(snapshot)):
+    for part in (*parts, _background(snapshot), _table_hooks(snapshot.table_hooks), _pipeline(snapshot)):
         lines.extend(part)
     lines.append("")
     return "\n".join(lines).encode()
@@ -256,6 +290,16 @@ def _sealing(sealing: Sealing) -> Iterator[str]:
     yield from _single(f"{name}_refused_total", "counter", f"Writes refused {words}", sealing.refused)
 
 
+def _indexing(indexing: Indexing) -> Iterator[str]:
+    name = "strandline_index"
+    words = "Number of logs whose search index is not complete."
+    yield from _single(f"{name}_waiting_logs", "gauge", words, indexing.waiting_logs)
+    yield from _single(f"{name}_records_total", "counter", "Records indexed in the background.", indexing.records)
+    yield from _single(f"{name}_file_bytes", "gauge", "Bytes of the index files.", indexing.file_bytes)
+    words = "Index files that were found damaged and are built again."
+    yield from _single(f"{name}_damaged_files_total", "counter", words, indexing.damaged)
+
+
 def _load(snapshot: Snapshot) -> Iterator[str]:
     answers = [(f'route="{_escape(route)}",status="{status}"', count) for route, status, count in _requests(snapshot)]
     yield from _series("topics_requests_total", "counter", "Answers by route and status.", answers)
@@ -292,21 +336,32 @@ def _topics(snapshot: Snapshot) -> Iterator[str]:
         ("bytes_live", "Bytes of the live records per topic.", [row.size for row in rows]),
     ):
         yield from _series(f"topics_topic_{series}", "gauge", help, zip(labels, values, strict=True))
-    queues = [(label, row.queue) for label, row in zip(labels, rows, strict=True) if row.queue is not None]
-    for series, kind, help, values in (
-        ("ready", "gauge", "Number of jobs that can be claimed, per queue.", [queue.ready for _, queue in queues]),
-        ("in_flight", "gauge", "Number of leased jobs, per queue.", [queue.in_flight for _, queue in queues]),
-        ("delayed", "gauge", "Number of delayed jobs, per queue.", [queue.delayed for _, queue in queues]),
-        (
-            "dead_lettered_total",
-            "counter",
-            "Jobs that became dead letters, per queue.",
-            [queue.dead_lettered for _, queue in queues],
-        ),
-    ):
-        labelled = zip((label for label, _ in queues), values, strict=True)
-        yield from _series(f"topics_topic_queue_{series}", kind, help, labelled)
+    yield from _queues([(label, row.queue) for label, row in zip(labels, rows, strict=True) if row.queue is not None])
     yield from _truncated("topic", snapshot.topic_rows)
+
+
+def _queues(queues: list[tuple[str, QueueFigures]]) -> Iterator[str]:
+    labels = [label for label, _ in queues]
+    counters, rates = [row.counters for _, row in queues], [row.rates for _, row in queues]
+    dead, dropped = [row.dead_lettered for row in counters], [row.dropped for row in counters]
+    oldest = [(row.oldest_ready_ms or 0) / 1000 for _, row in queues]
+    for series, kind, help, values in (
+        ("ready", "gauge", "Number of jobs that can be claimed, per queue.", [row.ready for row in counters]),
+        ("in_flight", "gauge", "Number of leased jobs, per queue.", [row.in_flight for row in counters]),
+        ("delayed", "gauge", "Number of delayed jobs, per queue.", [row.delayed for row in counters]),
+        ("oldest_ready_seconds", "gauge", "Age of the oldest ready job, since it became ready.", oldest),
+        ("claimed_total", "counter", "Deliveries of jobs, per queue.", [row.claimed for row in rates]),
+        ("completed_total", "counter", "Acknowledged jobs, per queue.", [row.completed for row in rates]),
+        ("dead_lettered_total", "counter", "Jobs that became dead letters, per queue.", dead),
+        ("dropped_total", "counter", "Jobs dropped after their last delivery failed, per queue.", dropped),
+    ):
+        yield from _series(f"topics_topic_queue_{series}", kind, help, zip(labels, values, strict=True))
+    failed = (
+        (f'{label},cause="{cause}"', count)
+        for label, row in zip(labels, rates, strict=True)
+        for cause, count in row.failed.items()
+    )
+    yield from _series("topics_topic_queue_failed_total", "counter", "Failed deliveries, per queue and cause.", failed)
 
 
 def _others(snapshot: Snapshot) -> Iterator[str]:
@@ -331,6 +386,18 @@ def _background(snapshot: Snapshot) -> Iterator[str]:
     yield from _series(f"{name}_failing", "gauge", "1 while the background task fails.", failing)
     failures = ((label, snapshot.background[task]) for label, task in tasks)
     yield from _series(f"{name}_failures_total", "counter", "Failures of the background task.", failures)
+
+
+def _table_hooks(hooks: TableHooks) -> Iterator[str]:
+    name = "strandline_table_hooks"
+    yield from _single(f"{name}_calls", "gauge", "Number of calls of async hooks that wait or run.", hooks.calls)
+    words = "Writes refused because too many calls of async hooks waited."
+    yield from _single(f"{name}_refused_total", "counter", words, hooks.refused)
+    failures = [
+        (f'table="{_escape(table)}",hook="{_escape(hook)}"', count)
+        for (table, hook), count in sorted(hooks.failures.items())
+    ]
+    yield from _series(f"{name}_failures_total", "counter", "Failed calls of async hooks.", failures)
 
 
 def _pipeline(snapshot: Snapshot) -> Iterator[str]:
@@ -423,6 +490,12 @@ def render_json(snapshot: Snapshot) -> bytes:
             "round_bytes": snapshot.sealing.round_bytes,
             "writes_slowed_total": snapshot.sealing.slowed,
             "writes_refused_total": snapshot.sealing.refused,
+        },
+        "indexing": {
+            "waiting_logs": snapshot.indexing.waiting_logs,
+            "records_total": snapshot.indexing.records,
+            "file_bytes": snapshot.indexing.file_bytes,
+            "damaged_files_total": snapshot.indexing.damaged,
         },
         "damaged_files": snapshot.damaged_files,
         "pressure": snapshot.pressure,

@@ -14,6 +14,7 @@ import msgspec
 
 from strandline.engine.clock import SystemClock
 from strandline.engine.errors import UnknownLog
+from strandline.protocols.tables.routes import TablesProtocol
 from strandline.protocols.topics.context import Context
 from strandline.protocols.topics.routes import TopicsProtocol
 from strandline.protocols.topics.topics import Topic
@@ -21,9 +22,11 @@ from strandline.server.metrics import (
     MAX_ROWS,
     TEXT_TYPE,
     ConsumerSample,
+    Indexing,
     RouterSample,
     Sealing,
     Snapshot,
+    TableHooks,
     TopicSample,
     Wal,
     WorkerRow,
@@ -88,6 +91,7 @@ async def take_snapshot(application: Application, access: Access) -> Snapshot:
         watch_sessions=topics.watching.sessions,
         wal=Wal.of(stats),
         sealing=Sealing.of(stats, context.admission.pressure.slowed),
+        indexing=Indexing() if application.indexer is None else Indexing.of(application.indexer),
         damaged_files=stats.damaged_segments,
         pressure=context.admission.pressure.level,
         throttled=context.admission.pressure.throttled,
@@ -96,6 +100,7 @@ async def take_snapshot(application: Application, access: Access) -> Snapshot:
         consumer_rows=_consumer_rows(topics, access.prefixes),
         background=engine.health.totals(),
         failing=frozenset(trouble.task for trouble in engine.health.troubles()),
+        table_hooks=_table_hooks(application.tables),
         pipeline=PipelineSnapshot() if application.keeper is None else application.keeper.standing,
         time=SystemClock().now(),
     )
@@ -116,14 +121,21 @@ async def _topic_rows(context: Context, access: Access) -> list[TopicSample]:
 
 
 async def _topic_row(context: Context, topic: Topic) -> TopicSample:
-    counters = None
+    figures = None
     state = topic.log.state()
     if topic.traits.type == "queue":
-        if context.queues.is_open(topic.log):
-            counters = context.kernel.queue_counters(topic.log)
-        else:  # its leases have to be read from disk first
-            counters = await context.hub.in_thread(context.kernel.queue_counters, topic.log)
-    return TopicSample(topic.name, state.head, state.earliest, state.evict_floor, state.count, state.size, counters)
+        if context.kernel.queue_figures_resident(topic.log):
+            figures = context.kernel.queue_figures(topic.log)
+        else:
+            figures = await context.hub.in_thread(context.kernel.queue_figures, topic.log)
+    return TopicSample(topic.name, state.head, state.earliest, state.evict_floor, state.count, state.size, figures)
+
+
+def _table_hooks(tables: TablesProtocol | None) -> TableHooks:
+    if tables is None:
+        return TableHooks()
+    runner = tables.context.tables.runner
+    return TableHooks(calls=runner.held, refused=runner.refused, failures=dict(runner.failures))
 
 
 def _router_rows(context: Context, prefixes: tuple[str, ...]) -> list[RouterSample]:

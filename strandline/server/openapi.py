@@ -13,6 +13,7 @@ from strandline.protocols.arrow.openapi import ARROW
 from strandline.protocols.console.openapi import CONSOLE
 from strandline.protocols.streams.openapi import STREAMS
 from strandline.protocols.topics.openapi import TOPICS
+from strandline.server.browser_module import BROWSER_MODULE
 from strandline.server.documentation import DOCUMENTATION
 from strandline.server.openapi_routes import DOCUMENT_PATH, SERVER
 from strandline.service.http import Call, Reply, Route
@@ -33,7 +34,7 @@ from strandline.service.problems import (
 )
 
 #: The descriptions of the routes that every server has.
-DESCRIBED: tuple[Described, ...] = (TOPICS, STREAMS, ARROW, CONSOLE, SERVER, DOCUMENTATION)
+DESCRIBED: tuple[Described, ...] = (TOPICS, STREAMS, ARROW, CONSOLE, SERVER, DOCUMENTATION, BROWSER_MODULE)
 
 _ABOUT = """Strandline is an append-only log server. Four protocols read and write the same logs:
 
@@ -48,7 +49,8 @@ Under `/arrow` you can read and append the records of any log in bulk, as Arrow.
 
 Times are in milliseconds since 1970 unless stated otherwise. New members may be added to answers at any time, so ignore
 members that you do not know. The body of a request may be compressed with gzip. Large answers are compressed if the
-client accepts gzip."""
+client accepts zstd, br or gzip. Every path that answers `GET` answers `HEAD` as well, with the same headers and without
+a body."""
 
 
 def openapi_route(routes: Sequence[Route], further: Sequence[Described] = ()) -> Route:
@@ -175,19 +177,22 @@ def _socket(described: Described, path: str, operation: Operation, refusals: dic
 
 
 #: The operation ids of paths whose names also exist below `/v0`.
-_NAMESAKES = {"/health": "get_alive", "/metrics": "get_series_count"}
+_NAMESAKES = {"/health": "alive", "/metrics": "series_count"}
 
 
 def _id(method: str, path: str) -> str:
     """The method and the path as an identifier for code generators, such as ``get_topics_topic_consumers``."""
     if path in _NAMESAKES:
-        return _NAMESAKES[path]
+        return f"{method.lower()}_{_NAMESAKES[path]}"
     parts = [part.strip("{}_").replace(".", "_") for part in path.split("/") if part not in ("", "v0", "v1")]
     return "_".join([method.lower(), *parts])
 
 
 _ENCODING = Parameter(
-    "Content-Encoding", "header", "The compression of the body.", {"type": "string", "enum": ["gzip", "identity"]}
+    "Content-Encoding",
+    "header",
+    "The compression of the body.",
+    {"type": "string", "enum": ["gzip", "deflate", "identity"]},
 )
 
 
@@ -212,10 +217,13 @@ def _needs_something(body: Content) -> bool:
 
 
 def _content(content: Content) -> dict[str, Any]:
-    return {
-        media_type: {"schema": form if isinstance(form, Mapping) else _schema(form)}
-        for media_type, form in content.items()
-    }
+    return {media_type: {"schema": _schema_of(form)} for media_type, form in content.items()}
+
+
+def _schema_of(form: Any) -> Any:
+    if isinstance(form, tuple):
+        return {"anyOf": [_schema(each) for each in form]}
+    return form if isinstance(form, Mapping) else _schema(form)
 
 
 def _headers(headers: Iterable[Header]) -> dict[str, Any]:
@@ -321,7 +329,8 @@ def _forms(described: Described) -> Iterator[Any]:
     for operation in described.operations.values():
         contents = [answer.content for answer in operation.answers]
         for content in contents if operation.body is None else [operation.body, *contents]:
-            yield from (form for form in content.values() if not isinstance(form, Mapping))
+            for form in content.values():
+                yield from form if isinstance(form, tuple) else () if isinstance(form, Mapping) else (form,)
 
 
 def _schemas(everybody: Sequence[Described]) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from strandline.server.answers import Alive, HealthState, MetricsState, ReadyState, SeriesCount
 from strandline.server.pipeline.routes import PIPELINE_MISSING, PIPELINE_OFF, PipelineAnswer, RunAnswer
-from strandline.service.openapi import JSON, TEXT, AnswerShape, Described, Operation, shown
+from strandline.service.openapi import JSON, TEXT, AnswerShape, Described, Operation, preflight, shown
 from strandline.service.problems import (
     DAMAGED_DATA,
     FORBIDDEN,
@@ -55,6 +55,7 @@ SERVER = Described(
         ("GET", "/v0/health"): _HEALTH,
         ("GET", "/healthz"): _HEALTH,
         ("GET", "/health"): Operation(group=_GROUP, summary="Check whether the process is alive", answers=shown(Alive)),
+        ("OPTIONS", "/health"): preflight(_GROUP),
         ("GET", "/metrics"): Operation(
             group=_GROUP,
             summary="Count the series of the metrics stream",

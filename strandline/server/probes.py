@@ -13,12 +13,13 @@ from strandline.engine.errors import JournalFailed
 from strandline.server.answers import Alive, Condition, FailingTask, HealthState, ReadyState
 from strandline.server.gate import Status
 from strandline.service.access import Access
-from strandline.service.http import Call, Reply, Route
+from strandline.service.http import Call, Cors, Reply, Route, preflight
 
 
 class Probes:
     """``topics`` returns the number of logs and ``series`` the number of series of the metrics stream. ``metrics``
-    renders the metrics for an API key, as text or as JSON. ``engine`` returns the engine; None before it is open."""
+    renders the metrics for an API key, as text or as JSON. ``engine`` returns the engine; None before it is open.
+    ``cors`` are the CORS headers of collections, whose protocol has the route ``/health``."""
 
     def __init__(
         self,
@@ -27,9 +28,11 @@ class Probes:
         metrics: Callable[[Access, bool], Reply | Awaitable[Reply]],
         series: Callable[[], int] = lambda: 0,
         engine: Callable[[], Engine | None] = lambda: None,
+        cors: Cors | None = None,
     ) -> None:
         self._status = status
         self._engine = engine
+        self._cors = cors
         self._topics = topics
         self._metrics = metrics
         self._series = series
@@ -43,8 +46,11 @@ class Probes:
                 ("/healthz", self.health),
                 ("/v0/ready", self.ready),
                 ("/readyz", self.ready),
-                ("/health", self.alive),
             )
+        ]
+        probes += [
+            Route(method="GET", path="/health", handler=self.alive, probe=True, always=True, cors=self._cors),
+            Route(method="OPTIONS", path="/health", handler=preflight, public=True, always=True, cors=self._cors),
         ]
         metrics = Route(method="GET", path="/v0/metrics", handler=self.metrics, scopes=("read",), always=True)
         series = Route(method="GET", path="/metrics", handler=self.series, scopes=("read",), always=True)

@@ -31,11 +31,12 @@ class Paths:
             return
         at = pattern.index("{" + route.spans + "}")
         front, back = pattern[:at], pattern[at + 1 :]
+        alias = tuple(route.alias.split("/")) if route.alias else front
         for known in self._spanning:
-            if (known.front, known.back, known.name) == (front, back, route.spans):
+            if (known.front, known.alias, known.back, known.name) == (front, alias, back, route.spans):
                 known.methods[route.method] = route
                 return
-        self._spanning.append(_Spanning(front, route.spans, back, {route.method: route}))
+        self._spanning.append(_Spanning(front, alias, route.spans, back, {route.method: route}))
         self._spanning.sort(key=lambda spanning: (len(spanning.back), len(spanning.front)), reverse=True)
 
     def _add_fixed(self, route: Route, pattern: tuple[str, ...]) -> None:
@@ -65,8 +66,11 @@ class Paths:
 
 
 class _Spanning:
-    def __init__(self, front: tuple[str, ...], name: str, back: tuple[str, ...], methods: Methods) -> None:
+    def __init__(
+        self, front: tuple[str, ...], alias: tuple[str, ...], name: str, back: tuple[str, ...], methods: Methods
+    ) -> None:
         self.front = front
+        self.alias = alias
         self.name = name
         self.back = back
         self.methods = methods
@@ -77,7 +81,8 @@ class _Spanning:
         start, end = len(self.front), len(parts) - len(self.back)
         if end < start:
             return None
-        before = _match(self.front, parts[:start])
+        beginning = parts[:start]
+        before = _match(self.alias if self.alias[-1] == beginning[-1] else self.front, beginning)
         behind = None if before is None else _match(self.back, parts[end:])
         if before is None or behind is None:
             return None

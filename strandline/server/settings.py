@@ -22,6 +22,7 @@ from strandline.collections.config import CollectionsConfig
 from strandline.collections.config_sources import ConfigReader
 from strandline.collections.declaration import DeclaredCollections
 from strandline.collections.errors import BadCollections
+from strandline.collections.roles import Roles
 from strandline.collections.settings import CollectionsSettings
 from strandline.engine import Options
 from strandline.engine.record import MAX_RECORD_BYTES
@@ -178,7 +179,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         if declared is not None:
             declared.read_into(reader)
         try:
-            config = reader.config(self.collections)
+            # Before the declarations are known, any role may have a function.
+            has_functions = declared is None or declared.roles != Roles()
+            config = reader.config(self.collections, has_role_functions=has_functions)
         except BadCollections as error:
             raise BadSettings(str(error)) from None
         most = min(self.limits.max_body_bytes, self.engine_options().max_record_bytes)
@@ -194,7 +197,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         """The storage section, with the bounds that follow from other sections."""
         return msgspec.structs.replace(
             self.storage,
-            max_record_bytes=max(MAX_RECORD_BYTES, self.topics.max_record_bytes + STAMP_BYTES),
+            max_record_bytes=max(
+                MAX_RECORD_BYTES, self.topics.max_record_bytes + STAMP_BYTES, self.streams.max_append_bytes
+            ),
             max_logs=self.limits.max_logs,
             max_total_bytes=self.limits.max_total_bytes,
         )
@@ -269,6 +274,7 @@ OPTIONS: dict[str, str] = {
     "--pipeline": "pipeline",
     "--lake": "lake",
     "--declare": "declare",
+    "--collections": "config_file",
 }
 
 
@@ -310,6 +316,18 @@ def check(settings: Settings) -> None:
             f"limits.max_unfinished_bytes is {limits.max_unfinished_bytes}; expected at least limits.max_message_bytes "
             f"({limits.max_message_bytes}), because the server could not receive a message of that size"
         )
+    append = settings.streams.max_append_bytes
+    # A server with a lower limit elsewhere need not lower the default as well.
+    if append != StreamsSettings().max_append_bytes:
+        for name, most in (
+            ("limits.max_body_bytes", limits.max_body_bytes),
+            ("storage.unsealed_bytes", settings.storage.unsealed_bytes),
+        ):
+            if 0 < most < append:
+                raise BadSettings(
+                    f"streams.max_append_bytes is {append}; expected at most {name} ({most}), because the server could "
+                    "not accept an append of that size: lower the one, or raise the other"
+                )
     if delivery.slow_consumer_timeout_ms < delivery.slow_consumer_grace_ms:
         raise BadSettings(
             f"delivery.slow_consumer_timeout_ms is {delivery.slow_consumer_timeout_ms}; expected at least "

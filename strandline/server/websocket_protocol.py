@@ -8,12 +8,12 @@ protocol does the rest.
 from __future__ import annotations
 
 import logging
-from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from websockets.frames import Frame
 
+from strandline.service.frequent_warning import FrequentWarning
 from strandline.service.live import Ending
 
 if TYPE_CHECKING:
@@ -28,8 +28,6 @@ TRY_AGAIN_LATER = 1013
 #: How long the server still reads from a connection that it closes. If it closed the socket while the client sends, the
 #: connection would be reset and the client would not see the reason.
 LINGER_SECONDS = 2.0
-#: Closing sockets is logged at most this often, with their number.
-LOG_SECONDS = 10.0
 
 
 class UnfinishedMessages:
@@ -44,8 +42,7 @@ class UnfinishedMessages:
         self.total = 0
         #: The number of sockets that were closed because of the limit.
         self.closed = 0
-        self._logged_at = -LOG_SECONDS
-        self._logged = 0
+        self._warn = FrequentWarning(log, "closed %d WebSockets: all unfinished messages together exceeded %d bytes")
 
     def set(self, socket: SocketProtocol, held: int) -> None:
         """Set the bytes that a socket holds. If the total exceeds the limit, close the sockets that hold the most."""
@@ -64,12 +61,7 @@ class UnfinishedMessages:
     def _close(self, socket: SocketProtocol) -> None:
         self.forget(socket)
         self.closed += 1
-        self._logged += 1
-        now = monotonic()
-        if now - self._logged_at >= LOG_SECONDS:
-            words = "closed %d WebSockets: all unfinished messages together exceeded %d bytes"
-            log.warning(words, self._logged, self._limit)
-            self._logged_at, self._logged = now, 0
+        self._warn(self._limit)
         socket.refuse(TRY_AGAIN_LATER, "too many unfinished messages; try again later")
 
 

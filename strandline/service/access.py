@@ -52,6 +52,10 @@ class Access(msgspec.Struct, frozen=True):
     def may_touch_all(self, *names: str) -> bool:
         return not self.prefixes or all(name.startswith(self.prefixes) for name in names)
 
+    def may_touch_some(self, start: str) -> bool:
+        """Whether the key may access any name that starts with ``start``."""
+        return self.may_touch(start) or any(prefix.startswith(start) for prefix in self.prefixes)
+
     def __str__(self) -> str:
         scopes = "+".join(scope for scope in SCOPES if scope in self.scopes)
         return f"{self.id} {scopes} {'|'.join(self.prefixes) or 'any name'}"

@@ -35,7 +35,7 @@ from strandline.schema.profiles import GENERIC, Profile, load_profile
 from strandline.schema.registry import Registry
 from strandline.service.access import Access
 from strandline.service.lifetime import Lifetime
-from strandline.service.log_config import kind_of
+from strandline.service.log_config import has_delivery_limit, kind_of
 
 log = logging.getLogger(__name__)
 
@@ -149,6 +149,11 @@ class Catalog:
         """The number of logs, without internal and hidden ones."""
         return self.count - len(self.hidden)
 
+    def limited_queues(self) -> list[Log]:
+        """The queues that have a maximum number of deliveries."""
+        books = list(self.engine.by_epoch.values())
+        return [self.engine.log(book.name) for book in books if not book.dropped and has_delivery_limit(book.config)]
+
     # --- finding -----------------------------------------------------------------------------------------------------
 
     def find(self, name: str) -> Log | None:
@@ -211,12 +216,13 @@ class Catalog:
 
     # --- creating ----------------------------------------------------------------------------------------------------
 
-    def check_name(self, name: str) -> None:
-        """Raise NotWritable if logs of this name belong to the server, a table or a collection."""
+    def check_name(self, name: str, owner: Callable[[str], str | None] | None = None) -> None:
+        """Raise NotWritable if logs of this name belong to the server, a table or a collection. The reservation
+        ``owner`` does not count: it is that of the caller."""
         if is_internal(name):
             raise NotWritable(name, RESERVED_NAME)
         for reserved in self.reservations:
-            why = reserved(name)
+            why = None if reserved == owner else reserved(name)
             if why is not None:
                 raise NotWritable(name, why)
 
@@ -313,7 +319,7 @@ class Catalog:
         if ttl_seconds is None and fixed is None:
             self._lifetimes.pop(log.name, None)
             return
-        lifetime = Lifetime(log, ttl_seconds, fixed, traits.get("created_at", 0), self._now())
+        lifetime = Lifetime(log, ttl_seconds, fixed, self._now())
         self._lifetimes[log.name] = lifetime
         heappush(self._expiring, (lifetime.expires_at, log.name))
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Generator, Mapping
+from collections.abc import Awaitable, Callable, Generator, Iterator, Mapping
 from functools import lru_cache
 from time import perf_counter
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 from urllib.parse import parse_qsl
 
 import msgspec
@@ -27,6 +27,9 @@ EVENT_STREAM = b"text/event-stream; charset=utf-8"
 BODILESS = frozenset((204, 304))
 #: A header of every reply: browsers must not guess the media type of a payload.
 NOSNIFF = (b"x-content-type-options", b"nosniff")
+#: A header of replies that exist in compressed form as well: a cache must not send one to a client that did not ask for
+#: it. A handler that chooses between the forms itself sets this header, and then the gate does not compress.
+VARY_ENCODING = (b"vary", b"accept-encoding")
 
 
 @lru_cache(maxsize=4096)
@@ -92,12 +95,30 @@ class Sink(Protocol):
 NO_STORE = (b"cache-control", b"no-store")
 
 
+class StreamEncoder(Protocol):
+    """Compresses an answer that is sent in pieces."""
+
+    def encoded(self, pieces: Iterator[bytes]) -> Iterator[bytes]:
+        """The compressed pieces. The reader can decompress each of them without the next one."""
+
+
 class StreamedAnswer(ABC):
     """An answer that is sent in pieces while the client reads. All methods are called on the event loop's thread."""
 
     __slots__ = ()
+    #: Whether the answer has an end of its own. A server that stops waits for it, and the connection can be used again
+    #: afterwards. If the server must end it early, it resets the connection, because the reader would take a clean
+    #: close for the end of the data.
+    finite: ClassVar[bool] = False
+    #: Whether the answer is compressed for clients that accept it. Then it implements ``encode``.
+    compressible: ClassVar[bool] = False
     content_type = EVENT_STREAM
     headers: tuple[tuple[bytes, bytes], ...] = (NO_STORE, (b"x-accel-buffering", b"no"))
+
+    def encode(self, encoder: StreamEncoder | None, headers: Headers) -> None:
+        """Add headers about the compression, and compress all pieces if there is an encoder. Called before ``opened``,
+        only if the answer is compressible."""
+        raise NotImplementedError
 
     @abstractmethod
     def opened(self, sink: Sink) -> None:
@@ -271,6 +292,8 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     certified: bool = False
     #: The parameter that may span several path segments, if any. The segments after it are matched from the end.
     spans: str = ""
+    #: Another form of the path before the parameter that spans segments, with as many segments; empty: there is none.
+    alias: str = ""
     #: Headers of every reply, including errors.
     headers: Headers = ()
     #: The CORS headers; None: pages of other origins cannot use the route.
@@ -286,7 +309,7 @@ class Head:
 
     __slots__ = (
         "_query", "access", "further", "headers", "length", "memo", "method", "params", "path", "query_string",
-        "refused", "route",
+        "refused", "route", "takes_chunks",
     )  # fmt: skip
 
     def __init__(self, method: str, path: str, query_string: str, headers: Mapping[bytes, bytes]) -> None:
@@ -298,6 +321,8 @@ class Head:
         stated = headers.get(b"content-length") or b"0"
         #: The Content-Length; 0 if it is missing, -1 if it is not a number.
         self.length = int(stated) if stated.isdigit() else -1
+        #: Whether an answer may be sent in chunks. Not in HTTP/1.0, where a broken answer would look complete.
+        self.takes_chunks = True
         self.route: Route | None = None
         self.params: Mapping[str, str] = {}
         self.access: Access | None = None
@@ -356,15 +381,6 @@ class Call:
 
 
 _FLAGS = {"true": True, "1": True, "false": False, "0": False}
-
-
-def accepts_gzip(head: Head) -> bool:
-    """Whether the client accepts a gzip body."""
-    for offer in head.headers.get(b"accept-encoding", b"").split(b","):
-        name, _, parameters = offer.partition(b";")
-        if name.strip() in (b"gzip", b"*"):
-            return parameters.strip().replace(b" ", b"") not in (b"q=0", b"q=0.0")
-    return False
 
 
 def later_of(awaitable: Awaitable[Answer]) -> Later:

@@ -5,10 +5,13 @@ from __future__ import annotations
 from typing import Any, TypeVar
 
 from strandline.delivery.hub import Hub
-from strandline.delivery.queues import Queue, QueueCounters, Queues, QueueSettings
+from strandline.delivery.queues import Backoff, Queue, QueueCounters, QueueFigures, Queues, QueueSettings
+from strandline.delivery.queues.activity import Activity
 from strandline.delivery.queues.dispatcher import Dispatchers
+from strandline.delivery.queues.expiry_timer import ExpiryTimer
 from strandline.delivery.routers import Routers
 from strandline.engine import Engine, Log
+from strandline.engine.background import report
 from strandline.engine.commit import Commit
 from strandline.engine.errors import EngineError, JournalFailed, NotWritable
 from strandline.service.access import Access
@@ -41,12 +44,17 @@ class Kernel:
         self.admission = Admission(hub, self.pressure)
         self.workers = workers
         self.catalog = Catalog(engine, hub.now, hub.post)
-        self.queues = Queues(engine, hub.now, self._dead_letter_log)
+        self._expiry = ExpiryTimer(hub)
+        self.queues = Queues(engine, hub.now, self._dead_letter_log, self._expiry.expect)
         self.dispatchers = Dispatchers(hub, self._hold_back)
         self.routers = Routers(engine, hub)
         self.catalog.dropping.append(self._forget)
         self.catalog.sweep()
         self._sweeping = hub.every(SWEEP_SECONDS, "removal of expired logs", self.catalog.sweep)
+        self._stopped = False
+        limited = [log for log in self.catalog.limited_queues() if self.queues.was_used(log)]
+        if limited:
+            hub.in_thread(self._open_queues, limited)
 
     @classmethod
     def for_tests(
@@ -57,6 +65,8 @@ class Kernel:
         return cls(engine, hub, slots or Limits().streams, workers or Workers())
 
     def stop(self) -> None:
+        self._stopped = True
+        self._expiry.stop()
         self._sweeping.stop()
         self.catalog.stop()
 
@@ -80,6 +90,18 @@ class Kernel:
     def queue(self, log: Log, traits: Traits | None = None) -> Queue:
         return self.queues.open(log, _queue_settings(traits or traits_of(log.config)))
 
+    def _open_queues(self, logs: list[Log]) -> None:
+        """Open queues with a maximum number of deliveries, so that jobs whose last lease ended during the restart
+        become dead letters even if no one uses the queue."""
+        for log in logs:
+            if self._stopped:
+                return
+            try:
+                self.known_queue(log)
+            except Exception as error:
+                if not log.dropped and not self._stopped:
+                    report(f"cannot open the queue {log.name!r}", error)
+
     def known_queue(self, log: Log) -> Queue | None:
         """The queue of a log, for reading only; None if none of its jobs was ever delivered. May read from disk."""
         return self.queues.known(log, _queue_settings(traits_of(log.config)))
@@ -87,8 +109,22 @@ class Kernel:
     def queue_counters(self, log: Log) -> QueueCounters:
         """How many jobs of a queue are in which state. Creates nothing; may read from the disk."""
         queue = self.known_queue(log)
-        # Without a lease log, all jobs are ready.
-        return QueueCounters(log.state().count, 0, 0, 0) if queue is None else queue.counters()
+        return _all_ready(log) if queue is None else queue.counters()
+
+    def queue_figures(self, log: Log) -> QueueFigures:
+        """The counters and rates of a queue, and the age of its oldest ready job. Creates nothing; may read from the
+        disk."""
+        queue = self.known_queue(log)
+        if queue is not None:
+            return queue.figures()
+        now, first = self.hub.now(), log.read(0, 1).ts
+        return QueueFigures(_all_ready(log), Activity(now).rates(now), max(now - first[0], 0) if first else None)
+
+    def queue_figures_resident(self, log: Log) -> bool:
+        """Whether ``queue_figures`` needs no read from the disk."""
+        if self.queues.is_open(log):
+            return self.queue(log).figures_resident
+        return not self.queues.was_used(log) and log.read_resident(0, 1) is not None
 
     def _dead_letter_log(self, name: str) -> Log | None:
         """The log for dead letters, created if it is missing. None if it cannot be created or accepts no jobs."""
@@ -132,6 +168,11 @@ class Kernel:
             pass  # reads still work
 
 
+def _all_ready(log: Log) -> QueueCounters:
+    """The counters of a queue without a lease log."""
+    return QueueCounters(log.state().count, 0, 0, 0)
+
+
 def _queue_settings(traits: Traits) -> QueueSettings:
     return QueueSettings(
         lease_ms=traits.lease_ms,
@@ -139,4 +180,5 @@ def _queue_settings(traits: Traits) -> QueueSettings:
         max_deliveries=traits.max_deliveries,
         dead_letter=traits.dead_letter,
         leases_durable=traits.leases_durable,
+        backoff=Backoff(traits.retry_delay_ms, traits.retry_backoff, traits.retry_max_ms, traits.retry_jitter),
     )

@@ -23,12 +23,12 @@ class Lifetime:
 
     __slots__ = ("_used_until", "fixed", "log", "ttl_seconds", "used_at")
 
-    def __init__(self, log: Log, ttl_seconds: int | None, fixed: int | None, created_at: int, now: int) -> None:
+    def __init__(self, log: Log, ttl_seconds: int | None, fixed: int | None, now: int) -> None:
         self.log = log
         self.ttl_seconds = ttl_seconds
         self.fixed = fixed
         self._used_until = int(log.notes.get(USED, 0))
-        self.used_at = max(self._used_until, created_at)
+        self.used_at = max(self._used_until, log.created_at)
         if self.used_at > now + MAX_AHEAD_MS:
             # The clock was wrong when the log was last used.
             self.used_at, self._used_until = now, 0

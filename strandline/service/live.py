@@ -15,7 +15,7 @@ from abc import abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import Enum
-from typing import ClassVar, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 from strandline.delivery.watch.alarms import Alarms
 from strandline.service import sse
@@ -119,10 +119,6 @@ class LiveResponse(StreamedAnswer):
     messages."""
 
     __slots__ = ("_holds_slot", "_sink", "_unread", "access", "ended", "live", "paused_at", "rings_at", "sent_at")
-
-    #: Whether the response has an end of its own. A server that stops waits for it. If the server must end it early, it
-    #: resets the connection, because the reader would take a clean close for the end of the data.
-    finite: ClassVar[bool] = False
 
     def __init__(self, live: LiveResponses, access: Access) -> None:
         self.live = live

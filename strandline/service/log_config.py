@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, TypeVar, cast
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
+from strandline.delivery.queues.backoff import NO_BACKOFF, clamp_delay
 from strandline.engine import Config
+from strandline.engine.ownership import REGISTRY
 from strandline.engine.record import PLAIN_NAME, Discard, Durability
+from strandline.query.config import SearchConfig
+from strandline.query.declaration import SearchDeclaration
+from strandline.schema.errors import SchemaError
+from strandline.schema.log_search import checked_search, log_search, with_search
 from strandline.service.access import FULL_ACCESS, Access
 from strandline.service.problems import invalid, may_not_touch
+
+T = TypeVar("T")
 
 Kind = Literal["log", "queue"]
 Count = Annotated[int, Meta(ge=0, le=(1 << 62) - 1)]
@@ -22,10 +31,18 @@ NameField = Annotated[str, Meta(extra_json_schema={"pattern": f"^{PLAIN_NAME.pat
 #: The shortest and the longest lease.
 LEASE_MS = (100, 86_400_000)
 MAX_CLAIM_JITTER_MS = 5_000
+Factor = Annotated[float, Meta(ge=1, le=1000)]
+Fraction = Annotated[float, Meta(ge=0, le=1)]
+#: A search configuration in a body. ``wanted_search`` checks it, with the messages of the streams protocol.
+SearchField = Annotated[
+    Any,
+    Meta(extra_json_schema={"anyOf": [{"$ref": "#/components/schemas/SearchDeclaration"}, {"type": "null"}]}),
+]
 
 
 class TopicConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The configuration of a topic in a request. A missing member has its default."""
+    """The configuration of a topic in a request. A missing member has its default, except that the type and the search
+    configuration of an existing topic stay as they are."""
 
     type: Kind | UnsetType = UNSET
     ttl_ms: Count = 0
@@ -45,6 +62,11 @@ class TopicConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     max_deliveries: Count = 0
     dead_letter: NameField | None = None
     leases_durable: bool = False
+    retry_delay_ms: Count = NO_BACKOFF.delay_ms
+    retry_backoff: Factor = NO_BACKOFF.factor
+    retry_max_ms: Count = NO_BACKOFF.max_ms
+    retry_jitter: Fraction = NO_BACKOFF.jitter
+    search: SearchField = UNSET
 
     def kind(self, default: Kind = "log") -> Kind:
         """The requested type, or the default if the request names none."""
@@ -52,14 +74,15 @@ class TopicConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 class ConfigShown(msgspec.Struct, kw_only=True):
-    """The complete configuration in an answer, including defaults."""
+    """The configuration in an answer, including defaults. Members that the protocol got later are left out while they
+    have their default, because clients compare the configuration with one that has no such members."""
 
     type: Kind
     ttl_ms: Number
     cap_records: Number
     cap_bytes: Number
     discard: Discard
-    compact: bool
+    compact: bool | UnsetType = UNSET
     durable: bool
     durability: Durability
     priority: int | None
@@ -72,6 +95,11 @@ class ConfigShown(msgspec.Struct, kw_only=True):
     max_deliveries: Number
     dead_letter: str | None
     leases_durable: bool
+    retry_delay_ms: Number | UnsetType = UNSET
+    retry_backoff: float | UnsetType = UNSET
+    retry_max_ms: Number | UnsetType = UNSET
+    retry_jitter: float | UnsetType = UNSET
+    search: SearchDeclaration | UnsetType = UNSET
 
 
 class Traits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -87,7 +115,14 @@ class Traits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     max_deliveries: int = 0
     dead_letter: str | None = None
     leases_durable: bool = False
+    retry_delay_ms: int = NO_BACKOFF.delay_ms
+    retry_backoff: float = NO_BACKOFF.factor
+    retry_max_ms: int = NO_BACKOFF.max_ms
+    retry_jitter: float = NO_BACKOFF.jitter
 
+
+#: The traits as they are without a configuration.
+DEFAULTS = Traits()
 
 #: The name of the log attribute that holds the traits.
 ATTRIBUTE = "topics"
@@ -118,6 +153,10 @@ def engine_config(name: str, wanted: TopicConfig, kind: Kind) -> Config:
         max_deliveries=wanted.max_deliveries,
         dead_letter=wanted.dead_letter,
         leases_durable=wanted.leases_durable,
+        retry_delay_ms=clamp_delay(wanted.retry_delay_ms),
+        retry_backoff=wanted.retry_backoff,
+        retry_max_ms=clamp_delay(wanted.retry_max_ms),
+        retry_jitter=wanted.retry_jitter,
     )
     return Config(
         durability=wanted.durability or ("fsync" if wanted.durable else "disk"),
@@ -129,6 +168,25 @@ def engine_config(name: str, wanted: TopicConfig, kind: Kind) -> Config:
         idempotency_window_ms=wanted.idempotency_window_ms,
         attributes={ATTRIBUTE: msgspec.to_builtins(traits)},
     )
+
+
+def wanted_search(wanted: TopicConfig) -> SearchConfig | UnsetType | None:
+    """The requested search configuration: UNSET to leave it as it is, None to remove it. Raises a refusal."""
+    if isinstance(wanted.search, UnsetType):
+        return UNSET
+    try:
+        return checked_search(wanted.search)
+    except SchemaError as error:
+        raise invalid(str(error)) from None
+
+
+def search_note(name: str, notes: Mapping[str, Any], search: SearchConfig | UnsetType | None) -> dict[str, Any]:
+    """The change of a log's notes that gives it this search configuration; empty if it has it already."""
+    if isinstance(search, UnsetType):
+        return {}
+    before = notes.get(REGISTRY)
+    after = with_search(before, name, search)
+    return {} if after == before else {REGISTRY: after}
 
 
 def default_config() -> Config:
@@ -172,16 +230,22 @@ def kind_of(config: Config) -> Kind:
     return kind
 
 
-def shown_config(config: Config, traits: Traits, access: Access = FULL_ACCESS) -> ConfigShown:
+def has_delivery_limit(config: Config) -> bool:
+    """Whether the log is a queue with a maximum number of deliveries. As quick as ``kind_of``."""
+    return kind_of(config) == "queue" and config.attributes[ATTRIBUTE].get("max_deliveries", 0) > 0
+
+
+def shown_config(config: Config, traits: Traits, notes: Mapping[str, Any], access: Access = FULL_ACCESS) -> ConfigShown:
     """The complete configuration for an answer. A dead-letter topic that the API key may not access is left out."""
     dead_letter = traits.dead_letter
+    search = log_search(notes.get(REGISTRY))
     return ConfigShown(
         type=traits.type,
         ttl_ms=config.ttl_ms,
         cap_records=config.cap_records,
         cap_bytes=config.cap_bytes,
         discard=config.discard,
-        compact=config.compact,
+        compact=config.compact or UNSET,
         durable=config.durability == "fsync",
         durability=config.durability,
         priority=traits.priority,
@@ -194,4 +258,13 @@ def shown_config(config: Config, traits: Traits, access: Access = FULL_ACCESS) -
         max_deliveries=traits.max_deliveries,
         dead_letter=dead_letter if dead_letter is None or access.may_touch(dead_letter) else None,
         leases_durable=traits.leases_durable,
+        retry_delay_ms=_unless_default(traits.retry_delay_ms, DEFAULTS.retry_delay_ms),
+        retry_backoff=_unless_default(traits.retry_backoff, DEFAULTS.retry_backoff),
+        retry_max_ms=_unless_default(traits.retry_max_ms, DEFAULTS.retry_max_ms),
+        retry_jitter=_unless_default(traits.retry_jitter, DEFAULTS.retry_jitter),
+        search=UNSET if search is None else cast(SearchDeclaration, search.config.document()),
     )
+
+
+def _unless_default(value: T, default: T) -> T | UnsetType:
+    return UNSET if value == default else value

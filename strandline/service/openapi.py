@@ -11,7 +11,8 @@ from strandline.service.problems import Problem
 
 #: A JSON schema.
 Schema = Mapping[str, Any]
-#: The content of a body by media type: a type that msgspec can decode, for JSON of a known shape, or else a schema.
+#: The content of a body by media type: a type that msgspec can decode, for JSON of a known shape, or a tuple of such
+#: types, or else a schema.
 Content = Mapping[str, Any]
 
 JSON = "application/json"
@@ -98,6 +99,24 @@ class Described(msgspec.Struct, frozen=True, kw_only=True):
     sockets: Mapping[str, Operation] = {}
     #: Paths that answer "not found" with the protocol's own code.
     nothing: frozenset[str] = frozenset()
+
+
+_PREFLIGHT_HEADERS = (
+    ("Allow-Methods", "The methods of this path."),
+    ("Allow-Headers", "The headers that pages may send."),
+    ("Max-Age", "How many seconds the answer is valid."),
+)
+
+
+def preflight(group: str, parameters: tuple[Parameter, ...] = ()) -> Operation:
+    """The operation OPTIONS of a path."""
+    headers = tuple(Header(f"Access-Control-{name}", words, TEXT) for name, words in _PREFLIGHT_HEADERS)
+    return Operation(
+        group=group,
+        summary="Ask what pages may send",
+        answers=(AnswerShape(204, "What pages of allowed origins may send.", headers=headers),),
+        parameters=parameters,
+    )
 
 
 def shown(form: Any, *, created: str = "") -> tuple[AnswerShape, ...]:

@@ -111,7 +111,9 @@ PAYLOAD_TOO_LARGE = Problem(
     "payload_too_large", 413, "The body exceeds a limit of the server, as sent or decompressed. Send it in parts."
 )
 UNSUPPORTED_MEDIA_TYPE = Problem(
-    "unsupported_media_type", 415, "The `Content-Type` is not supported, or the `Content-Encoding` is not gzip."
+    "unsupported_media_type",
+    415,
+    "The `Content-Type` is not supported, or the `Content-Encoding` is neither gzip nor deflate.",
 )
 LOG_FULL = Problem(
     "log_full", 422, "The log is full and rejects new records. Delete records, or raise its retention limits."

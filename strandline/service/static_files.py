@@ -9,7 +9,8 @@ import gzip
 from hashlib import sha256
 from pathlib import Path
 
-from strandline.service.http import Call, Head, Reply, accepts_gzip
+from strandline.service.content_coding import accepted_coding
+from strandline.service.http import VARY_ENCODING, Call, Head, Reply
 from strandline.service.openapi import TEXT as STRING
 from strandline.service.openapi import AnswerShape, Header, Parameter
 
@@ -37,7 +38,7 @@ HEADERS = (
     (b"cache-control", b"no-cache"),
     (b"referrer-policy", b"no-referrer"),
     (b"cross-origin-opener-policy", b"same-origin"),
-    (b"vary", b"accept-encoding"),
+    VARY_ENCODING,
 )
 
 
@@ -56,7 +57,7 @@ class _File:
         self.gzipped = gzip.compress(self.body, mtime=0)
 
     def reply(self, head: Head) -> Reply:
-        gzipped = accepts_gzip(head)
+        gzipped = accepted_coding(head, (b"gzip",)) is not None
         tag = self.gzip_tag if gzipped else self.tag
         headers = ((b"etag", tag), *HEADERS)
         known = [each.strip().removeprefix(b"W/") for each in head.headers.get(b"if-none-match", b"").split(b",")]

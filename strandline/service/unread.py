@@ -14,6 +14,7 @@ import logging
 from collections.abc import Callable
 from time import monotonic
 
+from strandline.service.frequent_warning import FrequentWarning
 from strandline.service.http import Holder
 
 log = logging.getLogger(__name__)
@@ -25,8 +26,6 @@ RELIEF = 0.9
 GRACE_SECONDS = 1.0
 #: Above this multiple of the limit, connections are reset at once.
 HARD_LIMIT = 1.5
-#: Cutting off readers is logged at most this often, with their number.
-LOG_SECONDS = 10.0
 
 
 class _Wait:
@@ -55,8 +54,7 @@ class UnreadBytes:
         #: Number of readers that were cut off.
         self.cut = 0
         self._relief_due = False
-        self._logged_at = -LOG_SECONDS
-        self._logged = 0
+        self._warn = FrequentWarning(log, "disconnected %d slow readers: %s", now)
 
     def __len__(self) -> int:
         return len(self._waits)
@@ -128,9 +126,5 @@ class UnreadBytes:
     def _cut_off(self, holder: Holder, wait: _Wait, why: str) -> None:
         wait.ending = True
         self.cut += 1
-        self._logged += 1
-        now = self._now()
-        if now - self._logged_at >= LOG_SECONDS:
-            log.warning("disconnected %d slow readers: %s", self._logged, why)
-            self._logged_at, self._logged = now, 0
+        self._warn(why)
         holder.cut_off(GRACE_SECONDS)

@@ -1,8 +1,9 @@
 """Proofs of authorship: an Ed25519 signature over a record's data and the key of its document.
 
 A proof is stored in the meta data of the record, as the members ``authorPubkey`` (64 hexadecimal digits) and
-``authorSignature`` (base64). The signature covers a line that states its purpose, followed by the canonical form of
-``{"d": data, "k": document key}``. The key of a document is the name of its log. The time of a record is not signed.
+``authorSignature`` (base64). The signature covers a line that states its purpose, the domain, followed by the canonical
+form of ``{"d": data, "k": document key}``. The key of a document is the name of its log. The time of a record is not
+signed.
 """
 
 from __future__ import annotations
@@ -12,7 +13,10 @@ from typing import Any, NamedTuple
 from strandline.signing.canonical_json import NotJson, canonical, parse, parse_signed
 from strandline.signing.keys import Signer, verify
 
+#: The domain of elements of append-only documents.
 DOMAIN = b"starfish-append-author-v1\n"
+#: The domain of regular documents, which are signed as a whole.
+DOCUMENT_DOMAIN = b"starfish-doc-author-v1\n"
 
 
 class Proof(NamedTuple):
@@ -46,27 +50,27 @@ def signed_bytes(document_key: str, data: bytes) -> bytes:
     return _message(document_key, parse(data))
 
 
-def sign(signer: Signer, document_key: str, document: Any) -> Proof:
+def sign(signer: Signer, document_key: str, document: Any, domain: bytes = DOMAIN) -> Proof:
     """Return the proof that the signer wrote this parsed data into this document."""
-    return Proof(signer.public, signer.sign(_message(document_key, document)))
+    return Proof(signer.public, signer.sign(_message(document_key, document, domain)))
 
 
-def holds(proof: Proof, document_key: str, data: bytes) -> bool:
+def holds(proof: Proof, document_key: str, data: bytes, domain: bytes = DOMAIN) -> bool:
     """Return whether the proof holds for this data in this document. Never raises, whatever the proof contains."""
     try:
-        return holds_for(proof, document_key, parse_signed(data))
+        return holds_for(proof, document_key, parse_signed(data), domain)
     except NotJson:
         return False
 
 
-def holds_for(proof: Proof, document_key: str, document: Any) -> bool:
+def holds_for(proof: Proof, document_key: str, document: Any, domain: bytes = DOMAIN) -> bool:
     """Like ``holds``, for data that has been parsed."""
     try:
-        message = _message(document_key, document)
+        message = _message(document_key, document, domain)
     except RecursionError:
         return False
     return verify(proof.public_key, proof.signature, message)
 
 
-def _message(document_key: str, document: Any) -> bytes:
-    return DOMAIN + canonical({"d": document, "k": document_key})
+def _message(document_key: str, document: Any, domain: bytes = DOMAIN) -> bytes:
+    return domain + canonical({"d": document, "k": document_key})

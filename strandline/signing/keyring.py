@@ -105,6 +105,16 @@ def rotate(keyring: Keyring, adder: Signer, retained: Iterable[str], *, now_s: i
     return _with_epoch(keyring.epochs, keyring.current_epoch + 1, adder, retained, now_s, None)
 
 
+def trusted_recipients(keyring: Keyring, trusted_adders: Collection[str]) -> list[str]:
+    """The recipients of the current epoch whose entries were signed by one of ``trusted_adders``. Raises BadKeyring."""
+    number = keyring.current_epoch
+    return [
+        entry.sub_kem
+        for entry in keyring.current().wrapped_keys
+        if entry.added_by in trusted_adders and is_signed(entry, number)
+    ]
+
+
 class Encryptor:
     """Encrypts and decrypts with the keyring as one recipient.
 

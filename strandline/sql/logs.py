@@ -7,7 +7,7 @@ rules of the pipeline and come from the log instead, if the log still has them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import duckdb
@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from strandline.engine.errors import UnknownLog
+from strandline.engine.ownership import ROWS
 from strandline.history.log_info import LogInfo
 from strandline.history.source import History
 from strandline.lake.erasures import AMENDED, PROGRESS, RESTORED, ErasureEvents, ErasureRules, EventsMissed, rules_of
@@ -23,6 +24,7 @@ from strandline.lake.layout import RECORDS, lake_rows, records
 from strandline.lake.location import Lake
 from strandline.lake.registries import RegistryLayer
 from strandline.pipeline.frames import layers_of
+from strandline.sql.owner_views import elements_view, rows_view
 from strandline.sql.statement import QueryFailed, quoted, words_of
 
 _KEYED = ("epoch", "seq", "key")
@@ -139,7 +141,8 @@ def left_out_table(left_out: Mapping[int, Any]) -> Any:
 PIECE_RECORDS = 100_000
 JSON_TYPE = "application/json"
 
-_SHAPE = pa.schema([RECORDS.field(name) for name in ("seq", "ts", "key", "node", "meta", "data", "bytes")])
+_SHAPE = pa.schema([RECORDS.field(name) for name in ("log", "seq", "ts", "key", "node", "meta", "data", "bytes")])
+_RANGE = pa.schema([("log", pa.string()), ("epoch", pa.int64()), ("first", pa.int64()), ("last", pa.int64())])
 _NAMES = ", ".join(_SHAPE.names)
 
 
@@ -156,25 +159,45 @@ class Logs:
             database.register("__lake", self._lake.dataset)
 
     def add(self, name: str) -> bool:
-        """Create the view of a log. Returns False if the log does not exist."""
+        """Create the view of a log or, if no log has this name, of a table or a collection. Returns False if there is
+        none of them."""
+        # The events are read first, so that the logs have at least their effects.
+        events = None if self._lake is None else ErasureEvents(self._history)
         info = self._find(name)
-        if info is None:
+        owned = [] if info is not None else self._owned_by(name)
+        if info is None and not owned:
             return False
         self._made[name.lower()] = name
+        records = self._records(owned if info is None else [info], events)
+        if info is not None:
+            columns = ", ".join(_columns(info.media_type == JSON_TYPE))
+            selected = f"select {columns} from ({records})"
+        elif _has_rows(owned[0]):
+            selected = rows_view(self._database, records)
+        else:
+            selected = elements_view(self._database, _current(records, owned))
+        self._database.execute(f"create temp view {quoted(name)} as {selected}")
+        return True
+
+    def _owned_by(self, name: str) -> list[LogInfo]:
+        """The logs of a table's rows or, if there is no such table, of a collection's documents."""
+        rows = [info for info in self._history.logs(f"{name}/") if _has_rows(info)]
+        if rows:
+            return rows
+        return [info for info in self._history.logs() if _is_document(info, name)]
+
+    def _records(self, infos: Sequence[LogInfo], events: ErasureEvents | None) -> str:
+        """A statement that selects the records of logs, with the names of the logs."""
         number = len(self._made)
-        kept = Kept([], {}, [(1, info.head)], [], ErasureRules({})) if self._lake is None else self._kept(info)
+        kept = [(info, self._kept(info, events)) for info in infos]
         tail = f"__tail_{number}"
-        batches = pa.RecordBatchReader.from_batches(_SHAPE, self._newer(info, kept))
+        batches = pa.RecordBatchReader.from_batches(_SHAPE, self._newer(kept))
         self._database.register("__batches", batches)
         # Stored in the database, because a statement may read it more than once.
         self._database.execute(f"create temp table {tail} as select {_NAMES} from __batches")
         self._database.unregister("__batches")
         parts = [f"select {_NAMES} from {tail}", *self._from_lake(kept, number)]
-        columns = ", ".join(_columns(info.media_type == JSON_TYPE))
-        self._database.execute(
-            f"create temp view {quoted(name)} as select {columns} from ({' union all '.join(parts)})"
-        )
-        return True
+        return " union all ".join(parts)
 
     def check_names(self, statement: str) -> None:
         """Raises QueryFailed if the statement names two logs that differ only in case, which DuckDB ignores."""
@@ -193,39 +216,67 @@ class Logs:
         except UnknownLog:
             return None
 
-    def _kept(self, info: LogInfo) -> Kept:
-        assert self._lake is not None
-        return self._lake.kept(self._history, info, ErasureEvents(self._history))
+    def _kept(self, info: LogInfo, events: ErasureEvents | None) -> Kept:
+        if self._lake is None or events is None:
+            return Kept([], {}, [(1, info.head)], [], ErasureRules({}))
+        return self._lake.kept(self._history, info, events)
 
-    def _from_lake(self, kept: Kept, number: int) -> Iterator[str]:
-        without = ""
-        if kept.left_out:
+    def _from_lake(self, kept: Sequence[tuple[LogInfo, Kept]], number: int) -> Iterator[str]:
+        covered = [(info.name, *each) for info, part in kept for each in part.covered]
+        if not covered:
+            return
+        ranges, without = f"__covered_{number}", ""
+        self._database.register(
+            ranges, pa.Table.from_pylist([dict(zip(_RANGE.names, row, strict=True)) for row in covered], _RANGE)
+        )
+        left_out = {epoch: seqs for _, part in kept for epoch, seqs in part.left_out.items()}
+        if left_out:
             name = f"__left_out_{number}"
-            self._database.register(name, left_out_table(kept.left_out))
+            self._database.register(name, left_out_table(left_out))
             without = f" and not exists (select 1 from {name} e where e.epoch = l.epoch and e.seq = l.seq)"
-        for epoch, first, last in kept.covered:
-            yield (
-                f"select {_NAMES} from __lake l where l.epoch = {epoch} and l.seq >= {first} and l.seq <= {last}"
-                f"{without}"
-            )
+        _, epochs, firsts, lasts = zip(*covered, strict=True)
+        # The bounds select files of the lake before any is opened.
+        bounds = f"l.epoch between {min(epochs)} and {max(epochs)} and l.seq between {min(firsts)} and {max(lasts)}"
+        names = ", ".join(f"l.{name}" for name in _SHAPE.names if name != "log")
+        yield (
+            f"select c.log, {names} from __lake l join {ranges} c on l.epoch = c.epoch "
+            f"and l.seq between c.first and c.last where {bounds}{without}"
+        )
 
-    def _newer(self, info: LogInfo, kept: Kept) -> Iterator[Any]:
+    def _newer(self, kept: Sequence[tuple[LogInfo, Kept]]) -> Iterator[Any]:
         """The records that do not come from the lake."""
-        for first, last in kept.missing:
-            for piece in self._history.pieces(info, first - 1, last, PIECE_RECORDS):
-                for batch in piece.read():
-                    yield _shaped(batch)
-        for epoch, first, last in kept.renewed:
-            for piece in self._history.pieces(info, first - 1, last, PIECE_RECORDS):
-                for batch in piece.read():
-                    meant = kept.is_renewed(epoch, batch)
-                    if meant.any():
-                        yield _shaped(batch.filter(pa.array(meant)))
+        for info, part in kept:
+            for first, last in part.missing:
+                for piece in self._history.pieces(info, first - 1, last, PIECE_RECORDS):
+                    for batch in piece.read():
+                        yield _shaped(info, batch)
+            for epoch, first, last in part.renewed:
+                for piece in self._history.pieces(info, first - 1, last, PIECE_RECORDS):
+                    for batch in piece.read():
+                        meant = part.is_renewed(epoch, batch)
+                        if meant.any():
+                            yield _shaped(info, batch.filter(pa.array(meant)))
 
 
-def _shaped(batch: Any) -> Any:
+def _has_rows(info: LogInfo) -> bool:
+    return info.owner is not None and info.owner.part == ROWS
+
+
+def _is_document(info: LogInfo, collection: str) -> bool:
+    return info.owner is not None and (info.owner.kind, info.owner.name) == ("collection", collection)
+
+
+def _current(records: str, documents: Sequence[LogInfo]) -> str:
+    """The elements of append-only documents, and the last versions of regular ones."""
+    if not any(info.owner is not None and info.owner.versions for info in documents):
+        return records
+    return f"select * from ({records}) qualify row_number() over (partition by log order by seq desc) = 1"
+
+
+def _shaped(info: LogInfo, batch: Any) -> Any:
     """Records of the history in the columns of the lake."""
-    return lake_rows(batch).select(_SHAPE.names)
+    rows = lake_rows(batch).select(_SHAPE.names[1:])
+    return rows.add_column(0, _SHAPE.field("log"), pa.array([info.name] * len(rows), _SHAPE.field("log").type))
 
 
 def _columns(is_json: bool) -> Iterator[str]:

@@ -6,8 +6,9 @@ an engine with :class:`Tables`.
 
 from strandline.tables.declaration import RateLimit, TableDeclaration, make_log
 from strandline.tables.errors import BadDeclaration, MisusedHook, TableError
+from strandline.tables.hook_context import HookContext, WriteContext
 from strandline.tables.hooks import Hooks
-from strandline.tables.operations import HookContext, Item
+from strandline.tables.operations import Item
 from strandline.tables.rows import (
     AppendBulkResult,
     AppendResult,
@@ -22,11 +23,13 @@ from strandline.tables.rows import (
     Row,
     RowPage,
     RowsAfter,
+    TableFeedPage,
     Write,
     change_of,
     row_of,
 )
 from strandline.tables.table import Table, Tables
+from strandline.tables.users import User
 from strandline.tables.view import View
 
 __all__ = [
@@ -52,9 +55,12 @@ __all__ = [
     "Table",
     "TableDeclaration",
     "TableError",
+    "TableFeedPage",
     "Tables",
+    "User",
     "View",
     "Write",
+    "WriteContext",
     "change_of",
     "make_log",
     "row_of",

@@ -99,6 +99,9 @@ class RowColumn:
         if edited:
             self._codes[[seq for seq in edited if seq <= self._through]] = UNREAD
         seqs, revision = self._standing()
+        if len(seqs) > self._log.state().count:
+            # Some of these seqs have no row. A row that was removed and then left out of a segment may be among them.
+            self._codes[:] = UNREAD
         unread = seqs[self._codes[seqs] == UNREAD]
         if len(unread):
             self._read_again(unread)
@@ -107,16 +110,26 @@ class RowColumn:
         self._add_up(seqs)
 
     def _edited(self, changes: Log | None) -> set[int]:
+        """The rows that may have been edited since the last time."""
+        if changes is None or self._field == USER:
+            return set()
+        edited, all_restored = self._edited_after(self._told, changes)
+        # The edits of removed rows are hidden until the rows are restored.
+        return self._edited_after(0, changes)[0] if all_restored else edited
+
+    def _edited_after(self, after: int, changes: Log) -> tuple[set[int], bool]:
         edited: set[int] = set()
-        caught_up = changes is None or self._field == USER
-        while changes is not None and not caught_up:
-            page = changes.read(self._told, READ_ROWS)
+        all_restored = caught_up = False
+        while not caught_up:
+            page = changes.read(after, READ_ROWS)
             for data in page.data:
                 change = change_of(data)
-                if change.op == "update" and change.seq is not None:
+                if change.op in ("update", "restore") and change.seq is not None:
                     edited.add(change.seq)
-            self._told, caught_up = page.next_after, page.caught_up
-        return edited
+                all_restored |= change.op == "restoreAll"
+            after, caught_up = page.next_after, page.caught_up
+        self._told = after
+        return edited, all_restored
 
     def _extend(self) -> None:
         caught_up = False
@@ -253,7 +266,7 @@ def group_rows(table: Table, view: View, by: str, limit: int) -> dict[str, list[
     # Read in ascending order, so that each block is fetched from disk once, and then reverse to newest first.
     rows = [row for seq in sorted(chosen) if (row := read_row(view.log, RowId(view.parent, seq))) is not None]
     for row in reversed(view.dress(rows)):
-        if view.shows(row):
+        if view.shows(row.user):
             value = row.user or "" if field == USER else text_of(row.payload.get(field))
             groups.setdefault(value, []).append(row)
     return groups

@@ -5,6 +5,7 @@ A declaration is plain data; :class:`~strandline.tables.table.Tables` binds it t
 
 from __future__ import annotations
 
+import inspect
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,10 +14,13 @@ from typing import Any, cast, get_args
 from msgspec import Struct
 
 from strandline.engine.record import Durability
+from strandline.schema.lenses import Lens
+from strandline.schema.log_search import text_registry
 from strandline.tables.errors import BadDeclaration, TableError
 from strandline.tables.hooks import NO_HOOKS, Hooks
 from strandline.tables.names import check_table_name
 from strandline.tables.schemas import Schema, schema_of
+from strandline.tables.versions import parse_lenses
 
 #: The default window of a rate limit, in milliseconds.
 MINUTE = 60_000
@@ -55,13 +59,14 @@ class SlidingWindow:
         if len(times) + count <= limit.max:
             return
         described = {"max": limit.max, "remaining": max(limit.max - len(times), 0), "window": limit.window}
+        accepted = f"{self._table} accepts {limit.max} rows per user in {limit.window / 1000:.10g} s"
         if count > limit.max:
-            message = f"{self._table} accepts {limit.max} rows per user in {limit.window} ms, not {count} at once"
+            message = f"{accepted}, not {count} at once"
             raise TableError("VALIDATION_FAILED", message, limit=described, table=self._table, op="append")
         # The append is allowed once this append has left the window.
         last_to_go = times[len(times) + count - limit.max - 1]
         retry_after = last_to_go + limit.window - now
-        message = f"{self._table} accepts {limit.max} rows per user in {limit.window} ms: retry after {retry_after} ms"
+        message = f"{accepted}: retry after {-(-retry_after // 1000)} s"
         raise TableError(
             "RATE_LIMITED", message, retryAfter=retry_after, limit=described, table=self._table, op="append"
         )
@@ -111,9 +116,20 @@ class TableDeclaration:
     with_author: LookUp | None
     parent_row: LookUp | None
     durability: Durability
+    #: How rows of earlier versions of the schema become rows of the next one, by the earlier version.
+    lenses: Mapping[int, Lens]
+    #: Whether the rows of all parents can be read together.
+    feed: bool
+    #: The roles whose users act as the owner of every parent.
+    moderators: frozenset[str] = frozenset()
 
     def __repr__(self) -> str:
         return f"<TableDeclaration {self.name!r}>"
+
+    @property
+    def search_registry(self) -> bytes | None:
+        """How the rows are searched, as other protocols and the pipeline read it; None if the table has no search."""
+        return text_registry(self.name, self.search_fields)
 
     @property
     def parent_label(self) -> str:
@@ -126,13 +142,16 @@ def make_log(
     parent: str | TableDeclaration,
     schema: object,
     soft_delete: bool = False,
-    rate_limit: int | RateLimit | None = None,
+    rate_limit: int | RateLimit | Mapping[str, int] | None = None,
     pub: bool | str | Mapping[str, str] | None = None,
     search: bool | str | Sequence[str] | Mapping[str, str] | None = None,
     hooks: Hooks | None = None,
     with_author: LookUp | None = None,
     parent_row: LookUp | None = None,
     durability: Durability = "fsync",
+    moderators: Sequence[str] = (),
+    lenses: Mapping[int, Sequence[Mapping[str, Any]]] | None = None,
+    feed: bool = False,
 ) -> TableDeclaration:
     """Declare a table. Raises BadDeclaration.
 
@@ -143,10 +162,18 @@ def make_log(
     ``schema`` describes payloads: a msgspec Struct, a dataclass, a pydantic model, or a JSON Schema.
 
     ``soft_delete`` hides removed rows so that they can be restored, unless the removal is hard. ``rate_limit`` is the
-    maximum number of rows that a user may append per minute, or a :class:`RateLimit`. ``pub`` allows public reads: True
-    for all parents, or the name of a field (also ``{"parentField": name}``) for the parents whose row has true in it.
+    maximum number of rows that a user may append per minute, or a :class:`RateLimit` (also ``{"max": …, "window":
+    …}``). ``pub`` allows public reads: True for all parents, or the name of a field (also ``{"parentField": name}``)
+    for the parents whose row has true in it.
     ``search`` names the searchable field or fields (also ``{"field": name}``); True selects all text fields.
-    ``with_author`` returns the data about a user that readers see as the author of a row.
+    ``with_author`` returns the data about a user that readers see as the author of a row. ``moderators`` are roles:
+    a :class:`~strandline.tables.users.User` who has one of them acts as the owner of every parent.
+
+    ``lenses`` are needed if the schema changes so that old rows do not fit it: for the version before the change, the
+    operations that turn a payload of that version into one of the next, as in the schemas of streams.
+
+    ``feed`` keeps the order of all rows of the table, so that the rows of all parents can be read and followed
+    together.
     """
     check_table_name(name)
     checked = schema_of(schema)
@@ -157,6 +184,8 @@ def make_log(
     for what, function in (("with_author", with_author), ("parent_row", parent_row)):
         if function is not None and not callable(function):
             raise BadDeclaration(f"{what} of {name} must be a function that takes an id")
+        if inspect.iscoroutinefunction(function):
+            raise BadDeclaration(f"{what} of {name} must be a plain function, not a coroutine function")
     if durability not in get_args(Durability) or durability == "ephemeral":
         raise BadDeclaration(f"durability of {name} must be memory, disk or fsync, not {durability!r}")
     public, public_field = _public(name, pub, parent, parent_row)
@@ -173,6 +202,9 @@ def make_log(
         with_author=with_author,
         parent_row=parent_row,
         durability=durability,
+        moderators=_moderators(name, moderators),
+        lenses=parse_lenses(name, lenses),
+        feed=_flag(name, "feed", feed),
     )
 
 
@@ -182,11 +214,20 @@ def _flag(name: str, option: str, value: object) -> bool:
     return value
 
 
+def _moderators(name: str, moderators: object) -> frozenset[str]:
+    if isinstance(moderators, Sequence) and not isinstance(moderators, str):
+        if all(isinstance(role, str) and role for role in moderators):
+            return frozenset(moderators)
+    raise BadDeclaration(f'moderators of {name} must be a list of roles, such as ("moderator",), not {moderators!r}')
+
+
 def _rate_limit(name: str, limit: object) -> RateLimit | None:
     if limit is None or isinstance(limit, RateLimit):
         return limit
     if type(limit) is int:
         return RateLimit(limit)
+    if isinstance(limit, Mapping) and {"max"} <= limit.keys() <= {"max", "window"}:
+        return RateLimit(**limit)
     raise BadDeclaration(f"rate_limit of {name} must be a number of rows per minute or a RateLimit, not {limit!r}")
 
 

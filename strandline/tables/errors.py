@@ -10,7 +10,9 @@ from strandline.nearest_name import did_you_mean
 
 #: NOT_AUTHENTICATED: the operation requires a user. VALIDATION_FAILED: a value is not valid. RATE_LIMITED: the user
 #: appends too many rows. NOT_FOUND: the row, parent, table or operation does not exist. CONFLICT: the row was changed,
-#: or the name is taken. FORBIDDEN: the row belongs to another user. The others end live views.
+#: or the name is taken. FORBIDDEN: the row belongs to another user. HOOK_FAILED: a hook failed, so nothing was written.
+#: THROTTLED: too many hooks are waiting. UNAVAILABLE: the tables are closed, or the user cannot be identified now. The
+#: others end live views.
 Code = Literal[
     "NOT_AUTHENTICATED",
     "VALIDATION_FAILED",
@@ -18,6 +20,7 @@ Code = Literal[
     "NOT_FOUND",
     "CONFLICT",
     "FORBIDDEN",
+    "HOOK_FAILED",
     "THROTTLED",
     "UNAVAILABLE",
     "DAMAGED_DATA",
@@ -44,6 +47,7 @@ class ErrorMembers(TypedDict, total=False):
     limit: dict[str, int]
     index: int
     updatedAt: int
+    hook: str
 
 
 _MEMBERS = ErrorMembers.__annotations__.keys()
@@ -77,6 +81,10 @@ class TableError(Exception):
     def retry_after(self) -> int | None:
         """The time in milliseconds after which to retry."""
         return self.more.get("retryAfter")
+
+
+class FailedHookWrite(TableError):
+    """An operation of a hook through its context failed. If the hook does not handle it, the hook has failed."""
 
 
 def invalid(message: str, *fields: str) -> TableError:

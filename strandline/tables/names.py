@@ -5,14 +5,20 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+from strandline.engine.ownership import ROWS, table_part
 from strandline.tables.errors import BadDeclaration, invalid
 
 #: Members of a row beside its payload, and words with a meaning in conditions. None of them can be a field.
 RESERVED = frozenset({
-    "id", "parent", "seq", "userId", "createdAt", "updatedAt", "deletedAt", "idempotencyKey", "author", "own", "or",
+    "id", "parent", "seq", "userId", "createdAt", "updatedAt", "deletedAt", "deletedBy", "idempotencyKey", "author",
+    "own", "or",
 })  # fmt: skip
 #: The member of a record's data that holds the time of the row's last edit. Names with a leading $ cannot be fields.
 UPDATED_AT = "$updatedAt"
+#: The member of an edited row that holds the version of its schema, see :mod:`strandline.tables.versions`.
+VERSION = "$version"
+#: All of them, in the order in which records have them, after the fields of the payload.
+STAMPS = (VERSION, UPDATED_AT)
 MAX_PARENT_BYTES = 256
 MAX_KEY_BYTES = 1024
 
@@ -40,7 +46,7 @@ def check_table_name(name: str) -> None:
 def check_parent(parent: object) -> str:
     """Return the parent if it is valid."""
     if type(parent) is str and parent.isprintable() and "/" not in parent:
-        if 1 <= _size(parent) <= MAX_PARENT_BYTES:
+        if 1 <= size_of(parent) <= MAX_PARENT_BYTES:
             return parent
     raise invalid(f"parent must be 1 to {MAX_PARENT_BYTES} bytes of printable text without a slash", "parent")
 
@@ -68,28 +74,31 @@ def changes_log(table: str, parent: str) -> str:
     return f"{table}~changes/{parent}"
 
 
+def feed_log(table: str) -> str:
+    """The log of the feed of a table, which refers to the rows of all parents."""
+    return f"{table}~feed/all"
+
+
 def table_of(log: str) -> str | None:
-    """The table whose rows or changes a log of this name holds, or None if it is not the name of such a log."""
-    table, slash, _ = log.partition("/")
-    return table.removesuffix("~changes") if slash else None
+    """The table that a log of this name belongs to, or None if it is not the name of such a log."""
+    return table_part(log)[0] if "/" in log else None
+
+
+def is_rows_log(log: str) -> bool:
+    """Whether a table's log of this name holds rows, and not changes or a feed."""
+    return table_part(log)[1] == ROWS
 
 
 def check_key(key: object) -> str | None:
     """Return the idempotency key if it is valid. An empty key counts as no key."""
     if key is None or key == "":
         return None
-    if type(key) is not str or len(key) > MAX_KEY_BYTES or not 1 <= _size(key) <= MAX_KEY_BYTES:
+    if type(key) is not str or len(key) > MAX_KEY_BYTES or not 1 <= size_of(key) <= MAX_KEY_BYTES:
         raise invalid(f"idempotencyKey must be text of at most {MAX_KEY_BYTES} bytes", "idempotencyKey")
     return key
 
 
-def check_user(user: object) -> str | None:
-    if user is not None and (type(user) is not str or not 1 <= _size(user) <= MAX_KEY_BYTES):
-        raise invalid(f"user must be text of 1 to {MAX_KEY_BYTES} bytes", "user")
-    return user
-
-
-def _size(text: str) -> int:
+def size_of(text: str) -> int:
     """The size in bytes; 0 if the text is not valid Unicode."""
     try:
         return len(text.encode())

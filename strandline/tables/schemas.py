@@ -7,7 +7,7 @@ import dataclasses
 import sys
 import typing
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, cast
 
 import jsonschema_rs
@@ -15,6 +15,7 @@ import msgspec
 
 from strandline.tables.errors import BadDeclaration, TableError, invalid, invalid_fields
 from strandline.tables.names import is_field
+from strandline.tables.schema_forms import Unknown, completion, form_of, referenced
 
 #: The exceptions that msgspec raises for an invalid value, including those of __post_init__.
 _REFUSED = (msgspec.ValidationError, ValueError, TypeError, OverflowError, RecursionError)
@@ -28,6 +29,10 @@ class Schema(ABC):
     fields: tuple[str, ...] | None
     #: A class whose instances are accepted as payloads besides mappings.
     model: type | None = None
+    #: What validation does with unknown fields of payloads.
+    unknown: Unknown = "typed"
+    #: Whether a stored payload has every member that the document gives a default.
+    fills_defaults = True
 
     def validate(self, payload: object) -> dict[str, Any]:
         """Return the payload to store, with defaults filled in and unknown fields removed if the schema ignores them.
@@ -63,6 +68,24 @@ class Schema(ABC):
     @abstractmethod
     def plain(self, payload: Any) -> Any:
         """Convert an instance of the model to a mapping."""
+
+    def declares(self, name: str) -> bool:
+        """Whether the schema names this field."""
+        return name in (_properties(self.document) if self.fields is None else self.fields)
+
+    def computed_defaults(self) -> dict[str, Any]:
+        """The values of defaults that a function computes, as far as the document does not have them."""
+        properties = _properties(self.document)
+        computed = {name: make() for name, make in self.factories().items()}
+        return {
+            name: msgspec.to_builtins(value)
+            for name, value in computed.items()
+            if value is not msgspec.UNSET and "default" not in properties.get(name, {})
+        }
+
+    def factories(self) -> dict[str, Callable[[], Any]]:
+        """The functions that compute defaults, by field."""
+        return {}
 
     @property
     def text_fields(self) -> tuple[str, ...]:
@@ -106,6 +129,7 @@ class TypeSchema(Schema):
         self._members = {name: (type, required) for name, type, required in _members(model)}
         self.fields = tuple(self._members)
         self._is_closed = issubclass(model, msgspec.Struct) and model.__struct_config__.forbid_unknown_fields
+        self.fills_defaults = not any(_omitting(msgspec.inspect.type_info(model), set()))
 
     def check(self, payload: dict[str, Any]) -> dict[str, Any]:
         try:
@@ -119,6 +143,14 @@ class TypeSchema(Schema):
             # A dataclass can keep its defaults as attributes of the class, so the fields are read one by one.
             payload = {name: getattr(payload, name) for name in self._members}
         return msgspec.to_builtins(payload)
+
+    def factories(self) -> dict[str, Callable[[], Any]]:
+        model: Any = self.model
+        if issubclass(model, msgspec.Struct):
+            infos = msgspec.structs.fields(model)
+            return {info.encode_name: info.default_factory for info in infos if callable(info.default_factory)}
+        fields = dataclasses.fields(model)
+        return {field.name: field.default_factory for field in fields if callable(field.default_factory)}
 
     @property
     def text_fields(self) -> tuple[str, ...]:
@@ -164,6 +196,14 @@ class PydanticSchema(Schema):
     def plain(self, payload: Any) -> Any:
         return payload.model_dump(mode="json", by_alias=True)
 
+    def factories(self) -> dict[str, Callable[[], Any]]:
+        model: Any = self.model
+        return {
+            field.serialization_alias or field.alias or name: field.default_factory
+            for name, field in model.model_fields.items()
+            if field.default_factory is not None and not field.default_factory_takes_validated_data
+        }
+
     def _refusal(self, error: Any) -> TableError:
         errors: dict[str, str] = {}
         otherwise = ""
@@ -177,7 +217,11 @@ class PydanticSchema(Schema):
 
 
 class JsonSchema(Schema):
-    """A JSON Schema. References to other documents are not resolved."""
+    """A JSON Schema. References to other documents are not resolved. Missing members get the default of their
+    schema."""
+
+    unknown: Unknown = "closed"
+    fills_defaults = False
 
     def __init__(self, document: dict[str, Any]) -> None:
         try:
@@ -188,12 +232,15 @@ class JsonSchema(Schema):
             raise BadDeclaration(f"the JSON Schema cannot be used: {error}") from None
         if self.document.get("type", "object") != "object":
             raise BadDeclaration("the JSON Schema must have the type object")
+        self._complete = completion(form_of(self.document), "keep")
         is_closed = self.document.get("additionalProperties") is False and "patternProperties" not in self.document
         self.fields = tuple(_properties(self.document)) if is_closed else None
 
     def check(self, payload: dict[str, Any]) -> dict[str, Any]:
         try:
             plain: dict[str, Any] = msgspec.to_builtins(payload)
+            if self._complete is not None:
+                plain = self._complete(plain)
             if self._validator.is_valid(plain):
                 return plain
             errors, otherwise = self._errors(plain)
@@ -234,6 +281,21 @@ def _members(model: type) -> Iterator[tuple[str, Any, bool]]:
         yield field.name, hints[field.name], required
 
 
+def _omitting(type: Any, seen: set[int]) -> Iterator[bool]:
+    """Whether each Struct within a type leaves out members that have their default."""
+    if id(type) in seen:
+        return
+    seen.add(id(type))
+    if isinstance(type, tuple):
+        for each in type:
+            yield from _omitting(each, seen)
+    elif isinstance(type, msgspec.inspect.Type | msgspec.inspect.Field):
+        if isinstance(type, msgspec.inspect.StructType):
+            yield type.cls.__struct_config__.omit_defaults
+        for name in type.__struct_fields__:
+            yield from _omitting(getattr(type, name), seen)
+
+
 def _may_be_text(type: msgspec.inspect.Type) -> bool:
     if isinstance(type, msgspec.inspect.UnionType):
         return any(map(_may_be_text, type.types))
@@ -256,9 +318,7 @@ def _resolved(declared: Any, document: Mapping[str, Any]) -> Mapping[str, Any]:
         reference = declared.get("$ref") if isinstance(declared, Mapping) else None
         if not isinstance(reference, str) or not reference.startswith("#/"):
             break
-        declared = document
-        for step in reference[2:].split("/"):
-            declared = declared.get(step.replace("~1", "/").replace("~0", "~"), {})
+        declared = referenced(reference, document)
     return declared if isinstance(declared, Mapping) else {}
 
 

@@ -7,18 +7,18 @@ from time import perf_counter
 from typing import TYPE_CHECKING
 
 from strandline.query.bound import AndB, Bound, bare_clause
-from strandline.query.config import Binding, Field, SearchConfig
+from strandline.query.config import SearchConfig
 from strandline.query.errors import BadQuery
 from strandline.query.language import MAX_CLAUSES, Bare
 from strandline.query.order import OFFSET, SortKey, SortValues
 from strandline.query.requests import MAX_SIZE, SearchRequest
+from strandline.schema.log_search import log_search
 from strandline.tables.errors import invalid
 from strandline.tables.names import RowId
 from strandline.tables.rows import FoundRows, Row
 from strandline.tables.step import read_row
 
 if TYPE_CHECKING:
-    from strandline.tables.declaration import TableDeclaration
     from strandline.tables.table import Table
     from strandline.tables.view import View
 
@@ -30,35 +30,24 @@ _WORDS = re.compile(r'"([^"]*)"|(\S+)')
 _NEWEST_FIRST = (SortKey(OFFSET, True),)
 
 
-def search_config(declaration: TableDeclaration) -> SearchConfig:
-    """The search configuration of a table: words, prefixes and phrases in its search fields."""
-    fields = {
-        name: Field(
-            name, "text", (Binding(0, _pointer(name)),), analyzer="unicode_word_v1", prefix=True, positions=True
-        )
-        for name in declaration.search_fields
-    }
-    return SearchConfig(fields=fields)
-
-
 def search_rows(table: Table, view: View, query: object, limit: int) -> FoundRows:
     """See :meth:`Table.search`."""
-    if not table.declaration.search_fields:
+    search = log_search(table.declaration.search_registry)
+    if search is None:
         raise invalid(f"cannot search {table.name}: it is declared without search")
-    bound = _bound(query, table.search_config)
+    bound = _bound(query, search.config)
     if view.log is None:
         return FoundRows([], True)
     deadline = perf_counter() + SEARCH_SECONDS
+    searcher = table.tables.searcher if table.versions.noted is None else table.tables.upgraded_searcher
     rows: list[Row] = []
     after: SortValues | None = None
     complete = True
     while complete and len(rows) < limit:
         request = SearchRequest(bound, MAX_SIZE if not view.sees_all else min(limit, MAX_SIZE), _NEWEST_FIRST, after, 0)
-        result = table.tables.searcher.search(
-            view.log, table.search_config, request, (), lambda seq, data: None, deadline
-        )
+        result = searcher.search(view.log, search.config, request, search.versions, lambda seq, data: None, deadline)
         found = (read_row(view.log, RowId(view.parent, hit.seq)) for hit in result.hits)
-        rows += [row for row in found if row is not None and view.shows(row)]
+        rows += [row for row in found if row is not None and view.shows(row.user)]
         complete = result.coverage.complete and not result.coverage.timed_out
         after = result.next_after
         if after is None:
@@ -80,7 +69,3 @@ def _bound(query: object, config: SearchConfig) -> Bound:
     if not clauses:
         raise invalid("query must have at least one letter or digit", "query")
     return clauses[0] if len(clauses) == 1 else AndB(tuple(clauses[:MAX_CLAUSES]))
-
-
-def _pointer(name: str) -> str:
-    return "/" + name.replace("~", "~0").replace("/", "~1")

@@ -6,7 +6,7 @@ changes of existing rows before it appends. A change of a row that the same step
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
@@ -16,9 +16,25 @@ from strandline.engine import Amend, Append, Batch, Commit, Config, Delete, Engi
 from strandline.engine.ownership import TABLE
 from strandline.tables.declaration import TableDeclaration
 from strandline.tables.errors import MisusedHook, TableError
-from strandline.tables.names import RowId, changes_log, rows_log
+from strandline.tables.hook_runner import HookCall, HookRunner
+from strandline.tables.names import RowId, changes_log, feed_log, rows_log
+from strandline.tables.notes import notes_of
 from strandline.tables.pending import Coming, Effects, Known, PendingEffect
-from strandline.tables.rows import Change, Row, data_of, encode_change, meta_of, row_of
+from strandline.tables.rows import (
+    EDITS,
+    Change,
+    FeedEntry,
+    Row,
+    data_of,
+    edits_of,
+    encode_change,
+    feed_batch,
+    feed_prefix,
+    meta_of,
+    removals_of,
+    row_of,
+)
+from strandline.tables.versions import SchemaVersions
 
 #: Returns the number of affected rows, given the results of the engine.
 Outcome = Callable[[list[Any]], int]
@@ -30,8 +46,14 @@ PAGE_ROWS = 1024
 class TableStep:
     """One step, from its first plan to its commit. ``now`` is the time of all its changes."""
 
-    def __init__(self, engine: Engine, coming: Coming) -> None:
+    def __init__(
+        self, engine: Engine, versions: Mapping[str, SchemaVersions], coming: Coming, runner: HookRunner
+    ) -> None:
         self.engine = engine
+        self._versions = versions
+        self._runner = runner
+        #: The hooks to call when the step is durable.
+        self.calls: list[HookCall] = []
         self.now = engine.now()
         self._coming = coming
         self._effects = Effects()
@@ -39,6 +61,7 @@ class TableStep:
         #: Planned appends by log: rows by seq, and changes.
         self._rows: dict[str, tuple[TableDeclaration, dict[int, Row]]] = {}
         self._told: dict[str, tuple[TableDeclaration, list[Change]]] = {}
+        self._fed: dict[str, tuple[TableDeclaration, list[FeedEntry]]] = {}
         #: A hook has seen the times of planned rows, so they must be kept.
         self.shown = False
         #: The logs that this step created.
@@ -51,7 +74,7 @@ class TableStep:
         name = rows_log(table.name, id.parent)
         effects = [*self._coming.effects.on(name, id.seq), *self._effects.on(name, id.seq)]
         is_new = bool(effects) and effects[0].kind == "add"
-        known = None if is_new else published(self.log(name), id)
+        known = None if is_new else published(self._opened(table, name), id)
         for effect in effects:
             known = effect.on(known)
         return known
@@ -93,6 +116,10 @@ class TableStep:
     def log(self, name: str) -> Log | None:
         return find_log(self.engine, name)
 
+    def _opened(self, table: TableDeclaration, name: str) -> Log | None:
+        """The log of rows, which reads old rows in the current version of the schema."""
+        return self._versions[table.name].open(self.log(name))
+
     # --- plans ---------------------------------------------------------------------------------------------
 
     def add(
@@ -115,6 +142,7 @@ class TableStep:
             idempotency_key=key,
         )
         planned[seq] = row
+        self._feed(table, parent, "append", row)
         self._effects.add(name, PendingEffect("add", (seq,), row=row))
         return row
 
@@ -126,8 +154,10 @@ class TableStep:
         else:
             # Every edit gets a new time, so that a stale ``expected_updated_at`` is detected.
             row = replace(prev, payload=payload, updated_at=max(self.now, prev.updated_at + 1))
-            self._alterations.append(Amend(self._there(name), prev.seq, data_of(row)))
+            data = data_of(row, self._versions[table.name].noted)
+            self._alterations.append(Amend(self._there(name), prev.seq, data))
             self._tell(table, prev.parent, "update", user, prev, previous=prev.payload)
+            self._feed(table, prev.parent, "update", prev)
         self._effects.add(name, PendingEffect("amend", (prev.seq,), row=row))
         return row
 
@@ -137,15 +167,19 @@ class TableStep:
             raise MisusedHook("a hook cannot remove the row that the same write appends: raise an exception instead")
         log = self._there(name)
         self._alterations.append((Hide if soft else Delete)(log, seqs=[row.seq]))
-        if not soft:
-            self._forget_changes(table, row.parent, row.seq)
+        if not soft or row.is_edited:
+            self._take_changes(table, row.parent, row.seq, Hide if soft else Delete)
         self._tell(table, row.parent, "rm", user, row, soft)
+        self._feed(table, row.parent, "rm", row, soft)
         self._effects.add(name, PendingEffect("hide" if soft else "remove", (row.seq,)))
 
     def restore(self, table: TableDeclaration, row: Row, user: str | None) -> None:
         name = rows_log(table.name, row.parent)
         self._alterations.append(Restore(self._there(name), seqs=[row.seq]))
+        if row.is_edited:
+            self._take_changes(table, row.parent, row.seq, Restore)
         self._tell(table, row.parent, "restore", user, row)
+        self._feed(table, row.parent, "restore", row)
         self._effects.add(name, PendingEffect("restore", (row.seq,)))
 
     def sweep(self, table: TableDeclaration, parent: str, soft: bool, user: str | None) -> Outcome:
@@ -156,9 +190,9 @@ class TableStep:
             return _none
         self._alterations.append((Hide if soft else Delete)(log, before=log.next_seq))
         outcome = self._outcome()
-        if not soft:
-            self._forget_changes(table, parent, None)
-        self._tell(table, parent, "purge", user, None, soft)
+        self._take_changes(table, parent, None, Hide if soft else Delete)
+        self._tell(table, parent, "purge", user, None, soft, before=log.next_seq)
+        self._feed(table, parent, "purge", None, soft)
         self._effects.add(name, PendingEffect("hide" if soft else "remove", before=log.next_seq))
         return outcome
 
@@ -173,7 +207,9 @@ class TableStep:
             return _none
         self._alterations.append(Restore(log, before=log.next_seq))
         outcome = self._outcome()
+        self._take_changes(table, parent, None, Restore)
         self._tell(table, parent, "restoreAll", user, None)
+        self._feed(table, parent, "restoreAll", None)
         self._effects.add(name, PendingEffect("restore", before=log.next_seq))
         return outcome
 
@@ -211,26 +247,66 @@ class TableStep:
         seq = None if row is None else row.seq
         told.append(Change(op=op, seq=seq, at=self.now, user=user, soft=soft, **more))
 
-    def _forget_changes(self, table: TableDeclaration, parent: str, seq: int | None) -> None:
-        """Delete the changes of a row, or of all rows if ``seq`` is None, so that a hard removal leaves no earlier
-        payload."""
+    def _feed(self, table: TableDeclaration, parent: str, op: Any, row: Row | None, soft: bool = False) -> None:
+        """Add what happens to the feed of the table. A hard removal takes the earlier entries about its rows."""
+        if not table.feed:
+            return
+        name = feed_log(table.name)
+        _, fed = self._fed.setdefault(name, (table, []))
+        entry = FeedEntry(op=op, parent=parent, soft=soft)
+        if row is not None:
+            entry = replace(entry, seq=row.seq, author=row.user)
+        if op == "rm" and not soft:
+            self._alterations.append(Delete(self._there(name), key=entry.key))
+        elif op == "purge" and not soft:
+            self._alterations.append(Delete(self._there(name), prefix=feed_prefix(parent)))
+        fed.append(entry)
+
+    def _take_changes(
+        self, table: TableDeclaration, parent: str, seq: int | None, take: type[Delete] | type[Hide] | type[Restore]
+    ) -> None:
+        """Do with the changes of a row, or of all rows if ``seq`` is None, what happens to the rows: changes have the
+        earlier payloads of rows, which must not be readable after a removal."""
         name = changes_log(table.name, parent)
-        if name in self._told:
+        if name in self._told and take is not Restore:
             told = self._told[name][1]
             told[:] = [change for change in told if seq is not None and change.seq != seq]
         log = self.log(name)
-        if log is not None and seq is None:
+        if log is None:
+            return
+        if seq is not None:
+            self._alterations.append(take(log, key=edits_of(seq)))
+            if take is Delete:
+                self._alterations.append(Delete(log, key=removals_of(seq)))
+        elif take is Delete:
             self._alterations.append(Delete(log, before=log.next_seq))
-        elif log is not None:
-            self._alterations.append(Delete(log, key=str(seq)))
+        else:
+            self._alterations.append(take(log, before=log.next_seq, prefix=EDITS))
 
     # --- writing -------------------------------------------------------------------------------------------
 
     def commit(self) -> Commit[Any]:
         """Journal the plan in one transaction. The commit's value is the list of the results of the alterations, in
         order."""
-        batches = {name: (table, _rows_batch(rows.values())) for name, (table, rows) in self._rows.items() if rows}
+        if not self.calls:
+            return self._journal()
+        self._runner.reserve(len(self.calls))
+        try:
+            commit = self._journal()
+        except BaseException:
+            self._runner.release(len(self.calls))
+            raise
+        self._runner.follow(commit, self.calls)
+        return commit
+
+    def _journal(self) -> Commit[Any]:
+        batches = {
+            name: (table, _rows_batch(rows.values(), self._versions[table.name].current))
+            for name, (table, rows) in self._rows.items()
+            if rows
+        }
         batches |= {name: (table, _changes_batch(told)) for name, (table, told) in self._told.items() if told}
+        batches |= {name: (table, feed_batch(fed)) for name, (table, fed) in self._fed.items()}
         if not batches and not self._alterations:
             return Commit.of([])
         new = [name for name in batches if self.log(name) is None]
@@ -240,7 +316,9 @@ class TableStep:
         # before the step is written.
         for name in new:
             batches[name][1].check(self.engine.options.max_record_bytes)
-        for created in [self.engine.create(name, _config(batches[name][0]), notes=_NOTES) for name in new]:
+        for created in [
+            self.engine.create(name, _config(batches[name][0]), notes=notes_of(batches[name][0], name)) for name in new
+        ]:
             created.wait()
         self.made += new
         appends = [
@@ -257,7 +335,7 @@ class TableStep:
 
     def _create(self, name: str, table: TableDeclaration, batch: Batch) -> Commit[Any]:
         """Create the log with its first rows in one write, which avoids waiting for the log's creation."""
-        commit = self.engine.create(name, _config(table), notes=_NOTES, batch=batch)
+        commit = self.engine.create(name, _config(table), notes=notes_of(table, name), batch=batch)
         self.made.append(name)
         at = self._there(name).last_ts
         rows = (replace(row, created_at=at, updated_at=at) for row in self._rows[name][1].values())
@@ -272,9 +350,6 @@ class TableStep:
         return log
 
 
-_NOTES = {TABLE: True}
-
-
 def _config(table: TableDeclaration) -> Config:
     return Config(durability=table.durability)
 
@@ -283,13 +358,13 @@ def _none(results: list[Any]) -> int:
     return 0
 
 
-def _rows_batch(rows: Iterable[Row]) -> Batch:
+def _rows_batch(rows: Iterable[Row], version: int) -> Batch:
     rows = list(rows)
     return Batch(
         [data_of(row) for row in rows],
         [row.idempotency_key for row in rows],
         None,
-        [meta_of(row.user) for row in rows],
+        [meta_of(row.user, version) for row in rows],
     )
 
 

@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from strandline.engine import Log, Record
+from strandline.tables.access import check_public, find_parent, is_public, no_parent
 from strandline.tables.errors import TableError, invalid
 from strandline.tables.names import RowId
-from strandline.tables.operations import find_parent, is_public, no_parent
 from strandline.tables.rows import Row, RowPage, RowsAfter, author_in, row_of
 from strandline.tables.step import read_row
+from strandline.tables.users import User, id_of
 
 if TYPE_CHECKING:
     from strandline.tables.table import Table
@@ -154,8 +155,9 @@ class View:
         #: If False, the reader sees only their own rows.
         self.sees_all = sees_all
 
-    def shows(self, row: Row) -> bool:
-        return self.sees_all or row.user == self.user
+    def shows(self, author: str | None) -> bool:
+        """Whether the reader may see the rows of this author."""
+        return self.sees_all or author == self.user
 
     def dress(self, rows: Iterable[Row]) -> list[Row]:
         """Add the data about the author and ``own`` to the rows."""
@@ -175,7 +177,7 @@ class View:
 
     def row(self, seq: int) -> Row | None:
         row = None if self.log is None else read_row(self.log, RowId(self.parent, seq))
-        return self.dress([row])[0] if row is not None and self.shows(row) else None
+        return self.dress([row])[0] if row is not None and self.shows(row.user) else None
 
     def list(self, limit: int, before: int | None, condition: Condition | None) -> RowPage:
         """The newest rows with a seq below ``before``."""
@@ -225,26 +227,25 @@ class View:
 
     def _row(self, record: Record, condition: Condition | None) -> Row | None:
         """The row of a record if the reader may see it and it matches. Records of other authors are not decoded."""
-        if not self.sees_all and author_in(record.meta) != self.user:
+        if not self.sees_all and not self.shows(author_in(record.meta)):
             return None
         row = row_of(self.parent, record)
         return row if condition is None or condition(row) else None
 
 
-def view_of(table: Table, parent: str, user: str | None, public: bool) -> View:
+def view_of(table: Table, parent: str, user: User | None, public: bool) -> View:
     """See :meth:`Table.view`."""
     declaration = table.declaration
     log = table.rows_log(parent)
     if public:
-        if not declaration.public:
-            raise TableError("NOT_FOUND", f"{declaration.name} has no public reads")
+        check_public(declaration)
         if not is_public(declaration, find_parent(declaration, parent, table.tables.find_row)):
             raise no_parent(declaration, parent)
-        return View(table, parent, log, user, True)
+        return View(table, parent, log, id_of(user), True)
     if user is None:
         return View(table, parent, log, None, True)
     found = find_parent(declaration, parent, table.tables.find_row)
-    return View(table, parent, log, user, found.is_owned_by(user))
+    return View(table, parent, log, user.id, found.is_owned_by(user))
 
 
 def check_limit(limit: object, default: int) -> int:

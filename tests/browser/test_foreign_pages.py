@@ -90,6 +90,22 @@ def test_a_page_of_another_site(server: ServerProcess, context: BrowserContext) 
     assert ask(server, "GET", "/v1/stream/numbers").json() == [1, 2]
 
 
+def test_a_page_of_another_site_can_load_the_module_but_not_use_it(
+    server: ServerProcess, context: BrowserContext
+) -> None:
+    page = opened(context, f"http://{UNTRUSTED}")
+    told = page.evaluate(
+        """async (url) => {
+            const { connect, createLog } = await import(url + "/js/strandline.js");
+            const log = createLog(connect(url).vote, { parent: "p", live: false, retry: { forMs: 0 } });
+            return log.counts("x").catch((error) => error.code).finally(() => log.close());
+        }""",
+        server.url,
+    )
+    # Without CORS headers a page cannot tell a refusal from a server that is away.
+    assert told == "UNREACHABLE"
+
+
 def test_a_page_whose_name_was_pointed_at_the_server(server: ServerProcess, context: BrowserContext) -> None:
     """DNS rebinding: to the browser, the page and the server are one origin."""
     url = server.url.replace("127.0.0.1", UNTRUSTED)

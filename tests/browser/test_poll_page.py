@@ -71,7 +71,7 @@ class Site:
 
     def vote(self, poll: str, option: int, *users: str, times: int = 1) -> None:
         for user in users:
-            items = [{"payload": {"optionIdx": option}}] * times
+            items = [{"optionIdx": option}] * times
             self.post("vote/appendBulk", {"parent": poll, "items": items}, user)
 
     def post(self, path: str, body: object, user: str) -> Any:
@@ -338,6 +338,18 @@ def test_the_page_says_so_when_there_is_no_server(
     check_accessible(page)
 
 
+def test_the_page_begins_when_the_server_is_there(
+    new_context_page: Callable[..., Page], page_address: str, own_site: Site
+) -> None:
+    server = own_site.server
+    own_site.ask("Tea or coffee?", "Tea", "Coffee")
+    server.stop()
+    page = new_context_page(f"{page_address}/?server={server.url}")
+    expect(page.get_by_role("heading", name="The server cannot be reached")).to_be_visible()
+    server.start(server.port)
+    expect(page.get_by_role("heading", name="Tea or coffee?")).to_be_visible()
+
+
 def test_what_the_server_refuses_is_said(visit: Visit, site: Site) -> None:
     poll = site.ask("Tea or coffee?", "Tea", "Coffee")
     site.vote(poll, 0, "bob", times=30)
@@ -366,8 +378,8 @@ def test_the_script_serves_both_and_leaves_nothing_behind(tmp_path: Path) -> Non
         try:
             addresses = dict(script.stdout.readline().split() for _ in range(2))
             assert httpx.get(addresses["page"], trust_env=False, timeout=60).text.startswith("<!doctype html>")
-            assert httpx.get(addresses["page"].replace("/?", "/strandline/strandline.js?"), trust_env=False).is_success
-            for outside in ("/../polls.py", "/%2e%2e/polls.py", "/strandline/../../../pyproject.toml"):
+            assert httpx.get(f"{addresses['server']}/js/strandline.js", trust_env=False).is_success
+            for outside in ("/../polls.py", "/%2e%2e/polls.py", "/page/../../../pyproject.toml"):
                 assert httpx.get(addresses["page"].partition("?")[0] + outside, trust_env=False).status_code == 404
             listed = httpx.get(f"{addresses['server']}/tables/poll/pub/list?parent=main", trust_env=False, timeout=60)
             assert listed.json()["page"] == []

@@ -20,9 +20,15 @@ def page(packages: None, new_context_page: Callable[..., Page], site: str) -> Pa
     return page
 
 
-def show(page: Page, server: ServerProcess, room: str, **options: object) -> None:
+@pytest.fixture(params=["show", "showTable"])
+def form(request: pytest.FixtureRequest) -> str:
+    """The first argument of the hook: the URL of a server, or a table of a connection."""
+    return str(request.param)
+
+
+def show(page: Page, server: ServerProcess, room: str, form: str = "show", **options: object) -> None:
     options = {"table": "note", "parent": room, "user": "ada", "public": True, **options}
-    page.evaluate("([url, options]) => show(url, options)", [server.url, options])
+    page.evaluate(f"([url, options]) => {form}(url, options)", [server.url, options])
     expect(page.locator("section[data-live=true][data-loading=false]")).to_be_visible()
 
 
@@ -31,9 +37,9 @@ def write(server: ServerProcess, room: str, *texts: str) -> None:
     httpx.post(f"{server.url}/tables/note/appendBulk", json=body, trust_env=False, timeout=60).raise_for_status()
 
 
-def test_a_component_shows_rows_as_they_come(page: Page, server: ServerProcess, room: str) -> None:
+def test_a_component_shows_rows_as_they_come(page: Page, server: ServerProcess, room: str, form: str) -> None:
     write(server, room, "one", "two", "three")
-    show(page, server, room, pageSize=2)
+    show(page, server, room, form, pageSize=2)
     rows = page.locator("li")
     expect(rows).to_have_text(["three", "two"])
     page.get_by_role("button", name="More").click()
@@ -64,8 +70,8 @@ def test_what_is_refused_disappears_and_says_why(page: Page, server: ServerProce
     expect(page.locator("li")).to_have_count(0)
 
 
-def test_nothing_is_rendered_while_nothing_changes(page: Page, server: ServerProcess, room: str) -> None:
-    show(page, server, room)
+def test_nothing_is_rendered_while_nothing_changes(page: Page, server: ServerProcess, room: str, form: str) -> None:
+    show(page, server, room, form)
     before = page.evaluate("window.renders")
     page.evaluate("() => new Promise((resolve) => requestAnimationFrame(() => requestAnimationFrame(resolve)))")
     assert page.evaluate("window.renders") == before
@@ -74,16 +80,18 @@ def test_nothing_is_rendered_while_nothing_changes(page: Page, server: ServerPro
     assert page.evaluate("window.methods.size") == 1
 
 
-def test_another_parent_is_another_log_and_none_is_left_open(page: Page, server: ServerProcess, room: str) -> None:
+def test_another_parent_is_another_log_and_none_is_left_open(
+    page: Page, server: ServerProcess, room: str, form: str
+) -> None:
     opened: list[str] = []
     closed: list[str] = []
     page.on("request", lambda request: opened.append(request.url) if "/live?" in request.url else None)
     page.on("requestfailed", lambda request: closed.append(request.url) if "/live?" in request.url else None)
     write(server, room, "here")
-    show(page, server, room)
+    show(page, server, room, form)
     expect(page.locator("li")).to_have_text(["here"])
     with page.expect_event("requestfailed", lambda request: "/live?" in request.url):
-        page.evaluate("([url, options]) => show(url, options)", [server.url, {
+        page.evaluate(f"([url, options]) => {form}(url, options)", [server.url, {
             "table": "note", "parent": f"{room} too", "user": "ada", "public": True,
         }])  # fmt: skip
     expect(page.locator("section[data-live=true][data-loading=false]")).to_be_visible()

@@ -53,7 +53,7 @@ def test_every_change_works(page: Page, server: ServerProcess, room: str) -> Non
     assert log.call("append", note("one")) == {"id": f"{room}:1", "seq": 1, "created": True}
     assert log.call("append", note("two", idempotencyKey="k"))["seq"] == 2
     assert log.call("append", note("again", idempotencyKey="k")) == {"id": f"{room}:2", "seq": 2, "created": False}
-    bulk = log.call("appendBulk", [note("three"), note("four")])
+    bulk = log.call("appendBulk", [{"text": "three"}, {"text": "four"}])
     assert (bulk["count"], [result["seq"] for result in bulk["results"]]) == (2, [3, 4])
     log.until("log.data.length === 4 && log.data.every((row) => !row.pending)")
     assert log.texts == ["four", "three", "two", "one"]
@@ -162,7 +162,7 @@ def test_what_the_server_refuses_is_taken_back(page: Page, server: ServerProcess
         assert log.texts == ["somebody's"]
     assert log.call("purge")["error"]["code"] == "FORBIDDEN"
     assert log.call("restore")["error"]["code"] == "FORBIDDEN"
-    assert log.call("appendBulk", [note("fine"), note("y" * 41)])["error"]["code"] == "VALIDATION_FAILED"
+    assert log.call("appendBulk", [{"text": "fine"}, {"text": "y" * 41}])["error"]["code"] == "VALIDATION_FAILED"
     assert log.texts == ["somebody's"]
     log.call("append", note("fine"))
     assert log.snapshot["error"] is None
@@ -175,6 +175,92 @@ def test_a_limit_is_told_with_how_long_it_lasts(page: Page, server: ServerProces
     assert (error["code"], error["status"], error["detail"]["limit"]["max"]) == ("RATE_LIMITED", 429, 1)
     assert 0 < error["retryAfterMs"] <= 60_000
     log.until("log.data.length === 1 && !log.data[0].pending")
+
+
+def test_a_feed_shows_all_parents(new_page: NewPage, start_server: StartServer, room: str) -> None:
+    server = start_server(declare=declared_rooms.__file__)
+    for number, parent in enumerate(("one", "two", "one"), 1):
+        write(server, parent, f"row {number}")
+    feed = Log(new_page(), server.url, "openFeed", table="note", user="owner", public=True, pageSize=2).stands()
+    assert feed.texts == ["row 3", "row 2"]
+    feed.call("loadMore")
+    assert [row["id"] for row in feed.data] == ["one:2", "two:1", "one:1"]
+    write(server, "three", "row 4")
+    feed.until("log.data[0].text === 'row 4'")
+    server.kill()
+    feed.until("!log.isLive")
+    server.start(server.port)
+    post(server, "rm", {"id": "two:1"}, "owner")
+    write(server, "two", "row 5")
+    feed.until("log.isLive && log.data[0].text === 'row 5' && log.data.length === 4")
+    post(server, "purgeByParent", {"parent": "one"}, "owner")
+    feed.until("log.data.length === 2")
+    assert feed.texts == ["row 5", "row 4"]
+    assert feed.call("update", "three:1", {"text": "edited"})["text"] == "edited"
+    assert feed.texts == ["row 5", "edited"]
+
+
+def test_removed_rows_are_in_the_trash(page: Page, server: ServerProcess, room: str) -> None:
+    write(server, room, "one", "two")
+    log = open_log(page, server, room, user="owner").stands()
+    log.call("rm", f"{room}:1")
+    trash = log.call("trash", {"limit": 5})
+    assert [(row["text"], row["deletedBy"]) for row in trash["page"]] == [("one", "owner")]
+    assert trash["isDone"] is True
+    log.call("restore", f"{room}:1")
+    assert log.call("trash")["page"] == []
+
+
+@pytest.mark.parametrize("is_stored", [False, True], ids=["before it is stored", "before it is answered"])
+def test_an_append_outlives_the_server(
+    new_page: NewPage, start_server: StartServer, room: str, is_stored: bool
+) -> None:
+    """The server is killed while an append is on its way, and is away for longer than other requests are repeated."""
+    server = start_server(declare=declared_rooms.__file__)
+    write(server, room, "one")
+    retry = {"firstMs": 5, "maxMs": 20, "forMs": 0}
+    log = open_log(new_page(), server, room, retry=retry).stands()
+    held = Held(log.page, "**/append")
+    log.begin("append", note("mine"))
+    held.wait()
+    if is_stored:
+        held.fetch()
+    server.kill()
+    held.abort()
+    log.until("!log.isLive")
+    assert log.call("counts", "mood")["error"]["code"] == "UNREACHABLE"
+    assert log.texts == ["mine", "one"]
+    # What was stored may have been told before the server died.
+    assert is_stored or log.data[0]["pending"] is True
+    server.start(server.port)
+    log.until("log.isLive && log.data.length === 2 && !log.data[0].pending")
+    assert log.ended() == {"id": f"{room}:2", "seq": 2, "created": True}
+    assert (log.texts, log.doubles, log.snapshot["error"]) == (["mine", "one"], 0, None)
+    assert open_log(new_page(), server, room).stands().texts == ["mine", "one"]
+
+
+def test_a_connection_reconnects_with_the_current_token(
+    new_page: NewPage, start_server: StartServer, room: str
+) -> None:
+    server = start_server(declare=declared_rooms.__file__, keys="old:rw")
+    page = new_page()
+    page.evaluate("() => { window.token = 'old' }")
+    page.evaluate(
+        """([url, parent]) => {
+            const connection = { token: async () => token, retry: { firstMs: 5, maxMs: 20 } };
+            window.log = openLog(url, { connection, table: "note", parent });
+        }""",
+        [server.url, room],
+    )
+    page.wait_for_function("log.isLive && !log.isLoading")
+    server.stop()
+    page.wait_for_function("!log.isLive")
+    page.evaluate("() => { token = 'new' }")
+    server.keys = "new:rw"
+    server.start(server.port)
+    page.wait_for_function("log.isLive")
+    assert page.evaluate("() => log.append({ payload: { text: 'still there' } })")["created"] is True
+    assert page.evaluate("() => log.error") is None
 
 
 @pytest.mark.parametrize("how", ["stop", "kill"])
@@ -227,7 +313,7 @@ def test_keys_are_sent_with_everything(new_page: NewPage, start_server: StartSer
     page = new_page()
     stranger = open_log(page, server, room, public=False, user=None).until("!log.isLoading")
     assert stranger.snapshot["error"]["code"] == "NOT_AUTHENTICATED"
-    log = open_log(page, server, room, key="the-secret", public=False, user=None).stands()
+    log = open_log(page, server, room, token="the-secret", public=False, user=None).stands()
     log.call("append", note("with a key"))
     log.until("log.data.length === 1 && !log.data[0].pending")
     assert log.data[0]["own"] is True

@@ -19,7 +19,8 @@ from support.command_line import Cli
 from support.server_process import ServerProcess
 
 import strandline.cli
-from strandline.cli.output import open_console, put, say
+from strandline.cli import output
+from strandline.cli.output import open_console, print_table, put, say
 
 #: A title, a cleared screen, a clipboard, an overwritten line, reversed text, and the same with one character (C1).
 EVIL = "\x1b]0;owned\x07\x1b[2J\x1b]52;c;ZXZpbA==\x07good\rbad\u202egnp.exe\x9b31m\x7f"
@@ -74,6 +75,18 @@ def test_tables_and_colours_at_a_terminal() -> None:
     console.print(table, Panel(EVIL, title=EVIL), Text(EVIL, "bold"), EVIL, f"[red]{EVIL}[/]", sep="\n")
     assert "\x1b[31m" in tty.text, "our own colours are there"
     assert_harmless(tty.text)
+
+
+def test_wrapped_cells_lose_no_character_of_escaped_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    tty = Tty()
+    monkeypatch.setattr(sys, "stdout", tty)
+    console = open_console(file=tty, force_terminal=True, color_system=None, width=30, highlight=False)
+    monkeypatch.setattr(output, "terminal", lambda: console)
+    print_table(("reason",), [("\x1b]52;c;" * 12,)])
+    header, *lines = tty.text.splitlines()
+    assert header.strip() == "reason"
+    assert max(map(len, lines)) <= 30
+    assert "".join(line.strip() for line in lines) == "\\u001b]52;c;" * 12
 
 
 def test_nothing_is_printed_past_the_one_place() -> None:

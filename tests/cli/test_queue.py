@@ -24,13 +24,108 @@ def test_the_jobs_of_a_queue_are_looked_at_without_taking_any(cli: Cli, queue: s
     cli.lines("log", "append", queue, '{"to":"ann"}', '{"to":"bob"}')
     words = cli.words("queue", "peek", queue, "-n", 1)
     assert (words[0][-1], words[1], words[2]) == ('{"to":"ann"}', ["ready", "2"], ["leased", "0"])
+    assert words[5:] == [
+        ["dropped", "0"],
+        words[6],
+        ["throughput", "0", "jobs/s"],
+        ["failure", "rate", "0.0%"],
+        words[9],
+    ]
+    assert words[6][:2] == ["oldest", "ready"]
     peeked = cli.json("queue", "peek", queue, "--after", 1)
     assert ([job["seq"] for job in peeked["jobs"]], peeked["ready"]) == ([2], 2)
+    assert peeked["oldest_ready_ms"] >= 0
+    assert (peeked["dropped"], peeked["throughput"], peeked["failure_rate"]) == (0, 0, 0)
+
+
+def test_rates_are_shown(cli: Cli, queue: str) -> None:
+    cli.lines("log", "append", queue, "1", "2")
+    cli.lines("queue", "claim", queue, "-n", 2)
+    cli.lines("queue", "ack", queue, 1)
+    cli.lines("queue", "nack", queue, 2, "--delay", "1h")
+    words = cli.words("queue", "peek", queue, "-n", 0)
+    assert ["failure", "rate", "50.0%"] in words
+    assert not [line for line in words if line[:2] == ["oldest", "ready"]]
+    assert cli.json("queue", "peek", queue)["throughput"] > 0
+
+
+def test_a_job_is_claimed_and_returned_with_a_reason(cli: Cli, queue: str) -> None:
+    cli.lines("log", "append", queue, '{"to":"ann"}', "-k", "mail")
+    columns, job = cli.words("queue", "claim", queue, "--lease", "10m")
+    assert columns == ["seq", "lease", "ends", "delivery", "key", "last", "failure", "data"]
+    assert (job[0], job[-3:]) == ("1", ["1", "mail", '{"to":"ann"}'])
+    assert cli.lines("queue", "claim", queue) == ["no job is ready"]
+    assert cli.lines("queue", "nack", queue, 1, "--reason", "no such\naddress") == ["returned 1 job"]
+    _, job = cli.words("queue", "claim", queue, "--node", "other")
+    assert job[-6:] == ["2", "mail", "no", "such", "…", '{"to":"ann"}']
+    message = cli.fails(6, "queue", "ack", queue, 1)
+    assert "not leased to 'cli@" in message
+    assert cli.lines("queue", "ack", queue, 1, "--node", "other") == ["completed 1 job"]
+    assert "seq 1" in cli.fails(6, "queue", "nack", queue, 1, "--node", "other")
+
+
+def test_all_failures_of_a_claimed_job_are_printed_as_json(cli: Cli, name: str) -> None:
+    cli.lines("log", "create", name, "--type", "queue", "--retry-delay", "1h")
+    cli.lines("log", "append", name, '{"to":"ann"}')
+    for reason in ("first", "second"):
+        cli.lines("queue", "claim", name, "--node", "w")
+        cli.lines("queue", "nack", name, 1, "--node", "w", "--reason", reason, "--delay", "0s")
+    (job,) = cli.json("queue", "claim", name, "--node", "w")["jobs"]
+    assert [(each["delivery"], each["node"], each["reason"]) for each in job["failures"]] == [
+        (1, "w", "first"),
+        (2, "w", "second"),
+    ]
+    assert (job["seq"], job["key"], job["deliveries"], job["data"]) == (1, None, 3, {"to": "ann"})
+    assert job["lease_id"]
+    # Without a delay of its own, the job waits as long as the queue is configured.
+    assert cli.json("queue", "nack", name, 1, "--node", "w")["nacked"] == 1
+    assert cli.json("queue", "peek", name)["delayed"] == 1
+
+
+def test_dead_letters_are_printed_with_their_reasons(cli: Cli, queue: str) -> None:
+    assert cli.lines("queue", "dead-letters", queue) == [f"no dead letters in {queue}:dead"]
+    cli.lines("log", "append", queue, "1", "2", "3", "-k", "mail")
+    for reason in ("no address", "x" * 300):
+        cli.lines("queue", "claim", queue, "-n", 3)
+        cli.lines("queue", "nack", queue, 1, 2, 3, "--reason", reason)
+    header, first, *_, more = cli.words("queue", "dead-letters", queue, "-n", 2)
+    assert header == ["seq", "failed", "queue", "job", "deliveries", "key", "reason", "data"]
+    assert (first[0], first[2:6], first[-2], first[-1]) == ("1", [queue, "1", "2", "mail"], "x" * 99 + "…", "1")
+    assert more[-2:] == ["--after", "2"]
+    found = cli.json("queue", "dead-letters", f"{queue}:dead", "--after", 2)
+    assert found["log"] == f"{queue}:dead"
+    (letter,) = found["dead_letters"]
+    assert (letter["seq"], letter["key"], letter["job_seq"], letter["data"]) == (3, "mail", 3, 3)
+    assert [each["reason"] for each in letter["failures"]] == ["no address", "x" * 300]
+
+    told = cli.lines("queue", "redrive", queue, "--seq", 2)
+    assert told == [f"moved 1 job (1 to {queue}); 2 remain in {queue}:dead"]
+    assert f"dead letter 2 of '{queue}:dead' not found" in cli.fails(3, "queue", "redrive", queue, "--seq", 2)
+    assert [job["data"] for job in cli.json("queue", "claim", queue, "-n", 3)["jobs"]] == [2]
+
+    cli.lines("log", "delete", queue, "--all", "--yes")
+    refused = cli.fails(6, "queue", "redrive", f"{queue}:dead", "--seq", 1)
+    assert f"queue '{queue}' does not exist or accepts no jobs" in refused
+    assert "not found" in cli.fails(3, "queue", "redrive", f"{queue}:dead", "--seq", 1, "-k", "other")
+
+
+def test_a_queue_is_created_with_a_backoff(cli: Cli, name: str) -> None:
+    options = ("--retry-delay", "1s", "--retry-backoff", 3, "--retry-max", "10m", "--retry-jitter", 0.5)
+    assert "are for queues" in cli.fails(2, "log", "create", name, *options)
+    config = cli.json("log", "create", name, "--type", "queue", *options)["config"]
+    assert [config[f"retry_{part}"] for part in ("delay_ms", "backoff", "max_ms", "jitter")] == [1000, 3, 600_000, 0.5]
+    words = cli.words("log", "show", name)
+    assert ["retry", "delay", "1s"] in words
+    assert ["retry", "max", "10m"] in words
+    assert "Invalid value for '--retry-jitter'" in cli.fails(2, "log", "create", name, "--retry-jitter", 2)
 
 
 def test_a_command_is_run_for_each_job(queue: str, cli: Cli, tmp_path: Path) -> None:
     cli.lines("log", "append", queue, '{"to":"ann"}', '{"to":"nobody"}', '{"to":"bob"}', "-k", "mail")
-    script = 'read l; echo "$STRANDLINE_RECORD_KEY $l" >> done; case "$l" in *nobody*) exit 3;; esac'
+    script = (
+        'read l; echo "$STRANDLINE_RECORD_KEY $l" >> done; '
+        'case "$l" in *nobody*) echo "asking" >&2; echo "no such person" >&2; exit 3;; esac'
+    )
     options = ["--until-empty", "--retry-after", "0s", "-c", "2", "--url", cli.url]
     done = subprocess.run(
         [*PROGRAM, "queue", "work", queue, *options, "--", "sh", "-c", script],
@@ -38,7 +133,10 @@ def test_a_command_is_run_for_each_job(queue: str, cli: Cli, tmp_path: Path) -> 
     )  # fmt: skip
     assert done.returncode == 0
     assert done.stderr.splitlines()[-1] == "strandline: finished: 2 jobs done, 2 failures"
-    assert "strandline: job 2 failed on delivery 2: exit code 3" in done.stderr.splitlines()
+    assert "strandline: job 2 failed on delivery 2: exit code 3: no such person" in done.stderr.splitlines()
+    assert done.stderr.splitlines().count("asking") == 2
+    (letter,) = cli.json("queue", "dead-letters", queue)["dead_letters"]
+    assert letter["reason"] == "exit code 3: no such person\nasking\nno such person"
     lines = sorted((tmp_path / "done").read_text().splitlines())
     assert lines == ['mail {"to":"ann"}', 'mail {"to":"bob"}', 'mail {"to":"nobody"}', 'mail {"to":"nobody"}']
     assert cli.json("queue", "peek", queue)["dead_lettered"] == 1
@@ -49,14 +147,56 @@ def test_dead_letters_are_given_another_chance(cli: Cli, queue: str) -> None:
     command = [*PROGRAM, "queue", "work", queue, "--until-empty", "--retry-after", "0s", "--json", "--url", cli.url]
     done = subprocess.run([*command, "--", "false"], capture_output=True, text=True, timeout=PATIENCE_SECONDS)
     rows = [json.loads(line) for line in done.stdout.splitlines()]
-    assert [(row["seq"], row["key"], row["deliveries"], row["exit_code"]) for row in rows] == [
-        (1, "a", 1, 1),
-        (1, "a", 2, 1),
+    assert [(row["seq"], row["key"], row["deliveries"], row["exit_code"], row["reason"]) for row in rows] == [
+        (1, "a", 1, 1, "exit code 1"),
+        (1, "a", 2, 1, "exit code 1"),
     ]
     told = cli.lines("queue", "redrive", queue)
     assert told == [f"moved 1 job (1 to {queue}); 0 remain in {queue}:dead"]
     assert cli.json("queue", "redrive", f"{queue}:dead")["redriven"] == 0
     assert cli.json("queue", "peek", queue)["ready"] == 1
+
+
+def test_a_command_whose_child_outlives_it_is_over_when_it_ends(cli: Cli, queue: str, tmp_path: Path) -> None:
+    cli.lines("log", "append", queue, "1")
+    # The child keeps standard error open until the worker has reported the job.
+    script = "(while [ ! -e reported ]; do sleep 0.01; done) & echo broken >&2; exit 4"
+    command = [
+        *PROGRAM,
+        "queue",
+        "work",
+        queue,
+        "--retry-after",
+        "1h",
+        "--json",
+        "--url",
+        cli.url,
+        "--",
+        "sh",
+        "-c",
+        script,
+    ]
+    with subprocess.Popen(
+        command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    ) as worker:
+        try:
+            assert worker.stdout is not None
+            row = json.loads(worker.stdout.readline())
+            assert (row["exit_code"], row["reason"]) == (4, "exit code 4: broken")
+            worker.send_signal(signal.SIGTERM)
+            assert worker.wait(PATIENCE_SECONDS) == 0
+        finally:
+            (tmp_path / "reported").touch()
+            worker.kill()
+
+
+def test_a_command_that_is_killed_says_so(cli: Cli, queue: str) -> None:
+    cli.lines("log", "append", queue, "1")
+    command = [*PROGRAM, "queue", "work", queue, "--until-empty", "--retry-after", "0s", "--url", cli.url]
+    done = subprocess.run(
+        [*command, "--", "sh", "-c", "kill -KILL $$"], capture_output=True, text=True, timeout=PATIENCE_SECONDS
+    )
+    assert "strandline: job 1 failed on delivery 1: ended by SIGKILL" in done.stderr.splitlines()
 
 
 def test_where_there_were_never_dead_letters_none_is_moved(cli: Cli, queue: str) -> None:
@@ -122,10 +262,18 @@ def test_what_cannot_be_worked_on_is_refused(cli: Cli, queue: str, name: str) ->
     cli.lines("log", "append", f"{name}-log", "1")
     assert "is not a queue" in cli.fails(6, "queue", "work", f"{name}-log", "--", "true")
     assert "is not a queue" in cli.fails(6, "queue", "peek", f"{name}-log")
-    for command in (("work", f"{name}-none", "--", "true"), ("peek", f"{name}-none"), ("redrive", f"{name}-none")):
+    for command in (
+        ("work", f"{name}-none", "--", "true"),
+        ("peek", f"{name}-none"),
+        ("redrive", f"{name}-none"),
+        ("dead-letters", f"{name}-none"),
+        ("claim", f"{name}-none"),
+        ("nack", f"{name}-none", 1),
+    ):
         assert f"queue '{name}-none' not found" in cli.fails(3, "queue", *command)
     cli.lines("log", "create", f"{name}-plain", "--type", "queue")
     assert "no dead-letter log" in cli.fails(6, "queue", "redrive", f"{name}-plain")
+    assert "no dead-letter log" in cli.fails(6, "queue", "dead-letters", f"{name}-plain")
 
 
 def _wait_for(file: Path) -> None:

@@ -174,6 +174,19 @@ def test_declarations_are_named_by_an_option(server: Server, tmp_path: Path) -> 
     assert server.served[0].server.declare == str(tmp_path / "polls.py")
 
 
+def test_a_configuration_of_collections_is_named_by_an_option(server: Server, tmp_path: Path) -> None:
+    config = tmp_path / "starfish.yaml"
+    config.write_text(
+        "version: 1\ncollections:\n  - {name: a, storagePath: a, readRoles: [public], appendOnly: true}\n"
+    )
+    call("--collections", config)
+    assert server.served[0].collections.config_file == str(config)
+    config.write_text("version: 1\ncollections:\n  - {name: a, readRoles: [public]}\n")
+    result = call("--collections", config)
+    assert result.exit_code == 2
+    assert f'{config}: collections: collection "a" (line 3): storagePath is missing' in result.output
+
+
 def test_declarations_that_cannot_be_found_are_bad_settings(tmp_path: Path) -> None:
     result = call("--declare", tmp_path / "nowhere.py", "--data", tmp_path / "data")
     assert result.exit_code == 2

@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from strandline.lake.fence import belong
 from strandline.lake.layout import records
 from strandline.lake.location import Lake
 from strandline.sql.logs import Logs
+from strandline.tables import Table, Tables, make_log
 
 Told = Callable[[str], list[Any]]
 
@@ -222,3 +224,123 @@ def test_statements_that_are_wrong_are_told(cli: Cli, name: str, cli_server: Ser
     assert cli.lines("sql", "-", input="select 7 as n") == ["n", "7"]
     cli.lines("log", "append", name.upper(), "1")
     assert "differ only in case" in cli.fails(2, "sql", f'select a.seq from "{name}" a, "{name.upper()}" b')
+
+
+# --- tables and collections -------------------------------------------------------------------------------------------
+
+NOTE = make_log("note", parent="desk", schema={"type": "object"}, soft_delete=True)
+
+
+@contextmanager
+def notes(path: Path) -> Iterator[Table]:
+    with Engine.open(path, background=False) as engine:
+        yield Tables(engine, [NOTE])["note"]
+
+
+def test_a_table_is_queried_by_its_name(path: Path, told: Told) -> None:
+    with notes(path) as table:
+        table.append("p", {"text": "red lamp", "cents": 5}, user="ada", idempotency_key="k").wait()
+        table.append("p", {"text": "old lamp", "cents": 7}, user="bob").wait()
+        table.append("q", {"text": "it's 1", "cents": 2}).wait()
+        table.append("q", {"text": "secret"}).wait()
+        edited = table.update("p:2", {"text": "blue lamp"}).wait()
+        table.rm("q:2").wait()
+    expected = [["p:1", "p", 1, "ada", "k", "red lamp", 5], ["p:2", "p", 2, "bob", None, "blue lamp", 7]]
+    expected.append(["q:1", "q", 1, None, None, "it's 1", 2])
+    columns = 'id, parent, seq, "userId", "idempotencyKey", text, cents'
+    statement = f"select {columns} from note order by id"
+    assert told(statement) == expected
+    times = 'epoch_ms("updatedAt") - epoch_ms("createdAt")'
+    assert told(f"select {times} from note order by id") == [[0], [edited.updated_at - edited.created_at], [0]]
+    assert told("select payload from note where id = 'p:2'") == [[{"text": "blue lamp", "cents": 7}]]
+    assert told("select parent, sum(cents - 6)::int from note group by all order by all") == [["p", 0], ["q", -4]]
+    to_lake(path)
+    assert told(statement) == expected
+    with notes(path) as table:
+        table.restore("q:2").wait()
+        table.update("q:1", {"text": "edited"}).wait()
+        table.rm("p:1").wait()
+        table.append("r", {"text": "new"}).wait()
+    assert told("select id, text from note order by id") == [
+        ["p:2", "blue lamp"], ["q:1", "edited"], ["q:2", "secret"], ["r:1", "new"],
+    ]  # fmt: skip
+
+
+def test_the_changes_of_a_table_are_logs_and_not_a_table(path: Path, cli: Cli, told: Told) -> None:
+    with notes(path) as table:
+        table.append("p", {"text": "red lamp"}).wait()
+        table.update("p:1", {"text": "blue lamp"}).wait()
+    assert told("""select data ->> 'op' from "note~changes/p" """) == [["update"]]
+    assert "log 'note~changes' not found" in cli.fails(3, "sql", 'from "note~changes"', "--data", path)
+
+
+def test_a_row_that_was_edited_with_a_later_schema_has_only_its_fields(path: Path, told: Told) -> None:
+    text, mood = {"text": {"type": "string"}}, {"mood": {"type": "string", "default": "calm"}}
+    with Engine.open(path, background=False) as engine:
+        for properties in (text, text | mood):
+            schema = {"type": "object", "properties": properties}
+            table = Tables(engine, [make_log("note", parent="desk", schema=schema)])["note"]
+            table.append("p", {"text": "red lamp"}).wait()
+        table.update("p:1", {"text": "blue lamp"}).wait()
+    assert told("select payload from note where id = 'p:1'") == [[{"text": "blue lamp", "mood": "calm"}]]
+
+
+def test_fields_of_all_kinds_are_columns(path: Path, told: Told) -> None:
+    with notes(path) as table:
+        table.append("p", {"a b/c~d'e\"f": 1, "list": [1], "mixed": 1, "Text": "x", "text": "y", "payload": 3}).wait()
+        table.append("p", {"list": None, "mixed": "one", "ok": True, "part": 0.5}).wait()
+    (described,) = told("select list([column_name, column_type]) from (describe note)")[0]
+    types = dict(described)
+    assert types["a b/c~d'e\"f"] == "BIGINT"
+    assert {name: types[name] for name in ("list", "mixed", "ok", "part", "payload")} == {
+        "list": "JSON", "mixed": "JSON", "ok": "BOOLEAN", "part": "DOUBLE", "payload": "JSON",
+    }  # fmt: skip
+    assert told("select Text, payload ->> 'text', payload -> 'payload' from note where seq = 1") == [["x", "y", 3]]
+    assert told('select list, mixed, ok, part, "a b/c~d\'e""f" from note order by seq') == [
+        [[1], 1, None, None, 1],
+        [None, "one", True, 0.5, None],
+    ]
+
+
+def test_a_table_without_visible_rows_has_its_own_columns(path: Path, told: Told) -> None:
+    with notes(path) as table:
+        table.append("p", {"text": "a"}).wait()
+        table.purge_by_parent("p", hard=True).wait()
+    assert told("select id, payload from note") == []
+
+
+def test_a_collection_is_queried_by_its_name(path: Path, told: Told) -> None:
+    with Engine.open(path, background=False) as engine:
+        for document in ("blog/ada/1", "blog/bob/1"):
+            log = engine.create(document, notes={"collection": "posts"}).wait()
+            proof = json.dumps({"authorPubkey": document[5:8], "authorSignature": "s"}).encode()
+            log.append(Batch([b'{"title": "one"}', b'{"title": "two", "stars": 3}'], metas=[proof, None])).wait()
+    statement = 'select document, seq, "authorPubkey", title, stars from posts order by all'
+    expected = [
+        ["blog/ada/1", 1, "ada", "one", None], ["blog/ada/1", 2, None, "two", 3],
+        ["blog/bob/1", 1, "bob", "one", None], ["blog/bob/1", 2, None, "two", 3],
+    ]  # fmt: skip
+    assert told(statement) == expected
+    to_lake(path)
+    assert told(statement) == expected
+    assert told("select data from posts where seq = 2 and document = 'blog/ada/1'") == [[{"title": "two", "stars": 3}]]
+
+
+def test_a_regular_document_has_its_last_version(path: Path, told: Told) -> None:
+    with Engine.open(path, background=False) as engine:
+        for number in (1, 2):
+            log = engine.create(f"page/{number}", notes={"collection": "page", "versions": True}).wait()
+            log.append(Batch([b'{"title": "old"}', b'{"title": "new %d"}' % number])).wait()
+    statement = "select document, seq, title from page order by document"
+    expected = [["page/1", 2, "new 1"], ["page/2", 2, "new 2"]]
+    assert told(statement) == expected
+    to_lake(path)
+    assert told(statement) == expected
+
+
+def test_a_log_comes_before_a_table_of_the_same_name(path: Path, told: Told) -> None:
+    with notes(path) as table:
+        table.append("p", {"text": "row"}).wait()
+    put(path, "note", {"text": "record"})
+    assert told("select data ->> 'text' from note") == [["record"]]
+    assert told("""select data ->> 'text' from "note/p" """) == [["row"]]

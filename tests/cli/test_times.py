@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 import typer
 
-from strandline.cli.times import parse_duration, parse_moment, show_duration, show_time
+from strandline.cli.times import parse_duration, parse_moment, show_age, show_duration, show_time
 
 NOW = 1_700_000_000_000
 
@@ -27,3 +27,19 @@ def test_moments_are_so_long_ago_or_written_out() -> None:
     assert show_time(NOW + 7) == "2023-11-14T22:13:20.007Z"
     with pytest.raises(typer.BadParameter, match="is not a time"):
         parse_moment("yesterday", "--since")
+
+
+@pytest.mark.parametrize(
+    ("milliseconds", "shown"),
+    [
+        (-5, "0ms"),
+        (999, "999ms"),
+        (12_999, "12s"),
+        (185_000, "3m 5s"),
+        (3_600_000, "1h"),
+        (3_605_000, "1h"),
+        (187_200_000, "2d 4h"),
+    ],
+)
+def test_ages_are_shown_in_two_units(milliseconds: int, shown: str) -> None:
+    assert show_age(milliseconds) == shown

@@ -23,9 +23,11 @@ from strandline.client import (
     Credential,
     DocumentRequest,
     Element,
+    Forbidden,
     NotAuthenticated,
     NotPulled,
     OwnIdentity,
+    Patience,
     Unreachable,
     Unreadable,
     WrongAuthor,
@@ -326,3 +328,53 @@ def test_a_certificate_takes_the_place_of_a_key(run: Run, collections_url: str, 
         await client.collections(ALICE).document(f"notes/{name}").append({"n": 1})
 
     run(scenario, url=collections_url, key="a key of the server")
+
+
+async def take(live: Any, number: int) -> list[Any]:
+    return [(await live.__anext__()).data for _ in range(number)]
+
+
+def test_a_document_is_followed(run: Run, collections_url: str, name: str) -> None:
+    async def scenario(client: Any) -> None:
+        collections = client.collections(ALICE)
+        document = collections.document(f"notes/{name}", Note, verify=ALICE.signer.public)
+        first = await document.append(Note("a"))
+        await document.append(Note("b"))
+        async with document.live(since=first.timestamp) as live:
+            assert await take(live, 1) == [Note("b")]
+            third = await document.append(Note("c"))
+            assert await take(live, 1) == [Note("c")]
+            assert live.cursor == str(third.timestamp)
+        async with collections.document(f"notes/{name}", verify=BOB.signer.public).live(since=0) as live:
+            with pytest.raises(WrongAuthor):
+                await live.__anext__()
+        async with client.collections().document(f"notes/{name}").live() as live:
+            with pytest.raises(Forbidden):
+                await live.__anext__()
+        with pytest.raises(ValueError, match="negative"):
+            document.live(since=-1)
+
+    run(scenario, url=collections_url)
+
+
+def test_a_document_is_followed_over_a_restart_without_loss_or_repetition(run: Run, tmp_path: Path, name: str) -> None:
+    config = ROOT / "tests" / "clients" / "starfish" / "collections.toml"
+    server = ServerProcess(tmp_path / "data", config=config).start()
+
+    async def scenario(client: Any) -> None:
+        document = client.collections(ALICE).document(f"notes/{name}")
+        await document.append({"n": 0})
+        async with document.live(since=0) as live:
+            seen = await take(live, 1)
+            server.kill()
+            waiting = asyncio.ensure_future(take(live, 2))
+            await asyncio.to_thread(server.start, server.port)
+            for number in (1, 2):
+                await document.append({"n": number})
+            seen += await waiting
+        assert [data["n"] for data in seen] == [0, 1, 2]
+
+    try:
+        run(scenario, url=server.url, patience=Patience(60, first_wait=0.001, longest_wait=0.1))
+    finally:
+        server.end()

@@ -95,6 +95,80 @@ def test_dead_letters_are_moved_back(run: Run, name: str) -> None:
     run(scenario)
 
 
+def test_a_reason_is_sent_with_a_returned_job(run: Run, name: str) -> None:
+    async def scenario(client: Any) -> None:
+        queue = client.queue(name, node="w1")
+        await queue.configure()
+        await queue.enqueue("job")
+        for reason in ("text", {"code": 7}, ValueError("exception"), "long" * 5_000, None):
+            (job,) = await queue.claim()
+            await queue.nack(job, reason=reason)
+        (job,) = await queue.claim()
+        text, code, exception, long = [failure.reason for failure in job.failures]
+        assert (text, code, exception) == ("text", {"code": 7}, {"type": "ValueError", "message": "exception"})
+        assert long.startswith("longlong")
+        assert [failure.delivery for failure in job.failures] == [1, 2, 3, 4]
+
+    run(scenario)
+
+
+def test_a_queue_is_configured_with_a_backoff(run: Run, name: str) -> None:
+    async def scenario(client: Any) -> None:
+        queue = client.queue(name)
+        configured = await queue.configure(
+            retry_delay_ms=3_600_000, retry_backoff=3.0, retry_max_ms=7_200_000, retry_jitter=0.5
+        )
+        config = configured.config
+        assert (config.retry_delay_ms, config.retry_backoff, config.retry_max_ms, config.retry_jitter) == (
+            3_600_000,
+            3.0,
+            7_200_000,
+            0.5,
+        )
+        await queue.enqueue("job")
+        (job,) = await queue.claim()
+        await queue.nack(job)
+        assert (await queue.counters()).delayed == 1
+        # Members that are not named keep their values, also those that an answer leaves out.
+        assert (await queue.update(retry_delay_ms=0)).config.retry_backoff == 3.0
+        await queue.topic.delete_records(before_seq=2)
+        await queue.enqueue("another")
+        (job,) = await queue.claim()
+        await queue.nack(job)
+        assert (await queue.counters()).ready == 1
+
+    run(scenario)
+
+
+def test_one_dead_letter_is_moved_back(run: Run, name: str) -> None:
+    async def scenario(client: Any) -> None:
+        queue = client.queue(name)
+        await queue.configure(max_deliveries=1, dead_letter=f"{name}:dead")
+        assert [letter async for letter in queue.dead_letters()] == []
+        await queue.enqueue_many(["a", "b", "c"])
+        await queue.nack(*await queue.claim(3), reason="no")
+        letters = [letter async for letter in queue.dead_letters()]
+        assert [(letter.data, letter.reason) for letter in letters] == [("a", "no"), ("b", "no"), ("c", "no")]
+        assert (await queue.redrive(seq=letters[1].seq)).redriven == 1
+        assert (await client.topic(f"{name}:dead").redrive(seq=letters[1].seq)).redriven == 0
+        (job,) = await queue.claim(10)
+        assert (job.data, job.deliveries, job.failures) == ("b", 1, [])
+        assert [letter.data async for letter in queue.dead_letters(after=letters[0].seq)] == ["c"]
+
+    run(scenario)
+
+
+def test_a_record_that_no_queue_moved_is_a_dead_letter_without_an_origin(run: Run, name: str) -> None:
+    async def scenario(client: Any) -> None:
+        queue = client.queue(name)
+        await queue.configure(max_deliveries=1, dead_letter=f"{name}:dead")
+        await client.topic(f"{name}:dead").write("by hand", meta={"$dead_letter_failures": "not a list"})
+        (letter,) = [letter async for letter in queue.dead_letters()]
+        assert (letter.data, letter.queue, letter.reason, letter.failures) == ("by hand", None, None, [])
+
+    run(scenario)
+
+
 def test_a_topic_is_no_queue(run: Run, name: str) -> None:
     async def scenario(client: Any) -> None:
         await client.topic(name).write(1)

@@ -9,7 +9,18 @@ import msgspec
 import pytest
 from support.either_client import Run
 
-from strandline.client import NOW, START, BadRequest, Closed, Conflict, Gone, NotFound
+from strandline.client import (
+    NOW,
+    START,
+    BadRequest,
+    Closed,
+    Conflict,
+    Gone,
+    IndexProgress,
+    NotFound,
+    SearchConfig,
+)
+from strandline.client import stream_calls as calls
 
 
 class Visit(msgspec.Struct):
@@ -57,11 +68,12 @@ def test_a_stream_may_begin_with_records_and_end_after_a_while(run: Run, name: s
 def test_pages_follow_one_another_to_the_end(run: Run, name: str) -> None:
     async def scenario(client: Any) -> None:
         stream = client.stream(name)
-        await stream.create(range(2500))
+        await stream.create(range(30_000))
+        await stream.append_many(range(30_000, 60_000))
         pages = await listed(stream.pages())
-        assert [len(page.values) for page in pages] == [1000, 1000, 500]
-        assert [page.up_to_date for page in pages] == [False, False, True]
-        assert await listed(stream.read()) == list(range(2500))
+        assert [len(page.values) for page in pages] == [50_000, 10_000]
+        assert [page.up_to_date for page in pages] == [False, True]
+        assert await listed(stream.read()) == list(range(60_000))
         beyond = pages[-1].next_offset.replace("000000", "Z00000")
         assert await listed(stream.read(beyond)) == []
 
@@ -182,6 +194,39 @@ def test_a_schema_makes_a_stream_searchable(run: Run, name: str) -> None:
         assert (await stream.details())["stream"]["name"] == name
 
     run(scenario)
+
+
+def test_a_log_with_records_becomes_searchable(run: Run, name: str) -> None:
+    config: SearchConfig = {
+        "fields": {
+            "page": {"kind": "keyword", "exact": True, "bindings": [{"version": 1, "jsonPointer": "/page"}]},
+        }
+    }
+
+    async def scenario(client: Any) -> None:
+        await client.topic(name).write({"page": "/pay"})
+        stream = client.stream(name)
+        assert await stream.search_config() is None
+        assert await stream.set_search_config(config) == config
+        assert await stream.search_config() == config
+        assert [hit.source async for hit in stream.hits("page:/pay")] == [{"page": "/pay"}]
+        with pytest.raises(BadRequest, match=r"search\.fields must be a non-empty object"):
+            await stream.set_search_config({"fields": {}})
+        assert await stream.set_search_config(None) is None
+        assert await stream.search_config() is None
+
+    run(scenario)
+
+
+def test_the_progress_of_an_index_is_read() -> None:
+    def read(body: bytes) -> IndexProgress | None:
+        return calls.INDEX_STATUS(body).progress
+
+    progress = b'{"indexed_records":5,"records":9,"records_per_second":2.5,"remaining_ms":1600,"complete":false}'
+    assert read(b'{"stream":"s","progress":' + progress + b"}") == IndexProgress(
+        indexed_records=5, records=9, records_per_second=2.5, remaining_ms=1600, complete=False
+    )
+    assert read(b'{"stream":"s"}') is None
 
 
 def test_a_profile_is_set(run: Run, name: str) -> None:

@@ -130,6 +130,25 @@ def test_rows_are_removed_and_restored(run: Run, url: str) -> None:
     run(scenario, url, user="ann")
 
 
+def test_removed_rows_are_in_the_trash_and_rows_of_all_parents_in_the_feed(run: Run, url: str, desk: str) -> None:
+    async def scenario(client: Any) -> None:
+        polls, votes = client.table("poll"), client.table("vote")
+        parents = [(await polls.append(desk, {"title": title})).id for title in ("Lunch?", "Dinner?")]
+        ids = [(await votes.append(parent, {"optionIdx": 1})).id for parent in (*parents, parents[0])]
+        assert [row.id for row in await listed(votes.feed(page_size=2)) if row.parent in parents] == ids[::-1]
+        await votes.rm(ids[2])
+        (row,) = await listed(votes.trash(parents[0]))
+        assert (row.id, row.deleted_by, row.deleted_at >= row.created_at) == (ids[2], "ann", True)
+        async with votes.feed_live(after="now") as events:
+            assert isinstance(await events.__anext__(), Ready)
+            await votes.restore(ids[2])
+            await votes.purge_by_parent(parents[1])
+            back, purged = await events.__anext__(), await events.__anext__()
+            assert (back.row.id, purged) == (ids[2], AllRemoved(parents[1], True))
+
+    run(scenario, url, user="ann")
+
+
 def test_refusals_have_their_codes(run: Run, url: str, desk: str) -> None:
     async def scenario(client: Any) -> None:
         with pytest.raises(NotFound) as missing:

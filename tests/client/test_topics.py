@@ -179,6 +179,20 @@ def test_configure_replaces_and_update_merges(run: Run, name: str) -> None:
     run(scenario)
 
 
+def test_a_topic_keeps_its_search_configuration_unless_another_is_given(run: Run, name: str) -> None:
+    async def scenario(client: Any) -> None:
+        topic = client.topic(name)
+        binding = {"version": 1, "jsonPointer": "/page"}
+        search = {"fields": {"page": {"kind": "keyword", "exact": True, "bindings": [binding]}}}
+        assert (await topic.configure(search=search)).config.search == search
+        assert (await topic.update(cap_records=5)).config.search == search
+        assert (await topic.configure(cap_records=5)).config.search == search
+        assert (await topic.update(search=None)).config.search is None
+        assert (await topic.state()).config.search is None
+
+    run(scenario)
+
+
 def test_an_unknown_member_of_a_configuration_is_a_type_error(run: Run, name: str) -> None:
     async def scenario(client: Any) -> None:
         topic, queue = client.topic(name), client.queue(name)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
 import subprocess
 import sys
 import threading
+import time
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +19,8 @@ from support.either_client import Run, Threaded
 from support.server_process import ServerProcess
 from support.topics_client import eventually
 
-from strandline.client import Client, NotFound, Patience
+from strandline.client import Client, JobFailed, JobFailure, NotFound, Patience
+from strandline.client.failures import summary_of
 
 PATIENCE = Patience(30, first_wait=0.001, longest_wait=0.02)
 
@@ -101,6 +105,237 @@ def test_a_job_that_fails_is_tried_again_and_ends_as_a_dead_letter(run: Run, nam
     run(scenario)
 
 
+async def work_off(queue: Any, work: Any, **options: Any) -> Any:
+    """Processes all jobs, and returns the worker."""
+    worker = queue.worker(work, poll_seconds=0.01, **options)
+    await worker.run(until_empty=True)
+    return worker
+
+
+async def dead_letters(queue: Any) -> list[Any]:
+    return [letter async for letter in queue.dead_letters()]
+
+
+def test_the_exception_of_a_function_comes_with_the_next_delivery(run: Run, name: str) -> None:
+    async def scenario(client: Any) -> None:
+        queue = client.queue(name, node="mailer")
+        await queue.configure(max_deliveries=2, dead_letter=f"{name}:dead", retry_delay_ms=1)
+        await queue.enqueue("job", priority=3)
+        seen: list[Any] = []
+
+        def work(job: Any) -> None:
+            seen.append(job.failures)
+            raise ValueError("not an image")
+
+        await work_off(queue, work)
+        assert seen[0] == []
+        (failure,) = seen[1]
+        assert isinstance(failure, JobFailure)
+        assert (failure.delivery, failure.node, failure.summary) == (1, "mailer", "ValueError: not an image")
+        assert failure.at > 0
+        # Only the frames of the function, none of the worker.
+        assert failure.reason["traceback"].count("  File ") == 1
+        assert failure.reason["traceback"].splitlines()[-1].strip() == 'raise ValueError("not an image")'
+        (letter,) = await dead_letters(queue)
+        assert (letter.data, letter.queue, letter.job_seq, letter.deliveries, letter.priority) == ("job", name, 1, 2, 3)
+        assert letter.reason == letter.failures[-1].reason
+        assert [each.delivery for each in letter.failures] == [1, 2]
+
+    run(scenario)
+
+
+def test_a_huge_exception_is_cut_instead_of_refused(run: Run, name: str) -> None:
+    async def scenario(client: Any) -> None:
+        queue = client.queue(name)
+        await queue.configure(max_deliveries=1, dead_letter=f"{name}:dead")
+        await queue.enqueue("job")
+
+        def work(job: Any) -> None:
+            raise ValueError("\x00é" * 100_000)
+
+        await work_off(queue, work)
+        (letter,) = await dead_letters(queue)
+        assert letter.reason["message"].startswith("\x00é\x00é")
+
+    run(scenario)
+
+
+def test_a_job_that_is_failed_by_call_returns_to_the_queue(run: Run, name: str) -> None:
+    async def scenario(client: Any) -> None:
+        queue = client.queue(name)
+        await queue.configure(max_deliveries=3, dead_letter=f"{name}:dead", retry_delay_ms=1)
+        await queue.enqueue("job")
+        seen: list[Any] = []
+
+        def work(job: Any) -> None:
+            seen.append([failure.reason for failure in job.failures])
+            if job.deliveries == 1:
+                job.fail("no address")
+            elif job.deliveries == 2:
+                job.fail({"code": 550})
+
+        worker = await work_off(queue, work)
+        assert seen == [[], ["no address"], ["no address", {"code": 550}]]
+        assert (worker.done, worker.failed, worker.retried) == (1, 2, 0)
+        counters = await queue.counters()
+        assert (counters.ready, counters.in_flight, counters.dead_lettered) == (0, 0, 0)
+
+    run(scenario)
+
+
+def test_a_coroutine_function_fails_its_job_by_call(run: Run, name: str) -> None:
+    async def scenario(client: Any) -> None:
+        if isinstance(client, Threaded):
+            return
+        queue = client.queue(name)
+        await queue.configure(max_deliveries=1, dead_letter=f"{name}:dead")
+        await queue.enqueue("job")
+
+        async def work(job: Any) -> None:
+            await asyncio.sleep(0)
+            job.fail("no")
+
+        await work_off(queue, work)
+        assert [letter.reason for letter in await dead_letters(queue)] == ["no"]
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("after", [3600, timedelta(hours=1)], ids=["seconds", "timedelta"])
+def test_a_job_is_tried_again_after_the_time_that_the_function_says(run: Run, name: str, after: Any) -> None:
+    async def scenario(client: Any) -> None:
+        queue = client.queue(name)
+        # The delay of the queue would be a day.
+        await queue.configure(retry_delay_ms=86_400_000, retry_max_ms=86_400_000)
+        await queue.enqueue("job")
+        worker = queue.worker(poll_seconds=0.01)
+
+        def work(job: Any) -> None:
+            job.retry(after=after, reason="rate limit")
+            worker.stop()
+
+        worker.handler(work)
+        began = time.time()
+        await worker.run()
+        assert (worker.done, worker.failed, worker.retried) == (0, 0, 1)
+        assert (await queue.counters()).delayed == 1
+        (waiting,) = await delayed(client.url, name)
+        assert 3590 < waiting["at"] / 1000 - began < 3700
+
+    run(scenario)
+
+
+async def delayed(url: str, name: str) -> list[Any]:
+    """The delayed jobs of a queue, as the console shows them."""
+
+    def look() -> list[Any]:
+        with Client(url) as client:
+            answer: Any = json.loads(client.call("GET", f"/console/api/queue/{name}").body)
+            rows: list[Any] = answer["delayed"]
+            return rows
+
+    return await asyncio.to_thread(look)
+
+
+def test_the_last_call_decides_and_an_exception_adds_only_the_reason(run: Run, name: str) -> None:
+    async def scenario(client: Any) -> None:
+        queue = client.queue(name)
+        await queue.configure(max_deliveries=1, dead_letter=f"{name}:dead", lease_ms=3_600_000)
+        await queue.enqueue_many(
+            ["fail, raise", "retry, raise", "fail with a reason, raise", "retry, fail", "fail, retry"]
+        )
+
+        def work(job: Any) -> None:
+            for call in job.data.split(", "):
+                match call:
+                    case "fail":
+                        job.fail()
+                    case "fail with a reason":
+                        job.fail("mine")
+                    case "retry":
+                        job.retry(after=0)
+                    case "raise":
+                        raise ValueError("raised")
+
+        worker = await work_off(queue, work)
+        assert (worker.done, worker.failed, worker.retried) == (0, 3, 2)
+        reasons = {letter.data: letter.reason and summary_of(letter.reason) for letter in await dead_letters(queue)}
+        assert reasons == {
+            "fail, raise": "ValueError: raised",
+            "retry, raise": "ValueError: raised",
+            "fail with a reason, raise": "mine",
+            "retry, fail": None,
+            "fail, retry": None,
+        }
+        # Nothing was reported twice: each job was delivered once and left the queue once.
+        counters = await queue.counters()
+        assert (counters.ready, counters.in_flight, counters.delayed, counters.dead_lettered) == (0, 0, 0, 5)
+
+    run(scenario)
+
+
+def test_a_function_that_is_given_decides_about_the_delay_before_the_queue_does(run: Run, name: str) -> None:
+    async def scenario(client: Any) -> None:
+        queue = client.queue(name)
+        await queue.configure(max_deliveries=3, dead_letter=f"{name}:dead", retry_delay_ms=1)
+        await queue.enqueue("job")
+        errors: list[Any] = []
+
+        def delay_ms(job: Any, error: Exception) -> int | None:
+            errors.append(error)
+            # None: as the queue is configured.
+            return 0 if job.deliveries == 1 else None
+
+        def work(job: Any) -> None:
+            if job.deliveries == 2:
+                raise ValueError("raised")
+            job.fail("called")
+
+        await work_off(queue, work, delay_ms=delay_ms)
+        assert [(type(error), error.args) for error in errors] == [
+            (JobFailed, ("called",)),
+            (ValueError, ("raised",)),
+            (JobFailed, ("called",)),
+        ]
+
+    run(scenario)
+
+
+def test_what_cannot_be_a_reason_or_a_time_fails_the_job_with_that_error(run: Run, name: str) -> None:
+    async def scenario(client: Any) -> None:
+        queue = client.queue(name)
+        await queue.configure(max_deliveries=1, dead_letter=f"{name}:dead")
+        await queue.enqueue_many(["reason", "time"])
+
+        def work(job: Any) -> None:
+            if job.data == "reason":
+                job.fail(object())
+            else:
+                job.retry(after=-1)
+
+        await work_off(queue, work)
+        assert [letter.reason["type"] for letter in await dead_letters(queue)] == ["TypeError", "ValueError"]
+
+    run(scenario)
+
+
+def test_a_job_that_no_worker_processes_is_not_returned_by_call(run: Run, name: str) -> None:
+    async def scenario(client: Any) -> None:
+        queue = client.queue(name)
+        await queue.configure()
+        await queue.enqueue_many(["claimed", "processed"])
+        (job,) = await queue.claim()
+        with pytest.raises(RuntimeError, match=r"queue\.nack"):
+            job.fail("no")
+        await queue.ack(job)
+        kept: list[Any] = []
+        await work_off(queue, kept.append)
+        with pytest.raises(RuntimeError, match="job 2 is not being processed"):
+            kept[0].retry(after=1)
+
+    run(scenario)
+
+
 def test_a_job_that_is_not_of_the_type_is_a_dead_letter_and_hinders_nobody(run: Run, name: str) -> None:
     async def scenario(client: Any) -> None:
         await client.queue(name).configure(max_deliveries=1, dead_letter=f"{name}:dead")
@@ -111,7 +346,9 @@ def test_a_job_that_is_not_of_the_type_is_a_dead_letter_and_hinders_nobody(run: 
         )
         await worker.run(until_empty=True)
         assert done == [1]
-        assert [record.data async for record in client.topic(f"{name}:dead").read()] == ["no number"]
+        (letter,) = await dead_letters(client.queue(name, int))
+        assert letter.data == "no number"
+        assert letter.reason["type"] == "msgspec.ValidationError"
 
     run(scenario)
 

@@ -38,7 +38,15 @@ def test_only_listable_collections_are_listed() -> None:
     assert catalogue.find_list(["a"]) is None
 
 
-def test_a_member_of_a_bundle_is_found_by_its_own_name_too() -> None:
-    catalogue = PathIndex([Collection(name="notes", storage_path="users/{identity}", read_roles=("self",), bundle="b")])
-    assert found(catalogue, "users/u1/notes") == ("notes", {"identity": "u1"})
-    assert found(catalogue, "users/u1") == ("notes", {"identity": "u1"})
+def test_members_of_a_bundle_are_found_together_and_each_by_its_own_name() -> None:
+    members = [
+        Collection(name=name, storage_path="users/{identity}", read_roles=("self",), bundle="b") for name in "ab"
+    ]
+    catalogue = PathIndex([*members, collection("others", "users/{id}/{name}")])
+    assert found(catalogue, "users/u1/a") == ("a", {"identity": "u1"})
+    assert found(catalogue, "users/u1/c") == ("others", {"id": "u1", "name": "c"})
+    assert found(catalogue, "users/u1") is None
+    bundle = catalogue.resolve_bundle("users/u1")
+    assert bundle is not None
+    assert ([bound.collection.name for bound in bundle.members], bundle.params) == (["a", "b"], {"identity": "u1"})
+    assert catalogue.resolve_bundle("users/u1/a") is None

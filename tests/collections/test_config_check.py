@@ -9,6 +9,7 @@ from strandline.collections.config import (
     Collection,
     CollectionRateLimit,
     CollectionsConfig,
+    FieldPermission,
     QueueEvents,
     RateDimension,
     RateLimit,
@@ -51,10 +52,12 @@ def doubts_of(*collections: Collection) -> list[str]:
         {"ttl_ms": 1},
         {"push_only": True},
         {"listable": True},
+        {"search": ("title", "text")},
         {"root_only": True},
         {"queue": QueueEvents(topic="told", subject_param="day")},
         {"rate_limit": CollectionRateLimit(window_ms=1, max_requests=1)},
-        {"append_only": AppendOnly(persist=False, allow_full=False), "queue": QueueEvents(), "storage_path": "events"},
+        {"append_only": AppendOnly(persist=False), "queue": QueueEvents(), "storage_path": "events"},
+        {"append_only": AppendOnly(persist=False), "queue": QueueEvents(), "bundle": "b"},
         {"append_only": AppendOnly(max_items=1, chunk_size=1, max_pull_limit=1, max_checkpoint_age_ms=1)},
         {"allowed_mime_types": ("text/plain", "Application/JSON")},
         {"write_roles": ()},
@@ -74,15 +77,20 @@ def test_what_goes_together(options: dict[str, Any]) -> None:
         ({"storage_path": "a\u200bb"}, "storage_path: it contains non-printable characters"),
         ({"pull_only": True, "push_only": True, "append_only": None}, "it cannot be both pull_only and push_only"),
         ({"pull_only": True}, "append_only cannot be combined with pull_only"),
-        ({"allowed_mime_types": ("image/*",)}, "append_only requires application/json among the allowed_mime_types"),
+        ({"allowed_mime_types": ("image/*",)}, "allowed_mime_types must include application/json"),
+        ({"max_versions": 5}, "max_versions is for regular documents"),
         ({"allowed_mime_types": (), "append_only": None}, "allowed_mime_types must not be empty"),
         (
             {"allowed_mime_types": ("image/*",), "append_only": None, "object_schema": {}},
-            "object_schema requires application/json",
+            "allowed_mime_types must include application/json: binary collections are not supported",
         ),
         ({"object_schema": {"type": "nonsense"}}, "object_schema is not a JSON Schema: "),
         ({"object_schema": {"$ref": "https://example.org/other"}}, "object_schema is not a JSON Schema: "),
         ({"bundle": "b"}, "append_only cannot be combined with bundle"),
+        (
+            {"append_only": AppendOnly(persist=False, allow_full=False)},
+            "append_only.allow_full requires persist = true",
+        ),
         ({"append_only": AppendOnly(persist=False, max_items=1)}, "append_only.max_items requires persist = true"),
         ({"append_only": AppendOnly(persist=False, chunk_size=1)}, "append_only.chunk_size requires persist = true"),
         ({"append_only": AppendOnly(persist=False, max_pull_limit=1)}, "append_only.max_pull_limit requires persist"),
@@ -94,6 +102,13 @@ def test_what_goes_together(options: dict[str, Any]) -> None:
         ({"listable": True, "storage_path": "{day}/events"}, "listable requires a placeholder as the last segment"),
         ({"listable": True, "append_only": AppendOnly(persist=False)}, "listable cannot be combined with append_only"),
         ({"listable": True, "append_only": None, "bundle": "b"}, "listable cannot be combined with bundle"),
+        ({"search": ("a", "a")}, "search names a field twice"),
+        ({"search": ("a",), "append_only": None}, "search requires append_only with persist = true"),
+        (
+            {"search": ("a",), "append_only": AppendOnly(persist=False)},
+            "search requires append_only with persist = true",
+        ),
+        ({"search": ("a",), "encryption": "delegated"}, 'search requires encryption = "none"'),
         ({"root_only": True, "read_roles": ("public",)}, 'root_only cannot be combined with the role "public"'),
         ({"root_only": True, "write_roles": ("public",)}, 'root_only cannot be combined with the role "public"'),
         ({"read_roles": ()}, "read_roles is empty"),
@@ -169,7 +184,6 @@ def test_a_limit_for_all_collections_completes_the_others() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"append_only": None}, "it is not append-only"),
         ({"write_roles": ("public",)}, 'write_roles has "public"'),
         ({"read_roles": ("cap:read:notes",)}, 'read_roles has "cap:read:notes", which names another collection'),
         ({"write_roles": ("self",)}, 'the role "self" has no effect'),
@@ -182,6 +196,33 @@ def test_what_is_likely_not_meant(options: dict[str, Any], message: str) -> None
     assert doubt.startswith(f'collection "events": {message}')
 
 
+@pytest.mark.parametrize(
+    ("options", "doubts"),
+    [
+        ({"read_roles": ("pubic",)}, ['read_roles: no program gives the role "pubic"; did you mean "public"?']),
+        (
+            {"write_roles": ("device:rot",)},
+            ['write_roles: no program gives the role "device:rot"; did you mean "device:root"?'],
+        ),
+        ({"read_roles": ("staff",)}, ['read_roles: no program gives the role "staff"']),
+        (
+            {"field_permissions": {"a": FieldPermission(read_roles=("cap:raed:events",))}},
+            [
+                'field_permissions.a.read_roles: no program gives the role "cap:raed:events"; '
+                'did you mean "cap:read:events"?'
+            ],
+        ),
+        ({"read_roles": ("public", "device:root", "cap:list:*", "delegated:abc:events")}, []),
+    ],
+)
+def test_a_role_that_no_caller_can_have(options: dict[str, Any], doubts: list[str]) -> None:
+    roles = {"read_roles": ("public",), "write_roles": ("cap:write:events",)}
+    config = CollectionsConfig(collections=(collection(**{**roles, **options}),))
+    expected = [f'collection "events": {doubt}' for doubt in doubts]
+    assert warnings_about(config, has_role_functions=False) == expected
+    assert warnings_about(config) == [], "a program may give any role"
+
+
 def test_what_is_likely_meant() -> None:
     fine = collection(
         storage_path="events/{identity}", read_roles=("public", "cap:read:events", "cap:read:*"), write_roles=("self",)
@@ -191,4 +232,20 @@ def test_what_is_likely_meant() -> None:
 
 def test_a_collection_that_no_path_leads_to_is_told() -> None:
     (doubt,) = doubts_of(collection(), collection(name="same", storage_path="events/{date}"))
-    assert doubt.startswith('collection "same": its paths are the same as those of "events"')
+    assert doubt.startswith('collection "same": its paths are also paths of "events", which comes first')
+    keyring = collection(name="keyring", storage_path="events/_keyring", append_only=None)
+    (doubt,) = doubts_of(collection(), keyring)
+    assert doubt.startswith('collection "keyring": its paths are also paths of "events", which comes first')
+    assert doubts_of(keyring, collection()) == []
+
+
+def test_members_of_a_bundle_have_one_path() -> None:
+    first = collection(name="a", storage_path="u/{id}", append_only=None, bundle="b")
+    second = collection(name="c", storage_path="v/{id}", append_only=None, bundle="b")
+    same = collection(name="c", storage_path="u/{id}", append_only=None, bundle="b", write_roles=("cap:write:c",))
+    assert errors_of(first, same) == ()
+    assert not [doubt for doubt in doubts_of(first, same) if "comes first" in doubt]
+    (error,) = errors_of(first, second)
+    assert error == 'collection "c": the storage_path of all members of the bundle "b" must be the same'
+    (error,) = errors_of(collection(name="x{", storage_path="u/{id}", append_only=None, bundle="b"))
+    assert error.startswith("collection \"x{\": storage_path: 'x{' is not a placeholder")

@@ -5,6 +5,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from strandline.collections.config import (
     AppendOnly,
@@ -94,6 +95,13 @@ def test_every_option_is_read_in_both_spellings() -> None:
     assert from_tables(msgspec.to_builtins(EVERYTHING)).collections == (EVERYTHING,)
 
 
+def test_searchable_fields_are_read() -> None:
+    searched = replace(EVERYTHING, encryption="none", search=("title", "text"))
+    assert from_tables(snake(searched)).collections == (searched,)
+    wrong = {**snake(searched), "search": "title"}
+    assert errors_of(wrong) == ["search is 'title'; expected a list of fields"]
+
+
 def test_every_option_of_a_declared_collection_is_kept() -> None:
     reader = ConfigReader()
     reader.read_declared([EVERYTHING])
@@ -104,7 +112,7 @@ def test_everything_differs_from_its_default() -> None:
     """So that the tests above are about all options."""
     plain = Collection(name="", storage_path="")
     same = {name for name in Collection.__struct_fields__ if getattr(plain, name) == getattr(EVERYTHING, name)}
-    assert same == {"pull_only", "bundle"}, "which do not go together with others"
+    assert same == {"pull_only", "bundle", "max_versions", "search"}, "which do not go together with others"
 
 
 def test_what_is_left_out_has_a_default() -> None:
@@ -229,9 +237,8 @@ def test_a_published_configuration_is_read(tmp_path: Path) -> None:
     assert config.collections[0].append_only == AppendOnly(chunk_size=10000)
     assert list(config.namespaces) == ["acme"]
     assert config.rate_limit == RateLimit(window_ms=60000, max_requests=100)
-    chunks, regular = config.warnings
+    (chunks,) = config.warnings
     assert chunks.startswith('collection "events": append_only.chunk_size has no effect')
-    assert regular.startswith('collection "settings": it is not append-only')
 
 
 def test_what_is_unknown_in_a_published_configuration_is_a_warning(tmp_path: Path) -> None:
@@ -240,9 +247,9 @@ def test_what_is_unknown_in_a_published_configuration_is_a_warning(tmp_path: Pat
     config = from_file(tmp_path, document)
     path = tmp_path / "starfish.json"
     assert config.warnings == (
-        f"{path}: later has no effect",
-        f'{path}: collections: collection "events": remote has no effect',
-        f"{path}: namespace acme: colections has no effect; did you mean 'collections'?",
+        f"{path}: later (line 1) has no effect",
+        f'{path}: collections: collection "events" (line 1): remote (line 1) has no effect',
+        f"{path}: namespace acme: colections (line 1) has no effect; did you mean 'collections'?",
     )
 
 
@@ -250,14 +257,15 @@ def test_what_is_unknown_in_a_published_configuration_is_a_warning(tmp_path: Pat
     ("document", "message"),
     [
         (b"nonsense", "is not JSON"),
-        (b"\xff", "is not JSON"),
+        (b"\xff", "is not UTF-8"),
+        (b'{"version": 1, "collections": [NaN]}', "is not JSON: NaN is not a number"),
         (b"[]", "is []; expected a table"),
         ({"collections": []}, "version is None; expected 1"),
-        ({"version": 2, "collections": []}, "version is 2; expected 1"),
+        ({"version": 2, "collections": []}, "version (line 1) is 2; expected 1"),
         ({"version": 1, "collections": {}}, "collections is {}; expected a list of collections"),
         ({"version": 1, "restrictions": [{"mode": "deny", "identities": ["x"]}]}, "restrictions by identity"),
         ({"version": 1, "namespaces": {"a": {"collections": [MINIMAL], "restrictions": [1]}}}, "restrictions by"),
-        ({"version": 1, "rateLimit": {"windowMs": 1}}, "max_requests is missing"),
+        ({"version": 1, "rateLimit": {"windowMs": 1}}, "maxRequests is missing"),
     ],
 )
 def test_a_file_that_cannot_be_is_refused(tmp_path: Path, document: object, message: str) -> None:
@@ -265,6 +273,151 @@ def test_a_file_that_cannot_be_is_refused(tmp_path: Path, document: object, mess
         from_file(tmp_path, document)
     assert message in caught.value.errors[0]
     assert "starfish.json" in caught.value.errors[0]
+
+
+YAML = """\
+version: 1
+defaults: &signed
+  readRoles: [cap:read:events]
+  encryption: none
+  maxBodyBytes: 65536
+collections:
+  - <<: *signed
+    name: events
+    storagePath: events/{date}
+    writeRoles: [public]
+    appendOnly: true
+    fieldPermissions:
+      verdict: {readRoles: [admin]}
+  - name: day
+    storagePath: 2024-01-15
+    readRoles: [public]
+    encryption: none
+    maxBodyBytes: 1
+    appendOnly: {type: by_timestamp, maxItems: 5, requireAuthorSignature: no}
+namespaces:
+  acme:
+    collections:
+      - {name: a, storagePath: a, readRoles: [public], appendOnly: {}}
+rateLimit: {windowMs: 60000, maxRequests: 100}
+"""
+
+
+def from_text(directory: Path, name: str, text: str) -> CollectionsConfig:
+    path = directory / name
+    path.write_text(text)
+    reader = ConfigReader()
+    reader.read_file(path)
+    return reader.config()
+
+
+@pytest.mark.parametrize("name", ["starfish.yaml", "starfish.yml", "STARFISH.YAML"])
+def test_a_configuration_may_be_yaml(tmp_path: Path, name: str) -> None:
+    config = from_text(tmp_path, name, YAML)
+    events, day = config.collections
+    assert events.append_only == AppendOnly()
+    assert (events.read_roles, events.storage_path) == (("cap:read:events",), "events/{date}")
+    assert events.field_permissions == {"verdict": FieldPermission(read_roles=("admin",))}
+    assert (day.storage_path, day.append_only) == (
+        "2024-01-15",
+        AppendOnly(max_items=5, require_author_signature=False),
+    )
+    assert [one.name for one in config.namespaces["acme"]] == ["a"]
+    assert config.rate_limit == RateLimit(window_ms=60000, max_requests=100)
+    assert config.warnings[0] == f"{tmp_path / name}: defaults (line 2) has no effect"
+
+
+def test_yaml_and_json_say_the_same(tmp_path: Path) -> None:
+    """Every option, in the form of JSON, is YAML as well."""
+    document = msgspec.json.encode({**PUBLISHED, "collections": [msgspec.to_builtins(EVERYTHING)]}).decode()
+    assert from_text(tmp_path, "a.yaml", document) == from_text(tmp_path, "a.json", document)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("version: 1\ncollections: [\n", "starfish.yaml, line 3, column 1: it is not YAML: "),
+        ("version: 1\n\tcollections: []\n", "starfish.yaml, line 2, column 1: it is not YAML: "),
+        ("version: 1\n---\nversion: 1\n", "starfish.yaml, line 2, column 1: it is not YAML: "),
+        ("version: !!python/object:os.system x\n", "starfish.yaml, line 1, column 10: it is not YAML: "),
+        ("version: 1\ncollections: []\nversion: 1\n", "starfish.yaml, line 3: the key 'version' is already on line 1"),
+        ("version: 1\nnamespaces:\n  yes: {}\n", "starfish.yaml, line 3: the key 'yes' is not text; put it in quotes"),
+        ("version: &a\n  b: *a\n", "starfish.yaml, line 1: the value contains an alias to itself"),
+        ("a: \x00", "starfish.yaml is not YAML: "),
+        ("", "starfish.yaml is empty"),
+        ("# nothing\n", "starfish.yaml is empty"),
+        ("version: 1\nttl: 0x_\n", "starfish.yaml, line 2, column 6: it is not YAML: '0x_' is not of the type int"),
+        ("version: !!bool maybe\n", "line 1, column 10: it is not YAML: 'maybe' is not of the type bool"),
+        ("version: !!set {a}\n", "starfish.yaml, line 1: the type set is not supported"),
+        ("version: !!binary aGk=\n", "starfish.yaml, line 1: the type binary is not supported"),
+        ("version: !!timestamp 2026-11-15\n", "starfish.yaml, line 1: the type timestamp is not supported"),
+        ("version: 2\n", "starfish.yaml: version (line 1) is 2; expected 1"),
+        ("version: 1\ncollections:\n  - name: a\n    storagePath: a\n    readRoles: public\n",
+         'collection "a" (line 3): readRoles (line 5) is \'public\'; expected a list of roles'),
+        ("version: 1\ncollections:\n  - storagePath: a\n", "collection 1 (line 3): name is missing"),
+        ("version: 1\ncollections:\n  - name: a\n    storagePath: a\n    appendOnly:\n      type: x\n",
+         'collection "a" (line 3): appendOnly (line 5): type (line 6) is \'x\'; expected by_timestamp'),
+    ],
+)  # fmt: skip
+def test_an_error_in_yaml_is_told_with_its_line(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(BadCollections) as caught:
+        from_text(tmp_path, "starfish.yaml", text)
+    assert message in caught.value.errors[0]
+
+
+def test_a_misspelt_option_is_told_with_the_error_that_it_causes(tmp_path: Path) -> None:
+    text = "version: 1\nnamespaces:\n  acme:\n    collections:\n      - {name: a, storagePath: a, readRole: [public]}\n"
+    with pytest.raises(BadCollections) as caught:
+        from_text(tmp_path, "starfish.yaml", text)
+    place = f'{tmp_path}/starfish.yaml: namespace acme: collections: collection "a" (line 5)'
+    empty = f'{place}: readRoles is empty: all pulls would be refused; use ["public"] to allow every caller'
+    assert caught.value.errors == (empty,)
+    unknown = f"{place}: readRole (line 5) has no effect; did you mean 'readRoles'?"
+    assert str(caught.value) == f"the collections cannot be served:\n  - {empty}\n  - warning: {unknown}"
+    with pytest.raises(BadCollections, match=r"\(line 5\): read_roles is empty"):
+        from_text(tmp_path, "starfish.yaml", text.replace("storagePath", "storage_path"))
+
+
+@pytest.mark.parametrize("merge", ["[{}]", "{{<<: [{}]}}"])
+def test_aliases_do_not_multiply_values_without_a_bound(tmp_path: Path, merge: str) -> None:
+    """The file has a few hundred bytes and refers to ten to the power of twelve values."""
+    lines = ["- &a0 {k: v}", *(f"- &a{n + 1} {merge.format(', '.join([f'*a{n}'] * 10))}" for n in range(12))]
+    with pytest.raises(BadCollections, match="more than 100000 values, counting those of aliases each time"):
+        from_text(tmp_path, "starfish.yaml", "\n".join(lines))
+
+
+@pytest.mark.parametrize(
+    ("before", "repeated", "times", "message"),
+    [
+        ("", "ä", 600_000, "starfish.yaml has more than 1048576 bytes"),
+        ("version: ", "9", 6000, "starfish.yaml, line 1, column 10: it is not YAML: '9999"),
+        ("version: 0x", "f", 6000, "starfish.yaml, line 1, column 10: it is not YAML: the integer '0xfff"),
+        ("version: ", "x", 6000, "starfish.yaml: version (line 1) is 'xxx"),
+        ("- ", "a: {", 10_000, "starfish.yaml is nested too deeply"),
+    ],
+)
+def test_an_error_is_short_however_large_the_file_is(
+    tmp_path: Path, before: str, repeated: str, times: int, message: str
+) -> None:
+    with pytest.raises(BadCollections) as caught:
+        from_text(tmp_path, "starfish.yaml", before + repeated * times)
+    assert message in caught.value.errors[0]
+    assert len(caught.value.errors[0]) < 300 + len(str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('{\n  "version": 1,\n}', "starfish.json, line 3, column 1: it is not JSON: "),
+        ('{\n\t"version": 1,\n\t"version": 1\n}', "starfish.json, line 3: the key 'version' is already on line 2"),
+        ('{\n\t"version": 1,\n\t"collections": [\n\t\t{"name": "a", "storagePath": "a",\n\t\t"readRoles": 7}]}',
+         'starfish.json: collections: collection "a" (line 4): readRoles (line 5) is 7; expected a list of roles'),
+    ],
+)  # fmt: skip
+def test_an_error_in_json_is_told_with_its_line(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(BadCollections) as caught:
+        from_text(tmp_path, "starfish.json", text)
+    assert message in caught.value.errors[0]
 
 
 def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:
@@ -297,5 +450,5 @@ def test_two_sources_must_not_contradict_each_other(tmp_path: Path) -> None:
         reader.config()
     assert caught.value.errors == (
         f"{path}: rateLimit: another limit for all collections is declared with different values",
-        'collection "events": another collection has the same name',
+        f'{path}: collections: collection "events" (line 1): another collection has the same name',
     )

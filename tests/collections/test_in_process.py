@@ -20,9 +20,10 @@ from strandline.collections import (
     FieldPermission,
     Namespace,
     QueueEvents,
+    ReadDocument,
 )
 from strandline.engine import Engine, ManualClock
-from strandline.signing.author_proofs import sign
+from strandline.signing.author_proofs import DOCUMENT_DOMAIN, sign
 from strandline.signing.keys import Signer
 
 NOW = 1_714_000_000_000
@@ -128,7 +129,7 @@ def test_an_event_is_a_record_of_a_log(engine: Engine) -> None:
     [
         ("elsewhere", {}, "path_not_found"),
         ("events/a b", {}, "invalid_path"),
-        ("regular", {}, "not_append_only"),
+        ("regular", {}, "path_not_found"),
         ("events/a", {"n": object()}, "invalid_data"),
         ("events/a", [1], "invalid_data"),
         ("events/a", {"n": "x" * 65536}, "too_large"),
@@ -185,3 +186,39 @@ def test_threads_append_to_one_document(engine: Engine) -> None:
 def test_only_collections_and_namespaces_are_declarations(engine: Engine) -> None:
     with pytest.raises(BadCollections, match="is not a Collection or a Namespace"):
         Collections(engine, [("events", "events/{date}")])  # type: ignore[list-item]
+
+
+# --- regular documents ----------------------------------------------------------------------------------------------
+
+
+def test_a_regular_document_is_pushed_and_read(engine: Engine) -> None:
+    fields = {"secret": FieldPermission(read_roles=("admin",))}
+    members = Collection(
+        name="members", storage_path="members", read_roles=("guest",), write_roles=("admin",), field_permissions=fields
+    )
+    collections = Collections(engine, [members, opened()])
+    assert collections.read("members") == ReadDocument({}, "", None)
+    proof = sign(Signer("01" * 32), "members", {"n": 1, "secret": 2}, DOCUMENT_DOMAIN)
+    first = collections.push("members", {"n": 1, "secret": 2}, proof=proof).wait()
+    assert collections.read("members") == ReadDocument({"n": 1, "secret": 2}, first.hash, proof)
+    guest = Caller(identity="g", roles=frozenset(("guest",)))
+    assert collections.read("members", caller=guest).data == {"n": 1}
+    assert code_of(lambda: collections.push("members", {}, base_hash=first.hash, caller=guest)) == "forbidden"
+    assert code_of(lambda: collections.push("members", {})) == "hash_mismatch"
+    engine.seal()
+    second = collections.push("members", {"n": 2}, base_hash=first.hash).wait()
+    assert (second.ts, collections.read("members").data) == (NOW, {"n": 2})
+
+
+def test_each_kind_of_document_has_its_own_operations(engine: Engine) -> None:
+    regular = Collection(name="regular", storage_path="regular", read_roles=("public",))
+    collections = Collections(engine, [opened(), regular])
+    for wrong in (
+        lambda: collections.append("regular", {}),
+        lambda: collections.pull("regular", full=True),
+        lambda: collections.push("events", {}),
+        lambda: collections.read("events"),
+    ):
+        with pytest.raises(CollectionError, match=r"; use (push and read|append and pull)") as caught:
+            wrong()
+        assert caught.value.code == "path_not_found"

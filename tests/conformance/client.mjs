@@ -19,7 +19,7 @@ function read(name, options) {
   return stream({ url: url(name), backoffOptions, ...options })
 }
 
-// Page after page until there is no more. (Without live the client reads one page and no other.)
+// Answer after answer until there is no more. (Without live the client reads one answer and no other.)
 async function everything(name, offset = "-1") {
   return (await read(name, { offset, live: true })).json()
 }
@@ -67,6 +67,25 @@ const scenarios = {
     assert.deepEqual(await (await read("plain", { live: false })).json(), items)
     await writer.delete()
     assert.deepEqual(await writer.head(), { exists: false })
+  },
+
+  async "catching-up"() {
+    const items = numbered(60_000)
+    const post = (name, some) =>
+      fetch(url(name), { method: "POST", headers: { "content-type": JSON_TYPE }, body: JSON.stringify(some) })
+    await create("all", JSON_TYPE)
+    assert.equal((await post("all", items.slice(0, 3500))).status, 204)
+    const session = await read("all", { live: false })
+    assert.deepEqual(await session.json(), items.slice(0, 3500))
+    assert.equal(session.upToDate, true)
+    // More records than one answer has: the client goes on, if it is told to.
+    for (let at = 3500; at < items.length; at += 20_000) await post("all", items.slice(at, at + 20_000))
+    const first = await read("all", { live: false })
+    const some = await first.json()
+    assert.equal(first.upToDate, false)
+    const rest = await (await read("all", { offset: first.offset, live: false })).json()
+    assert.deepEqual([...some, ...rest], items)
+    assert.deepEqual(await everything("all"), items)
   },
 
   async bytes() {

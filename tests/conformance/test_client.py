@@ -30,6 +30,7 @@ def shared_server(
     "scenario",
     [
         "appending",
+        "catching-up",
         "bytes",
         "text",
         "producing",

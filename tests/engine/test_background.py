@@ -13,12 +13,11 @@ from typing import Any
 
 import pytest
 
-from strandline.engine import Batch, Config, Engine, Options
+from strandline.engine import Batch, Config, Engine, Options, worker_process
 from strandline.engine.background import MAX_DELAY_SECONDS, BackgroundThread, Health, Task, delay_after
 from strandline.engine.commit import Commit
 from strandline.engine.errors import EngineClosed, EngineError, JournalFailed
 from strandline.engine.journal.flush import MAX_FAILURES
-from strandline.engine.segments import worker
 
 
 def eventually(condition: Callable[[], Any]) -> None:
@@ -263,7 +262,7 @@ def test_one_log_that_cannot_be_compacted_keeps_no_other_from_it(
 def test_a_sealing_process_that_is_killed_again_and_again_shows_and_is_tried_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    usual, left = worker._send, [4]  # two processes per attempt
+    usual, left = worker_process._send, [4]  # two processes per attempt
 
     def send(pipe: Any, message: bytes) -> None:
         usual(pipe, message)
@@ -272,7 +271,7 @@ def test_a_sealing_process_that_is_killed_again_and_again_shows_and_is_tried_aga
             process = engine.maintenance._runner._process  # type: ignore[attr-defined]
             os.kill(process.pid, signal.SIGKILL)
 
-    monkeypatch.setattr(worker, "_send", send)
+    monkeypatch.setattr(worker_process, "_send", send)
     with Engine.open(tmp_path, Options(journal_bytes=1000, flush_interval_ms=1)) as engine:
         engine.create("a").wait().append(Batch.of(b"x" * 2000)).wait()
         eventually(lambda: engine.health.troubles())

@@ -18,7 +18,8 @@ from support.writer_process import CLASSES, OPTIONS
 from strandline.engine import Batch, Config, Engine, Options
 from strandline.engine.errors import WorkerFailed
 from strandline.engine.process import child_environment
-from strandline.engine.segments.worker import SealingWorker, _start
+from strandline.engine.segments.worker import SealingWorker
+from strandline.engine.worker_process import start
 
 ROUNDS = 25 if os.environ.get("STRANDLINE_LONG") == "1" else 5
 WRITER = Path(writer_process.__file__)
@@ -45,7 +46,7 @@ class Ledger:
         for name in CLASSES:
             seen = observe_log(engine.log(name))
             there = {record.seq: record.data.rstrip(b".") for record in seen.records}
-            assert seen.lost == frozenset()
+            assert seen.lost == ()
             missing = self.appended[name].keys() - there.keys()
             # A delete that was asked for and not acknowledged may have happened; it is always a first of ten.
             unasked = {seq for seq in missing - self.deleted[name] if not self.appended[name][seq].endswith(b"0.0")}
@@ -117,7 +118,7 @@ def kill_worker_when_asked(monkeypatch: pytest.MonkeyPatch, times: int) -> list[
 
     def ask_and_kill(self: SealingWorker, message: bytes) -> object:
         if self._process is None:
-            self._process = _start(self._root)
+            self._process = start(self._module, self._root)
         if len(killed) < times:
             killed.append(self._process.pid)
             os.kill(self._process.pid, signal.SIGSTOP)

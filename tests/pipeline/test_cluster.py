@@ -17,6 +17,7 @@ from strandline.history.directory import DirectoryHistory
 from strandline.lake.location import Lake
 from strandline.lake.reporter import Silent
 from strandline.pipeline.run import run_round
+from strandline.pipeline.spark_session import LIGHT_JAVA
 from strandline.schema.registry import Registry
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ def wait_for_work(members: Cluster, worker: int, pipeline: subprocess.Popen[str]
     while not any("pyspark.daemon" in _command(process) for process in members.executors(worker)):
         assert pipeline.poll() is None, "it ended before the worker had anything to do"
         assert time.monotonic() < deadline
-        time.sleep(0.02)
+        time.sleep(0.1)
 
 
 def _command(process: int) -> str:
@@ -77,6 +78,7 @@ def test_a_cluster_that_loses_a_worker_makes_what_one_machine_makes(spark: Spark
         command = [
             sys.executable, "-m", "strandline", "pipeline", "run", "--once", "--data", str(data), "--lake", str(there),
             "--master", members.master, "--conf", "spark.executor.memory=512m",
+            "--conf", f"spark.executor.extraJavaOptions={LIGHT_JAVA}",
         ]  # fmt: skip
         environment = {name: value for name, value in os.environ.items() if not name.startswith(("SPARK", "PYSPARK"))}
         with open(tmp_path / "pipeline.log", "w") as output:

@@ -11,6 +11,8 @@ from strandline.engine import Batch, Engine
 from strandline.history.directory import DirectoryHistory
 from strandline.lake.location import Lake
 from strandline.pipeline.frames import NoSchema, keep_registries, promoted
+from strandline.query.config_parser import parse_search_config
+from strandline.schema.log_search import with_search
 from strandline.schema.registry import Registry
 
 if TYPE_CHECKING:
@@ -39,6 +41,9 @@ def test_records_on_both_sides_of_a_change_are_read_as_the_current_version(spark
     registry = Registry.installed("log", OLD)
     with Engine.open(tmp_path / "data", background=False) as engine:
         engine.create("plain").wait().append(Batch([b"{}"])).wait()
+        binding = {"version": 1, "jsonPointer": "/n"}
+        search = parse_search_config({"fields": {"n": {"kind": "keyword", "exact": True, "bindings": [binding]}}})
+        engine.create("searched", notes={"registry": with_search(None, "searched", search)}).wait()
         log = engine.create("log").wait()
         log.append(Batch([b'{"n":"a"}', b'{"n":"b"}'], keys=["k", None])).wait()
         engine.seal()
@@ -75,5 +80,6 @@ def test_records_on_both_sides_of_a_change_are_read_as_the_current_version(spark
         ("fork", 4, "d"),
         ("fork", 5, "forked"),
     ]
-    with pytest.raises(NoSchema, match="plain"):
-        promoted(spark, lake, "plain")
+    for name in ("plain", "searched"):
+        with pytest.raises(NoSchema, match=name):
+            promoted(spark, lake, name)

@@ -143,6 +143,11 @@ def test_a_star_at_the_end_makes_the_last_word_a_beginning() -> None:
     assert searching('note:"card decl *"') == TextB(NOTE, ("card", "decl"), phrase=True)
 
 
+def test_texts_need_no_capability_for_prefixes() -> None:
+    assert not TITLE.prefix
+    assert searching("title:de*") == TextB(TITLE, ("de",), prefix=True)
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -152,7 +157,6 @@ def test_a_star_at_the_end_makes_the_last_word_a_beginning() -> None:
         ("path:/a", "search field path does not support exact queries"),
         ("code:A", "search field code does not support exact queries"),
         ("code:A*", "search field code does not support prefix queries"),
-        ("title:de*", "search field title does not support prefix queries"),
         ('title:"two words"', "search field title does not support phrase queries"),
         ("note:…", "the query for search field note contains no letter or digit"),
         ("lvl:>a", "search field lvl does not support comparisons"),
@@ -189,7 +193,7 @@ def test_each_default_field_reads_a_bare_term_by_its_own_rules() -> None:
 
 
 def test_a_bare_beginning_is_looked_for_where_beginnings_can_be_asked_for() -> None:
-    bound = searching("De*", DefaultField("title"), DefaultField("note"), DefaultField("level", 2.0))
+    bound = searching("De*", DefaultField("code"), DefaultField("note"), DefaultField("level", 2.0))
     assert bound == AnyOfB((TextB(NOTE, ("de",), prefix=True), PrefixB(LEVEL, "de", boost=2.0)))
 
 

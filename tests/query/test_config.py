@@ -26,6 +26,11 @@ def test_the_binding_of_a_record_is_the_latest_that_is_not_newer() -> None:
     assert [binding and binding.version for binding in found] == [None, None, 2, 2, 5, 5]
 
 
+def test_records_without_a_schema_have_the_binding_of_version_1() -> None:
+    field = Field("f", "keyword", (Binding(1, "/one"), Binding(2, "/two")))
+    assert field.binding(0) == field.binding(1) == Binding(1, "/one")
+
+
 def test_keywords_are_normalised_as_declared() -> None:
     assert keyword("k").normalise("ÄB") == "ÄB"
     assert keyword("k", normalizer="identity_v1").normalise("ÄB") == "ÄB"

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from support.index_files import made_of
 from support.searched_log import CONFIG, encode
 
 from strandline.query.bound import bind_search
@@ -17,8 +18,10 @@ from strandline.query.chunk import Chunk, join_chunks
 from strandline.query.evaluator import evaluate
 from strandline.query.extraction import Extractor
 from strandline.query.index import plan_of
+from strandline.query.index_files.file import read_index_file
 from strandline.query.language import parse
 from strandline.query.matcher import matcher
+from strandline.query.order import SortKey, best_hits, in_order
 from strandline.query.relevance import Relevance
 
 PLAN = plan_of(CONFIG)
@@ -107,6 +110,49 @@ def test_how_records_are_cut_into_chunks_changes_nothing(pieces, query):
             again.scores.of(everything, len(everything)).tolist()
             == expected.scores.of(everything, len(everything)).tolist()
         )
+
+
+noted = st.fixed_dictionaries({"note": texts, "service": st.sampled_from(["red", "web"])})
+BEST_FIRST = [SortKey("_score", True), SortKey("offset", True)]
+
+
+@settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
+@given(
+    st.lists(noted, min_size=1, max_size=60),
+    st.lists(clauses.filter(lambda clause: clause[0] not in "ost" and "has" not in clause), min_size=1, max_size=3),
+    st.sampled_from([" ", " OR ", " NOT "]),
+    st.integers(1, 5),
+    st.data(),
+)
+def test_the_best_records_are_the_best_of_all(found, parts, joint, size, data):
+    """Also if records that score less than the last hit are left out, in memory and in an index file."""
+    bound = bind_search(parse(joint.join(parts)), CONFIG)
+    payloads = [encode(document) for document in found] * 8
+    gone = np.array([data.draw(st.booleans()) for _ in found] * 8) if data.draw(st.booleans()) else None
+    in_file = read_index_file(made_of(payloads).content).chunk()
+    expected = None
+    for chunk in (chunk_of(found * 8), in_file):
+        chunk = chunk.without(gone)
+        relevance = Relevance(bound)
+        relevance.add(chunk, len(payloads))
+        matches = evaluate(bound, chunk, relevance)
+        hits = in_order(best_hits(chunk, matches, BEST_FIRST, None, size), BEST_FIRST)
+        assert expected is None or hits == expected
+        expected = hits
+        least = hits[-1].score if hits else 0.1
+        few = evaluate(bound, chunk, relevance, least)
+        assert in_order(best_hits(chunk, few, BEST_FIRST, None, size), BEST_FIRST) == hits
+        assert set(few.found.rows.tolist()) <= set(matches.found.rows.tolist())
+
+
+def test_texts_that_cannot_score_enough_are_not_examined():
+    notes = [{"note": "red " * (1 + number % 50 // 49) + "and much else"} for number in range(1000)]
+    chunk = chunk_of(notes)
+    bound = bind_search(parse("note:red"), CONFIG)
+    relevance = Relevance(bound)
+    relevance.add(chunk, 1000)
+    best = evaluate(bound, chunk, relevance).scores.values.max()
+    assert evaluate(bound, chunk, relevance, float(best)).found.rows.tolist() == list(range(49, 1000, 50))
 
 
 def test_what_is_gone_matches_nothing_not_even_its_opposite():

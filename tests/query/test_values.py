@@ -100,7 +100,17 @@ def test_floats(raw: object, value: float | None) -> None:
 
 @pytest.mark.parametrize(
     ("raw", "value"),
-    [(True, True), (False, False), ("true", True), ("false", False), ("TRUE", None), (1, None), (0, None)],
+    [
+        (True, True),
+        (False, False),
+        ("true", True),
+        ("false", False),
+        ("TRUE", True),
+        (" False ", False),
+        ("yes", None),
+        (1, None),
+        (0, None),
+    ],
 )
 def test_bools(raw: object, value: bool | None) -> None:
     assert canonical("bool", raw) == ([] if value is None else [value])

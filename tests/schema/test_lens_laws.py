@@ -15,10 +15,9 @@ from support.schema_builders import BOOLEAN, INTEGER, NUMBER, STRING, array_of, 
 
 from strandline.schema.errors import SchemaError
 from strandline.schema.evolution import evolve, prove
-from strandline.schema.lenses import Path
 from strandline.schema.promotion import compile_steps
 from strandline.schema.registry import Registry
-from strandline.schema.structure import find, known_values, types_of
+from strandline.schema.structure import Path, find, known_values, types_of
 from strandline.schema.validation import Validation
 
 NAMES = ("a", "b", "c", "h")

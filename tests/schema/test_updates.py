@@ -47,8 +47,7 @@ def refusal(registry: Registry, update: bytes, next_sequence: int = 0, status: i
         (body(schema=None), "schema must be an object or a boolean"),
         (body(schema={}, routingKey={"jsonPointer": "a", "required": True}), "invalid json pointer"),
         (body(routingKey=5), "routingKey must be an object or null"),
-        (body(search=SEARCH), "search config requires an installed schema version"),
-        (body(search=None), "search config requires an installed schema version"),
+        (body(search={"fields": {}}), "search.fields must be a non-empty object"),
         (body(schema={}, search={"fields": {}}), "search.fields must be a non-empty object"),
         (body(schema={}, lens={"ops": []}), "invalid lens: lens.apiVersion is required"),
     ],
@@ -121,6 +120,20 @@ def test_a_search_configuration_by_itself_can_be_set_and_cleared() -> None:
     assert searchable.document().search == SEARCH
     assert searchable.boundaries == FIRST.boundaries
     assert searchable.update(body(search=None), next_sequence=7) == FIRST
+
+
+def test_a_log_without_a_schema_can_be_searched_at_any_time() -> None:
+    searchable = EMPTY.update(body(search=SEARCH), next_sequence=7)
+    assert searchable.document().search == SEARCH
+    assert (searchable.current_version, searchable.boundaries) == (0, ())
+    assert refusal(searchable, body(schema={}), next_sequence=7) == "first schema requires empty stream"
+    assert searchable.update(body(search=None), next_sequence=7) == EMPTY
+
+
+def test_a_first_schema_keeps_the_search_configuration() -> None:
+    first = EMPTY.update(body(search=SEARCH), next_sequence=0).update(body(schema={}), next_sequence=0)
+    assert first.document().search == SEARCH
+    assert first.current_version == 1
 
 
 def test_a_later_schema_has_a_boundary_and_a_lens() -> None:

@@ -11,6 +11,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+from support.server_fork import ServerFork
 from support.topics_client import Client, eventually
 
 from strandline.server.settings import VARIABLES
@@ -23,11 +24,7 @@ class Serving:
         self.port_file = directory / "port"
         self.log_file = directory / "log"
         clean = {name: value for name, value in os.environ.items() if name not in VARIABLES}
-        command = [sys.executable, "-m", "strandline", "serve", *options]
-        with self.log_file.open("wb") as log:
-            self.process = subprocess.Popen(
-                command, env=clean | environment, stdout=log, stderr=log, cwd=directory, stdin=subprocess.DEVNULL
-            )
+        self.process = ServerFork(["serve", *options], clean | environment, self.log_file, directory=directory)
 
     def client(self, key: str = "") -> Client:
         eventually(lambda: self.port_file.exists() or self.process.poll() is not None, 30)

@@ -59,7 +59,7 @@ def refuses(origins: Origins, route: Route | None = ROUTE, /, **headers: str) ->
     head.route = route
     refusal = None
     try:
-        origins.check(head)
+        origins.check(head, None if route is None else route.cors)
     except Refusal as error:
         refusal = error
     if refusal is None:
@@ -163,6 +163,7 @@ def open_server(lane: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     directory: Path = tmp_path_factory.mktemp(f"origin-{lane}")
     config = directory / "strandline.toml"
     config.write_text(
+        '[collections]\ncors = ["https://pages.example"]\n\n'
         '[server]\nallowed_hosts = ["named.example"]\nallowed_origins = ["https://app.example"]\n\n'
         '[[collections.collection]]\nname = "events"\nstorage_path = "events/{doc}"\n'
         'read_roles = ["public"]\nwrite_roles = ["public"]\nappend_only = {require_author_signature = false}\n'
@@ -224,6 +225,35 @@ def test_programs_and_known_pages_are_answered(http: httpx.Client) -> None:
     # A link of another site may open the console, and nothing else.
     link = {"sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate", "sec-fetch-dest": "document"}
     assert http.get("/console/", headers=link).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [
+        ("GET", "/health", 200),
+        ("HEAD", "/health", 200),
+        ("OPTIONS", "/health", 204),
+        ("POST", "/health", 405),
+        ("GET", "/pull/events/d1?last=1", 200),
+        ("HEAD", "/pull/events/d1?last=1", 200),
+        ("GET", "/pull/events/d1", 400),
+        ("GET", "/push/events/d1", 405),
+        ("DELETE", "/pull/events/d1", 405),
+        ("PATCH", "/batch/pull", 405),
+    ],
+)
+def test_pages_may_read_every_answer_of_collections(http: httpx.Client, method: str, path: str, status: int) -> None:
+    pages = "https://pages.example"
+    # The second time the fast lane knows the head.
+    for _ in range(2):
+        response = http.request(method, path, headers={"origin": pages})
+        assert (response.status_code, response.headers.get("access-control-allow-origin")) == (status, pages)
+    # The origin is one of collections only.
+    assert http.request(method, "/v1/streams", headers={"origin": pages}).status_code == 403
+    if status == 405:
+        allowed = response.headers["allow"].split(", ")
+        assert ("HEAD" in allowed) == ("GET" in allowed)
+        assert method not in allowed
 
 
 def test_the_error_says_what_to_set(http: httpx.Client) -> None:

@@ -151,6 +151,60 @@ def test_every_route_gives_the_same_answer(lanes: Lanes, variant: str) -> None:
         assert b" 500 " not in answer.partition(b"\r\n")[0], f"{method} {path}"
 
 
+#: Streams define what HEAD answers there.
+OWN_HEAD = {"/v1/stream/stream", "/v1/stream/__ds/absent"}
+#: Headers of the connection, and values that differ from one request to the next.
+CHANGING = {b"date", b"content-length", b"connection", b"transfer-encoding", b"etag", b"stream-cursor"}
+
+
+def shown_headers(head: bytes) -> dict[bytes, bytes]:
+    lines = (line.partition(b": ") for line in head.split(b"\r\n")[1:])
+    return {name.lower(): value for name, _, value in lines if name.lower() not in CHANGING}
+
+
+def test_head_is_get_without_a_body_at_every_route(lanes: Lanes) -> None:
+    paths = [path for method, path in routes(lanes.fast.url) if method == "GET" and path not in OWN_HEAD]
+    streams = 0
+    for server in (lanes.fast, lanes.asgi):
+        for path in paths:
+            with RawConnection(server.url) as connection:
+                connection.send(ask("HEAD", path))
+                head, _ = connection.answer(has_body=False)
+                # The connection goes on: no byte of a body is in between.
+                connection.send(ask("GET", path))
+                get, body = connection.answer()
+            assert head.partition(b"\r\n")[0] == get.partition(b"\r\n")[0], path
+            assert shown_headers(head) == shown_headers(get), path
+            if b"transfer-encoding" in get.lower():
+                streams += 1
+                assert b"content-length" not in head.lower(), path
+            elif path not in COUNTING:
+                length = re.search(rb"(?i)content-length: (\d+)", head)
+                assert length is not None, path
+                # Times in the bodies may have another number of digits.
+                assert abs(int(length[1]) - len(body)) < 20, path
+    assert streams, "event streams answer, too"
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/v0/topics/log", {"error": {"code": "method_not_allowed"}}),
+        ("/v1/stream/stream", {"error": {"code": "method_not_allowed"}}),
+        ("/arrow/logs", {"error": {"code": "method_not_allowed"}}),
+        ("/tables/poll/append", {"error": {"code": "METHOD_NOT_ALLOWED", "table": "poll", "op": "append"}}),
+        ("/pull/open/doc", {"error": "/pull/open/doc does not support PATCH; see the Allow header"}),
+    ],
+)
+def test_a_method_is_refused_in_the_shape_of_the_protocol(lanes: Lanes, path: str, body: dict[str, Any]) -> None:
+    answer = same(lanes, send(ask("PATCH", path)))
+    assert answer.startswith(b"HTTP/1.1 405 ")
+    assert b"\r\nallow: " in answer
+    error = json.loads(answer.partition(b"\r\n\r\n")[2])["error"]
+    expected = body["error"]
+    assert error == expected if isinstance(expected, str) else expected.items() <= error.items()
+
+
 @pytest.mark.parametrize("key", ["", "wrong", "reader", "tenant"])
 def test_keys_are_checked_alike(guarded: Lanes, key: str) -> None:
     header = [f"authorization: Bearer {key}"] if key else []
@@ -277,6 +331,7 @@ def first_event(one: bytes) -> Callable[[RawConnection], bytes]:
         "/v0/topics/jobs/work?node=n",
         "/tables/poll/pub/live?parent=site",
         "/console/api/log/log/tail?after=0",
+        "/live/open/doc?checkpoint=0",
     ],
 )
 def test_event_streams_begin_alike(lanes: Lanes, path: str) -> None:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterator
 
 import pytest
-from support.lanes import Lanes, both_lanes, send
+from support.lanes import Lanes, both_lanes, send, without_times
 from support.raw_http import RawConnection, request
 
 RECORD = b'{"records":[{"data":1}]}'
@@ -215,7 +215,7 @@ def test_pipelined_requests_are_answered_in_order(lanes: Lanes) -> None:
 
     answer = lanes.both(talk)
     statuses = [int(status) for status in re.findall(rb"HTTP/1.1 (\d+)", answer)]
-    assert statuses == [201, 200, 200, 200, 200, 400, 405, 200, 404, 200, 200]
+    assert statuses == [201, 200, 200, 200, 200, 400, 200, 200, 404, 200, 200]
     assert b'"head_seq":3' in answer
 
 
@@ -313,8 +313,23 @@ def test_compressed_answers(lanes: Lanes) -> None:
         with RawConnection(server.url) as connection:
             connection.send(request("POST", "/v0/topics/packed/diff", b"{}", "accept-encoding: br, gzip"))
             head, body = connection.answer()
-            assert b"content-encoding: gzip\r\nvary: accept-encoding" in head.lower()
-            assert body.startswith(b"\x1f\x8b")
+            assert b"vary: accept-encoding\r\ncontent-encoding: br" in head.lower()
+            assert len(body) < 1000
+
+
+def test_a_long_answer_has_the_same_head_and_body(lanes: Lanes) -> None:
+    records = b"[%b]" % b",".join(b"%d" % (number % 10) for number in range(4000))
+    lanes.both(send(request("PUT", "/v1/stream/long", records), *[request("POST", "/v1/stream/long", records)] * 9))
+    for further in ([], ["accept-encoding: gzip"], ["accept-encoding: zstd"], ["connection: close"]):
+        heads = set()
+        bodies = set()
+        for server in (lanes.fast, lanes.asgi):
+            with RawConnection(server.url) as connection:
+                connection.send(request("GET", "/v1/stream/long", None, *further))
+                head, body = connection.chunked_answer()
+                heads.add(frozenset(without_times(head).lower().split(b"\r\n")))
+                bodies.add(body)
+        assert len(heads) == len(bodies) == 1, heads
 
 
 def test_a_stream_has_the_same_head(lanes: Lanes) -> None:

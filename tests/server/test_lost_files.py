@@ -6,7 +6,6 @@ import hashlib
 import os
 import shutil
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +13,7 @@ from pathlib import Path
 import httpx
 import pytest
 from support.file_systems import bound
+from support.server_fork import ServerFork
 from support.server_process import ServerProcess, StartServer
 from support.topics_client import eventually
 
@@ -85,8 +85,10 @@ def digests(data: Path) -> dict[str, str]:
 
 
 def verify(data: Path, *options: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "strandline", "verify", *options, str(data)]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
+    log = data.parent / "verify.log"
+    log.unlink(missing_ok=True)
+    code = ServerFork(["verify", *options, str(data)], dict(os.environ), log).wait(60)
+    return subprocess.CompletedProcess("verify", code, log.read_text())
 
 
 def refusal(server: ServerProcess) -> str:

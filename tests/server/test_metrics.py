@@ -9,12 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
-from strandline.delivery.queues import QueueCounters
+from strandline.delivery.queues import QueueCounters, QueueFigures, QueueRates
 from strandline.engine import Batch, Config, Engine
 from strandline.engine.stats import FLUSH_BOUNDS, Histogram
 from strandline.server.metrics import (
     MAX_ROWS,
     ConsumerSample,
+    Indexing,
     RouterSample,
     Sealing,
     Snapshot,
@@ -26,6 +27,11 @@ from strandline.server.metrics import (
     render_text,
 )
 
+QUEUE = QueueFigures(
+    QueueCounters(842, 288, 4, 9, 2),
+    QueueRates(50, 30, {"nack": 5, "expired": 4, "disconnected": 3}, 0.5, 0.3),
+    61_500,
+)
 SNAPSHOT = Snapshot(
     ready=True,
     replay_progress=1.0,
@@ -40,6 +46,7 @@ SNAPSHOT = Snapshot(
     watch_sessions=9,
     damaged_files=10,
     sealing=Sealing(unsealed_bytes=70, budget_bytes=100, rounds=5, round_bytes=60, slowed=12, refused=13),
+    indexing=Indexing(waiting_logs=14, records=15, file_bytes=16, damaged=17),
     wal=Wal(
         fsyncs=88_241,
         frames=100_000,
@@ -59,7 +66,7 @@ SNAPSHOT = Snapshot(
     failing=frozenset(("housekeeping",)),
     requests={("/v0/topics/{topic}", 200): 12, ("/v0/topics/{topic}", 429): 1, ("", 404): 2},
     topic_rows=[
-        TopicSample("jobs", 480_231, 468_188, 1000, 12_043, 2048, QueueCounters(842, 288, 4, 9)),
+        TopicSample("jobs", 480_231, 468_188, 1000, 12_043, 2048, QUEUE),
         TopicSample("events", 99, 1, 0, 99, 8112),
     ],
     router_rows=[RouterSample("jobs->audit", 3, 400)],
@@ -103,7 +110,14 @@ def series(snapshot: Snapshot) -> dict[str, str]:
         'topics_topic_queue_ready{topic="jobs"} 842',
         'topics_topic_queue_in_flight{topic="jobs"} 288',
         'topics_topic_queue_delayed{topic="jobs"} 9',
+        'topics_topic_queue_oldest_ready_seconds{topic="jobs"} 61.5',
+        'topics_topic_queue_claimed_total{topic="jobs"} 50',
+        'topics_topic_queue_completed_total{topic="jobs"} 30',
         'topics_topic_queue_dead_lettered_total{topic="jobs"} 4',
+        'topics_topic_queue_dropped_total{topic="jobs"} 2',
+        'topics_topic_queue_failed_total{topic="jobs",cause="nack"} 5',
+        'topics_topic_queue_failed_total{topic="jobs",cause="expired"} 4',
+        'topics_topic_queue_failed_total{topic="jobs",cause="disconnected"} 3',
         "topics_topic_metrics_truncated 0",
         "topics_wal_frames_total 100000",
         "topics_wal_batches_total 88241",
@@ -120,6 +134,10 @@ def series(snapshot: Snapshot) -> dict[str, str]:
         "strandline_sealing_round_bytes 60",
         "strandline_writes_slowed_total 12",
         "strandline_writes_refused_total 13",
+        "strandline_index_waiting_logs 14",
+        "strandline_index_records_total 15",
+        "strandline_index_file_bytes 16",
+        "strandline_index_damaged_files_total 17",
         "# TYPE topics_wal_fsync_latency_us histogram",
         'topics_wal_fsync_latency_us_bucket{le="50"} 0',
         'topics_wal_fsync_latency_us_bucket{le="500"} 84120',
@@ -260,6 +278,7 @@ def test_the_json_has_these_keys() -> None:
             "writes_slowed_total": 12,
             "writes_refused_total": 13,
         },
+        "indexing": {"waiting_logs": 14, "records_total": 15, "file_bytes": 16, "damaged_files_total": 17},
         "damaged_files": 10,
         "pressure": 0.25,
         "throttled_total": 11,

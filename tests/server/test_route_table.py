@@ -55,6 +55,23 @@ def test_what_follows_a_name_is_found_from_the_end(path: str, route: str, params
     assert found[1] == params
 
 
+def test_an_alias_of_a_path_has_the_same_routes() -> None:
+    found = Paths()
+    for path in ("/v1/stream/{name}", "/v1/stream/{name}/pk/{key}"):
+        found.add(Route(method="GET", path=path, handler=answer, spans="name", alias="/v1/streams"))
+    found.add(Route(method="GET", path="/v1/streams", handler=answer))
+    for given, path, params in (
+        ("/v1/streams/a/b", "/v1/stream/{name}", {"name": "a/b"}),
+        ("/v1/stream/a/b", "/v1/stream/{name}", {"name": "a/b"}),
+        ("/v1/streams/streams/pk/k", "/v1/stream/{name}/pk/{key}", {"name": "streams", "key": "k"}),
+        ("/v1/streams", "/v1/streams", {}),
+    ):
+        routes, values = found.find(given) or ({}, {})
+        assert (routes["GET"].path, values) == (path, params)
+    assert found.find("/v2/streams/a") is None
+    assert found.find("/v1/streamss/a") is None
+
+
 def test_the_methods_of_a_path_are_those_of_its_most_special_pattern() -> None:
     found = STREAMS.find("/v1/stream/a/_schema")
 

@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 import tomllib
+from typing import Any
 
 import msgspec
 import pytest
 
 from strandline.collections.settings import CollectionsSettings
 from strandline.engine import Options
+from strandline.protocols.streams.settings import StreamsSettings
 from strandline.protocols.topics.settings import TopicsSettings
 from strandline.server.settings import (
     SECTIONS,
@@ -25,7 +27,7 @@ from strandline.server.settings import (
     toml,
 )
 from strandline.service.access import Keys
-from strandline.service.settings import DeliverySettings
+from strandline.service.settings import DeliverySettings, LimitSettings
 from strandline.setting import expected, settings_of
 
 
@@ -101,6 +103,19 @@ def test_a_slow_consumer_cannot_be_dropped_before_its_grace_ends() -> None:
     check(Settings(delivery=DeliverySettings(slow_consumer_grace_ms=10, slow_consumer_timeout_ms=10)))
     with pytest.raises(BadSettings, match=r"slow_consumer_timeout_ms is 9; .*slow_consumer_grace_ms \(10\)"):
         check(Settings(delivery=DeliverySettings(slow_consumer_grace_ms=10, slow_consumer_timeout_ms=9)))
+
+
+@pytest.mark.parametrize(
+    ("other", "message"),
+    [
+        ({"limits": LimitSettings(max_body_bytes=99)}, r"max_append_bytes is 100; .*limits.max_body_bytes \(99\)"),
+        ({"storage": StorageSettings(unsealed_bytes=99)}, r"max_append_bytes is 100; .*storage.unsealed_bytes \(99\)"),
+    ],
+)
+def test_an_append_that_could_never_be_accepted_is_no_setting(other: dict[str, Any], message: str) -> None:
+    with pytest.raises(BadSettings, match=message):
+        check(Settings(streams=StreamsSettings(max_append_bytes=100), **other))
+    check(Settings(**other))
 
 
 def test_a_description_is_toml_with_every_setting() -> None:

@@ -8,6 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from strandline.collections.declaration import DeclaredCollections
+from strandline.collections.roles import Roles
 from strandline.server.settings import (
     SECTION_OF,
     TOPICS_VARIABLES,
@@ -116,6 +118,8 @@ def test_a_file_is_below_the_variables_and_those_are_below_the_options(tmp_path:
         ("max_append_bytes", "1", 1),
         ("read_max_records", "2", 2),
         ("read_max_bytes", "3", 3),
+        ("catch_up_max_bytes", "12", 12),
+        ("catch_up_max_records", "13", 13),
         ("filter_scan_bytes", "4", 4),
         ("long_poll_ms", "5", 5),
         ("request_timeout_ms", "6", 6),
@@ -127,6 +131,8 @@ def test_a_file_is_below_the_variables_and_those_are_below_the_options(tmp_path:
         ("sse_rotate_seconds", "1.5", 1.5),
         ("metrics_flush_ms", "0", 0),
         ("otlp_traces_stream", "traces", "traces"),
+        ("otlp_logs_stream", "logs", "logs"),
+        ("otlp_metrics_stream", "points", "points"),
         ("otlp_auto_create", "1", True),
         ("webhook_allow_loopback", "1", True),
         ("webhook_allow_private", "1", True),
@@ -469,9 +475,10 @@ def test_a_body_that_no_limit_lets_through_is_a_warning(tmp_path: Path) -> None:
 
 
 def test_what_is_doubtful_about_collections_is_a_warning(tmp_path: Path) -> None:
-    text = '[[collections.collection]]\nname = "a"\nstorage_path = "a"\nread_roles = ["public"]\n'
+    roles = 'read_roles = ["public"]\nwrite_roles = ["public"]\n'
+    text = f'[[collections.collection]]\nname = "a"\nstorage_path = "a"\n{roles}'
     (warning,) = load(file(tmp_path, text)).warnings
-    assert warning.startswith('collection "a": it is not append-only')
+    assert warning.startswith('collection "a": write_roles has "public"')
 
 
 @given(st.fixed_dictionaries({}, optional=CHOICES))
@@ -482,3 +489,13 @@ def test_a_description_read_again_gives_the_same_settings(
     assert all(value_of(settings, field) == value for field, value in chosen.items())
     path = file(tmp_path_factory.getbasetemp(), describe(settings))
     assert load(path) == settings
+
+
+def test_a_role_without_a_program_is_told_once_the_declarations_are_known() -> None:
+    table = {"name": "a", "storage_path": "a", "read_roles": ["pubic"], "append_only": True}
+    settings = msgspec.structs.replace(load(), collection_tables={"collection": [table]})
+    told = 'collection "a": read_roles: no program gives the role "pubic"; did you mean "public"?'
+    assert settings.collections_config().warnings == ()
+    assert settings.collections_config(DeclaredCollections()).warnings == (told,)
+    declared = DeclaredCollections(roles=Roles(enricher=lambda caller, params: ["pubic"]))
+    assert settings.collections_config(declared).warnings == ()

@@ -49,6 +49,12 @@ def http(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
         ("PUT", "/v0/topics/t", {"durabilty": "fsync"}, "unknown member 'durabilty'; did you mean 'durability'?"),
         ("PUT", "/v0/topics/t", {"maxDeliveries": 1}, "unknown member 'maxDeliveries'; did you mean 'max_deliveries'?"),
         ("PUT", "/v0/topics/t", {"xyzzy": 1}, "unknown member 'xyzzy'"),
+        ("PUT", "/v0/topics/t", {"type": "queu"}, "invalid value 'queu' in type: expected log, queue"),
+        ("PUT", "/v0/topics/t", {"discard": "x" * 99}, f"invalid value '{'x' * 63}… in discard: expected old, reject"),
+        (
+            "POST", "/v0/topics/t", {"records": RECORDS, "config": {"durability": "disc"}},
+            "invalid value 'disc' in config.durability: expected ephemeral, memory, disk, fsync",
+        ),
         # A misspelt filter would remove or move more than the caller meant.
         (
             "POST", "/v0/topics/kept/delete", {"before_seq": 9, "mach": ["a"]},

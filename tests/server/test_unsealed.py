@@ -26,6 +26,7 @@ from support.tables_client import POLLS
 from support.topics_client import Client, eventually
 
 from strandline.engine import Batch, Engine
+from strandline.engine.segments import worker as worker_module
 from strandline.server.application import Application
 from strandline.server.settings import Settings, StorageSettings
 
@@ -75,26 +76,13 @@ def sealing(client: Client) -> dict[str, int]:
     return found
 
 
-def worker_of(server: ServerProcess) -> int:
-    """The process that seals."""
-    for directory in Path("/proc").glob("[0-9]*"):
-        try:
-            command = (directory / "cmdline").read_bytes()
-            parent = int((directory / "stat").read_text().rpartition(")")[2].split()[1])
-        except OSError:
-            continue
-        if parent == server.pid and b"segments.worker" in command:
-            return int(directory.name)
-    raise AssertionError("there is no worker")
-
-
 def stall(server: ServerProcess, client: Client) -> tuple[int, int]:
     """Stop sealing, and fill the budget; returns the worker and how many records of the topic were acknowledged."""
     assert Request("POST", "/v0/topics/log", RECORDS).send(client).is_success
     assert Request("POST", "/v0/topics/log", RECORDS).send(client).is_success
     acknowledged = 2
     eventually(lambda: sealing(client)["rounds_total"] > 0)
-    worker = worker_of(server)
+    (worker,) = server.children(worker_module.MODULE)
     os.kill(worker, signal.SIGSTOP)
     filling = list(FILLING)
     while filling:

@@ -13,7 +13,7 @@ from support.arrow_client import ARROW, encode, table
 from support.every_protocol import COLLECTIONS, Request
 from support.server_process import ServerProcess
 from support.tables_client import POLLS
-from support.topics_client import Client
+from support.topics_client import Client, eventually
 
 from strandline.history.directory import DirectoryHistory
 from strandline.pipeline.source.options import LogLocation
@@ -191,3 +191,13 @@ def test_a_log_that_has_an_owner_cannot_be_written_by_path(tmp_path: Path) -> No
         OWNED.values(), 1
     )
     history.close()
+
+
+@pytest.mark.parametrize(("kind", "write"), list(zip(OWNED, OWNERS, strict=True)))
+def test_a_router_copies_from_it(client: Client, kind: str, write: Request) -> None:
+    name, copies = OWNED[kind], f"copies-of-{kind.replace(' ', '-')}"
+    Request("PUT", f"/v0/routers/{copies}", {"source": name, "dest": copies}).send(client).raise_for_status()
+    write.send(client).raise_for_status()
+    copied = eventually(lambda: client.diff(copies)["records"])
+    read = client.diff(name.replace("/", "%2F"))["records"]
+    assert [record["data"] for record in copied] == [read[-1]["data"]]

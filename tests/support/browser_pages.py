@@ -58,11 +58,11 @@ class Complaints:
 class Log:
     """A log of the module, in a page. Calls go to the real one and wait for its promises."""
 
-    def __init__(self, page: Page, url: str, **options: Any) -> None:
+    def __init__(self, page: Page, url: str, opened: str = "openLog", **options: Any) -> None:
         self.page = page
         # Attempts follow each other quickly here, and go on for as long as a test may take.
         options = {"retry": {"firstMs": 20, "maxMs": 200, "forMs": PATIENCE_MS}, **options}
-        self._handle = page.evaluate_handle("([url, options]) => openLog(url, options)", [url, options])
+        self._handle = page.evaluate_handle(f"([url, options]) => {opened}(url, options)", [url, options])
 
     def call(self, method: str, *arguments: Any) -> Any:
         """What the promise is kept with; an error as ``{"error": {code, …}}``."""
@@ -140,7 +140,16 @@ class Held:
 
     def lose(self) -> None:
         """They get to the server, and their answers do not get back."""
-        self._is_over = True
+        self.fetch()
+        self.abort()
+
+    def fetch(self) -> None:
+        """They get to the server, and their answers are kept here."""
         for route in self._held:
             route.fetch()
+
+    def abort(self) -> None:
+        """They get no answer."""
+        self._is_over = True
+        for route in self._held:
             route.abort()

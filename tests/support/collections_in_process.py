@@ -24,13 +24,15 @@ from strandline.protocols.topics.context import Context
 from strandline.protocols.topics.routes import TopicsProtocol
 from strandline.protocols.topics.settings import TopicsSettings
 from strandline.server.gate import Gate, Status
-from strandline.service.http import Reply
+from strandline.service.http import Reply, StreamedAnswer
 from strandline.service.kernel import Kernel
 from strandline.service.limits import Limits
 from strandline.signing.author_proofs import sign
 from strandline.signing.keys import Signer
 from support.gate_calls import ask_gate
 from support.signed_calls import headers_of, plain
+from support.topics_client import Event
+from support.watch_sessions import ListSink
 
 #: What :mod:`signed_calls` signs at.
 NOW = 1_714_000_000_000
@@ -76,6 +78,28 @@ class Answered:
         return f"<{self.status} {self.body!r}>"
 
 
+class Tail:
+    """An open live response."""
+
+    def __init__(self, stand: Stand, stream: StreamedAnswer) -> None:
+        self._stand = stand
+        self.stream = stream
+        self.sink = ListSink()
+        stream.opened(self.sink)
+
+    def events(self) -> list[Event]:
+        """The events since the last look."""
+        self._stand.settle()
+        return [block for block in self.sink.blocks() if block.data is not None]
+
+    def elements(self) -> list[Any]:
+        """The data of the elements since the last look."""
+        events = self.events()
+        assert all(event.event == "element" for event in events), events
+        assert all(event.id == str(event.json["ts"]) for event in events)
+        return [event.json["data"] for event in events]
+
+
 class Stand:
     """One life of a server on a directory."""
 
@@ -88,8 +112,10 @@ class Stand:
         roles: Roles | None = None,
         clock: ManualClock | None = None,
         options: Options | None = None,
+        streams: int = 0,
         **settings: Any,
     ) -> None:
+        self._streams = streams
         self.clock = clock or ManualClock(NOW)
         self.engine = Engine.open(path, options or Options(), clock=self.clock, background=False)
         self._loop = asyncio.new_event_loop()
@@ -105,9 +131,10 @@ class Stand:
 
     async def _open(self, declared: DeclaredCollections) -> None:
         hub = Hub(self.clock.now)
-        limits = Limits()
+        limits = Limits(max_sse_connections=self._streams)
         kernel = Kernel.for_tests(self.engine, hub, limits.streams)
         self.topics = Context(kernel, TopicsSettings())
+        self.responses = kernel.live
         authorizer = open_authorizer(self.config, declared, kernel.workers.callbacks.run)
         self.context = CollectionsContext(kernel, self.config, authorizer)
         self.face = CollectionsProtocol(self.context)
@@ -163,6 +190,29 @@ class Stand:
             return answer
 
         return Answered(self._loop.run_until_complete(answered()))
+
+    def settle(self) -> None:
+        """Let everything happen that is on its way on the loop."""
+
+        async def turns() -> None:
+            for _ in range(50):
+                await asyncio.sleep(0)
+
+        self._loop.run_until_complete(turns())
+
+    def live(self, path: str, query: str = "", *, cap: Cap | None = None, mount: str = "", **headers: str) -> Tail:
+        """Open a live response."""
+        target = f"{mount}/live/{path}?{query}" if query else f"{mount}/live/{path}"
+        sent = {} if cap is None else headers_of(*cap, "GET", target, b"", self.clock.now())
+        sent |= {name.replace("_", "-").title(): value for name, value in headers.items()}
+        call = plain("GET", target, b"", sent, "")
+
+        async def opened() -> Tail:
+            answer = await ask_gate(self.gate, call)
+            assert isinstance(answer, StreamedAnswer), Answered(answer)
+            return Tail(self, answer)
+
+        return self._loop.run_until_complete(opened())
 
     def get(self, target: str, **options: Any) -> Answered:
         return self.ask("GET", target, **options)

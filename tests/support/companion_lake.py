@@ -35,7 +35,7 @@ class CompanionBed(Bed):
         self.lake = Lake.at(root / "lake")
         self.table = LakeTable(self.lake, TABLE, LISTED)
         self.shelf = IndexCatalog(self.lake, root / "cache", Workers().lake, look_seconds=0)
-        self.covered = self.searcher = Searcher(ROOM, self.shelf)
+        self.covered = self.searcher = Searcher(ROOM, [self.shelf])
         self.bare = Searcher(ROOM)
         self._files = 0
 

@@ -31,6 +31,13 @@ SEARCH = {
     },
 }
 
+#: What the client's worker sends for an exception.
+EXCEPTION = {
+    "type": "smtplib.SMTPRecipientsRefused",
+    "message": "{'nobody@example.com': (550, b'5.1.1 The email account that you tried to reach does not exist')}",
+    "traceback": 'Traceback (most recent call last):\n  File "worker.py", line 7, in send\n    smtp.send_message(mail)',
+}
+
 
 class Shop:
     """Calls to one server, as somebody with a key if there are keys."""
@@ -77,9 +84,22 @@ class Shop:
         late = {"data": {"to": "later"}, "not_before_ts": 4_000_000_000_000}
         self.call("POST", f"/v0/topics/{name}", {"records": [late]})
         failed = self.call("POST", f"/v0/topics/{name}/claim", {"node": "mailer-0", "max": 2})["claimed"]
-        self.call("POST", f"/v0/topics/{name}/nack", {"node": "mailer-0", "seqs": [job["$seq"] for job in failed]})
+        seqs = [job["$seq"] for job in failed]
+        self.call("POST", f"/v0/topics/{name}/nack", {"node": "mailer-0", "seqs": seqs, "reason": EXCEPTION})
         self.call("POST", f"/v0/topics/{name}/claim", {"node": "mailer-1", "max": 2})
         return name, dead
+
+    def failing_queue(self) -> str:
+        """A new queue of jobs that failed twice: one is leased, one is delayed, one is ready."""
+        name = self.name("thumbnails")
+        self.call("PUT", f"/v0/topics/{name}", {"type": "queue", "lease_ms": 3_600_000, "retry_max_ms": 3_600_000})
+        self.write(name, *({"file": f"photo-{number}.png"} for number in range(3)))
+        for reason in ("exit code 3: no such file\nfirst line of a long text\nno such file", EXCEPTION):
+            self.call("POST", f"/v0/topics/{name}/claim", {"node": "painter", "max": 3})
+            self.call("POST", f"/v0/topics/{name}/nack", {"node": "painter", "seqs": [1, 2, 3], "reason": reason})
+        self.call("POST", f"/v0/topics/{name}/claim", {"node": "painter", "max": 2})
+        self.call("POST", f"/v0/topics/{name}/nack", {"node": "painter", "seqs": [2], "delay_ms": 3_600_000})
+        return name
 
     def chain(self) -> list[str]:
         """Three new topics, each routed to the next."""

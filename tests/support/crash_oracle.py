@@ -648,8 +648,8 @@ class Observed:
     count: int
     size: int
     records: tuple[Record, ...]
-    #: Seqs that readers were told are lost.
-    lost: frozenset[int]
+    #: Seqs that readers were told are lost, in order; there is something between two of them.
+    lost: tuple[range, ...]
     cursors: tuple[tuple[str, Cursor], ...]
     notes: dict[str, object]
 
@@ -660,20 +660,40 @@ def observe(engine: Engine) -> dict[str, Observed]:
 
 def observe_log(log: Log) -> Observed:
     records: list[Record] = []
-    lost: set[int] = set()
+    lost: list[range] = []
     after, caught_up = 0, False
     while not caught_up:
         page = log.read(after, limit=7)
         if page.tombstone is not None:
-            lost.update(range(page.tombstone.gap_from, page.tombstone.gap_to + 1))
+            lost.append(range(page.tombstone.gap_from, page.tombstone.gap_to + 1))
         records.extend(page)
         assert page.next_after > after or page.caught_up, "a reader does not get on"
         after, caught_up = page.next_after, page.caught_up
     state = log.state()
     return Observed(
         state.epoch, state.config, state.head, state.earliest, state.evict_floor, state.count, state.size,
-        tuple(records), frozenset(lost), tuple(sorted(log.cursors().items())), dict(log.notes),
+        tuple(records), _joined(lost), tuple(sorted(log.cursors().items())), dict(log.notes),
     )  # fmt: skip
+
+
+def _joined(ranges: Iterable[range]) -> tuple[range, ...]:
+    """In order, and those that touch are one."""
+    joined: list[range] = []
+    for each in sorted(ranges, key=lambda each: each.start):
+        if joined and each.start <= joined[-1].stop:
+            joined[-1] = range(joined[-1].start, max(joined[-1].stop, each.stop))
+        else:
+            joined.append(each)
+    return tuple(joined)
+
+
+def _between(ranges: tuple[range, ...], head: int) -> Iterator[int]:
+    """The seqs up to ``head`` that are in none of them."""
+    start = 1
+    for each in ranges:
+        yield from range(start, min(each.start, head + 1))
+        start = each.stop
+    yield from range(start, head + 1)
 
 
 def _mismatch(
@@ -705,11 +725,12 @@ def _mismatch(
     if seen.head < known:
         return f"head {seen.head}, and {known} was acknowledged"
     there = {record.seq for record in seen.records}
-    silent = set(range(1, seen.head + 1)) - there - seen.lost - model.deleted - model.hidden
+    silent = set(_between(seen.lost, seen.head)) - there - model.deleted - model.hidden
     if silent:
         return f"{sorted(silent)} are missing and no tombstone says so"
-    if there & seen.lost:
-        return f"{sorted(there & seen.lost)} are there and reported lost"
+    both = sorted(seq for seq in there if any(seq in each for each in seen.lost))
+    if both:
+        return f"{both} are there and reported lost"
     return None
 
 
@@ -750,7 +771,7 @@ def check_recovery(
     assert {name: steady(log) for name, log in again.items()} == {name: steady(log) for name, log in seen.items()}
     for name, log in again.items():
         assert log.head >= seen[name].head
-        assert log.lost >= seen[name].lost
+        assert _joined([*log.lost, *seen[name].lost]) == log.lost, "something is not lost any more"
     then(engine, again)
 
     again = observe(engine)
@@ -773,7 +794,8 @@ def steady(log: Observed) -> Observed:
     if log.config.durability == "fsync":
         return log
     end = max((record.seq for record in log.records), default=0)
-    return replace(log, head=end, earliest=min(log.earliest, end + 1), lost=frozenset(s for s in log.lost if s <= end))
+    lost = tuple(range(each.start, min(each.stop, end + 1)) for each in log.lost if each.start <= end)
+    return replace(log, head=end, earliest=min(log.earliest, end + 1), lost=lost)
 
 
 def check_losses(engine: Engine, scribe: Scribe, after: str, damaged: bool) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from typing import Any
 
@@ -40,7 +41,17 @@ def stamp(ctx: Any, *, parent: str, payload: dict[str, Any]) -> dict[str, Any]:
 
 
 def audit(ctx: Any, *, row: Any) -> None:
+    if row.payload["content"] == "not audited":
+        ctx.append("audit", "messages", {"what": 7})
     ctx.append("audit", "messages", {"what": row.id})
+
+
+async def report(ctx: Any, *, row: Any) -> None:
+    """Runs when the row is durable, outside its write."""
+    if row.payload.get("any") == "broken":
+        raise RuntimeError("the report is broken")
+    write = ctx.tables["audit"].append("reports", {"what": f"{row.id} by {ctx.user}"})
+    await asyncio.to_thread(write.wait)
 
 
 class Message(msgspec.Struct):
@@ -54,7 +65,14 @@ class Audit(msgspec.Struct):
 
 poll = make_log("poll", parent="site", schema=Poll, pub=True)
 vote = make_log(
-    "vote", parent=poll, schema=VOTE, soft_delete=True, pub="isPublic", search="comment", with_author=somebody
+    "vote",
+    parent=poll,
+    schema=VOTE,
+    soft_delete=True,
+    pub="isPublic",
+    search="comment",
+    with_author=somebody,
+    feed=True,
 )
 #: Without public reads, and its removals are for good.
 note = make_log("note", parent="desk", schema={"type": "object"})
@@ -65,8 +83,9 @@ limited = make_log(
     schema={"type": "object", "properties": {"at": {"type": "integer"}, "any": {}}, "additionalProperties": False},
     rate_limit=RateLimit(3, 3_600_000),
     pub=True,
+    hooks=Hooks(after_append=report),
 )
 message = make_log(
     "message", parent="chat", schema=Message, pub=True, hooks=Hooks(before_append=stamp, after_append=audit)
 )
-audits = make_log("audit", parent="subject", schema=Audit, pub=True)
+audits = make_log("audit", parent="subject", schema=Audit, pub=True, feed=True)

@@ -18,5 +18,7 @@ def room(name: str) -> dict[str, object]:
     return {"userId": "owner"}
 
 
-note = make_log("note", parent="room", schema=Note, soft_delete=True, pub=True, search="text", parent_row=room)
+note = make_log(
+    "note", parent="room", schema=Note, soft_delete=True, pub=True, search="text", parent_row=room, feed=True
+)
 scarce = make_log("scarce", parent="room", schema=Note, rate_limit=1, pub=True, parent_row=room)

@@ -26,7 +26,9 @@ def somebody(user: str) -> Mapping[str, Any] | None:
 ANYTHING = {"type": "object"}
 
 poll = make_log("poll", parent="site", schema=Poll, pub=True)
-vote = make_log("vote", parent=poll, schema=Vote, soft_delete=True, pub=True, search="comment", with_author=somebody)
+vote = make_log(
+    "vote", parent=poll, schema=Vote, soft_delete=True, pub=True, search="comment", with_author=somebody, feed=True
+)
 #: Without public reads, and its removals are for good.
 note = make_log("note", parent="desk", schema=ANYTHING)
 #: Three rows an hour.

@@ -15,7 +15,8 @@ from pathlib import Path
 import msgspec
 
 from strandline.collections import AppendOnly, Collection, QueueEvents
-from strandline.delivery.queues import QueueCounters
+from strandline.delivery.queues import QueueCounters, QueueFigures
+from strandline.delivery.queues.activity import Activity
 from strandline.lake.status import PipelineStatus, RoundSummary
 from strandline.protocols.arrow.errors import PROBLEMS as ARROW_PROBLEMS
 from strandline.protocols.collections.errors import PROBLEMS as COLLECTION_PROBLEMS
@@ -28,6 +29,7 @@ from strandline.server.metrics import (
     ConsumerSample,
     RouterSample,
     Snapshot,
+    TableHooks,
     TopicSample,
     WorkerRow,
     process_text,
@@ -40,6 +42,7 @@ from strandline.service.access import Keys
 from strandline.service.log_config import TopicConfig, engine_config, shown_config, traits_of
 from strandline.service.problems import Problem
 from strandline.setting import Setting, expected, settings_of
+from support.log_matrix import matrix_table
 
 ROOT = Path(__file__).parents[2]
 REFERENCE = ROOT / "docs/reference"
@@ -60,10 +63,11 @@ FULL_SNAPSHOT = Snapshot(
     uptime_ms=1,
     requests={("/v0/topics", 200): 1},
     workers=[WorkerRow("bulk", 0, 0, 0)],
-    topic_rows=[TopicSample("orders", 1, 1, 0, 1, 1, QueueCounters(1, 0, 0, 0))],
+    topic_rows=[TopicSample("orders", 1, 1, 0, 1, 1, QueueFigures(QueueCounters(1, 0, 0, 0), Activity(0).rates(0), 0))],
     router_rows=[RouterSample("copies", 0, 0)],
     consumer_rows=[ConsumerSample("orders", "billing", 0)],
     background={"sealing": 0},
+    table_hooks=TableHooks(failures={("vote", "after_append"): 1}),
     pipeline=PipelineSnapshot(
         status=PipelineStatus(records_total={"records": 1}, rounds=[RoundSummary(begin=0, end=0)])
     ),
@@ -158,8 +162,11 @@ def queue_configuration_table() -> Iterator[str]:
     config = engine_config("queue", TopicConfig(), "queue")
     yield "| option | default | meaning |"
     yield "|---|---|---|"
-    for name, default in msgspec.structs.asdict(shown_config(config, traits_of(config))).items():
-        shown = "needed" if name == "type" else "none" if default is None else f"`{json.dumps(default)}`"
+    for name, default in msgspec.structs.asdict(shown_config(config, traits_of(config), {})).items():
+        if default is msgspec.UNSET:  # left out of answers
+            default = getattr(TopicConfig(), name)
+        nothing = default in (None, msgspec.UNSET)
+        shown = "needed" if name == "type" else "none" if nothing else f"`{json.dumps(default)}`"
         yield f"| `{name}` | {shown} | {DESCRIPTIONS['TopicConfig'][name]} |"
 
 
@@ -173,6 +180,8 @@ GENERATED: dict[str, tuple[Path, Callable[[], Iterator[str]]]] = {
     "collection-options": (REFERENCE / "collections.md", partial(options_table, Collection)),
     "append-only-options": (REFERENCE / "collections.md", partial(options_table, AppendOnly)),
     "queue-options": (REFERENCE / "collections.md", partial(options_table, QueueEvents)),
+    "log-reads": (REFERENCE / "logs-and-protocols.md", partial(matrix_table, False)),
+    "log-changes": (REFERENCE / "logs-and-protocols.md", partial(matrix_table, True)),
     "queue-configuration": (REFERENCE / "queues.md", queue_configuration_table),
 }
 

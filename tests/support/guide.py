@@ -1,6 +1,4 @@
-"""The guide to streams, followed: its programs are written to files, its commands run, their output compared.
-
-Run as a program, it follows the guide on a server of its own and writes down what came back.
+"""A page, followed: its programs are written to files, its commands run, their output compared.
 
 In a block of ``console``, a line that begins with ``$`` is a command and what follows is its output. A program is named
 by its first line, ``# name`` or ``// name``, or by a comment ``<!-- file: name -->`` before it. A comment
@@ -18,18 +16,12 @@ import signal
 import socket
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from time import monotonic, sleep
 from typing import NamedTuple
 
-from support.document_tables import ROOT
-
-GUIDE = ROOT / "docs/reference/streams.md"
-#: What the guide tells its readers to set: webhooks go to their own machine.
-SETTINGS = {"webhook_allow_loopback": True}
-#: Where the guide says that the server listens, and programs of its own.
+#: Where a page says that the server listens, and programs of its own.
 SERVER_PORT, PROGRAM_PORT = 4000, 8000
 #: No command takes this long. Generous: the machine may be busy.
 PATIENCE_SECONDS = 60.0
@@ -63,6 +55,8 @@ _VARYING = (
     (re.compile(r"\bwid_[\w-]+"), "<wid>"),
     (re.compile(r'("effective_priority":)\d+'), r"\1<n>"),
     (re.compile(r"(etag: .*):[0-9a-f]+\.[0-9a-f]+\."), r"\1:<epoch>."),
+    (re.compile(r'("oldest_ready_ms":|"throughput":|"failure_rate":)[\d.]+'), r"\1<n>"),
+    (re.compile(r"^(oldest ready|throughput|failure rate) +[\d.]+(?:m?s| jobs/s|%)$", re.MULTILINE), r"\1 <n>"),
 )
 
 
@@ -246,22 +240,3 @@ def rewritten(document: str, follower: Follower) -> str:
     for block in sorted(found, key=lambda block: -block.start):
         document = document[: block.start] + found[block] + document[block.end :]
     return document
-
-
-def _main() -> None:
-    from support.server_process import ServerProcess
-
-    with tempfile.TemporaryDirectory() as temporary:
-        directory = Path(temporary)
-        (directory / "followed").mkdir()
-        server = ServerProcess(directory / "data", settings=SETTINGS).start()
-        follower = Follower(server.port, directory / "followed", ROOT / "tests/conformance/node_modules")
-        try:
-            GUIDE.write_text(rewritten(GUIDE.read_text(), follower))
-        finally:
-            follower.close()
-            server.end()
-
-
-if __name__ == "__main__":
-    _main()

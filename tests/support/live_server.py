@@ -16,6 +16,7 @@ from typing import NamedTuple
 import httpx
 from websockets.frames import Frame, Opcode
 
+from strandline.collections import AppendOnly, Collection, DeclaredCollections
 from strandline.server.application import Application
 from strandline.server.declarations import Declarations
 from strandline.server.run import Server, listen
@@ -32,7 +33,17 @@ RECORD = "x" * 900_000
 #: longer than any test takes.
 LONG_SECONDS = 60
 
+EVENTS = Collection(
+    name="events",
+    storage_path="events/{day}",
+    read_roles=("public",),
+    write_roles=("public",),
+    max_body_bytes=1 << 20,
+    append_only=AppendOnly(require_author_signature=False),
+)
 NOTES = make_log("note", parent="desk", schema={"type": "object"}, pub=True)
+
+DECLARED = Declarations(tables=(NOTES,), collections=DeclaredCollections(collections=(EVENTS,)))
 
 
 class LiveServer:
@@ -45,7 +56,7 @@ class LiveServer:
                 slow_consumer_grace_ms=0, slow_consumer_timeout_ms=slow_ms, target_latency_ms=10_000
             ),
         )
-        self.application = Application(settings, declared=Declarations(tables=(NOTES,)))
+        self.application = Application(settings, declared=DECLARED)
         self._server = Server(self.application)
         self._listener = listen("127.0.0.1", 0)
         self.port: int = self._listener.getsockname()[1]
@@ -73,6 +84,7 @@ class LiveServer:
                 for topic in ("t", "jobs"):
                     client.post(f"/v0/topics/{topic}", json={"records": [{"data": RECORD}]}).raise_for_status()
                 client.post("/v1/stream/s", json=[RECORD]).raise_for_status()
+                client.post("/push/events/d", json={"data": {"text": RECORD}}).raise_for_status()
                 note = {"parent": "d", "payload": {"text": RECORD}}
                 client.post("/tables/note/append", json=note, headers={"strandline-user": "ann"}).raise_for_status()
 
@@ -164,7 +176,13 @@ KINDS = {
     "table": Kind(
         lambda server: _get("/tables/note/pub/live?parent=d"), b'event: end\ndata: {"error":{"code":"THROTTLED"', _END
     ),
+    "collection": Kind(
+        lambda server: _get("/live/events/d?checkpoint=0"),
+        b'event: end\ndata: {"error":"the client does not keep up',
+        _END,
+    ),
     "arrow": Kind(lambda server: _get("/arrow/records/s"), None, None),
+    "catch-up": Kind(lambda server: _get("/v1/stream/s?offset=-1"), None, None),
 }
 
 

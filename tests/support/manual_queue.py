@@ -4,11 +4,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
+
 from strandline.delivery.queues import Claimed, Queue, Queues, QueueSettings, Schedule
 from strandline.engine import Batch, Config, Engine, Log, ManualClock
 from strandline.engine.disk import Disk
 
 NOW = 1_700_000_000_000
+
+
+def failures(job: Claimed) -> list[tuple[int, int, str, object]]:
+    return [(each.at, each.delivery, each.node, msgspec.json.decode(each.reason)) for each in job.failures]
 
 
 class Stand:
@@ -26,13 +32,20 @@ class Stand:
         self.clock = clock or ManualClock(NOW)
         #: Names that must not be made into logs of dead letters.
         self.forbidden: set[str] = set()
+        #: The queues and times of which somebody should look for jobs that failed for the last time.
+        self.alarms: list[tuple[str, int]] = []
+        #: What the random source says.
+        self.chance = 0.5
         self._config = Config(**config)  # type: ignore[arg-type]
         self._open()
 
     def _open(self) -> None:
         self.engine = Engine.open(self.place, clock=self.clock, background=False)
         self.log = self.engine.find("jobs") or self.engine.create("jobs", self._config).wait()
-        self.queues = Queues(self.engine, self.clock.now, self.create)
+        self.queues = Queues(self.engine, self.clock.now, self.create, self._alarm, lambda: self.chance)
+
+    def _alarm(self, queue: Queue, when: int) -> None:
+        self.alarms.append((queue.log.name, when))
 
     @property
     def queue(self) -> Queue:

@@ -15,13 +15,15 @@ from pathlib import Path
 from time import time
 from typing import Any, Protocol, TypeVar
 
+import httpx
 import msgspec
 import starfish_identities.cap_mint
 import starfish_keyring
 import starfish_sharing
 import starfish_sharing.cap_mint
 from starfish_identities import derive_root_identity
-from starfish_sdk import AppendAuthorError, StarfishClient, StarfishHttpError
+from starfish_protocol.append_author import sign_doc_author, verify_doc_author
+from starfish_sdk import AppendAuthorError, ConflictError, StarfishClient, StarfishHttpError, SyncManager
 from starfish_sdk import AppendLogCursor as PublishedCursor
 
 from strandline.client import Client
@@ -29,7 +31,9 @@ from strandline.client.collection_calls import DocumentRequest, NotPulled
 from strandline.client.credentials import Credential
 from strandline.client.errors import Refused, StrandlineError, WrongAuthor
 from strandline.client.synchronous.collections import AppendLogCursor, Collections, Document
+from strandline.client.synchronous.keyrings import SharedKeyring
 from strandline.signing import certificates, keyring
+from strandline.signing.author_proofs import DOCUMENT_DOMAIN, Proof, holds_for
 from strandline.signing.certificates import root_of
 from strandline.signing.keys import KemKey, Signer
 from support.node_program import Program
@@ -146,12 +150,15 @@ class PythonSpeaker:
         self._loop = asyncio.new_event_loop()
         self._clients: dict[str, StarfishClient] = {}
         self._cursors: list[PublishedCursor] = []
+        self._managers: list[SyncManager] = []
 
     def tell(self, what: str, **given: Any) -> Any:
         try:
             return getattr(self, f"_{what}")(**given)
         except StarfishHttpError as error:
             raise ServerRefused(error.status, error.body) from error
+        except ConflictError as error:
+            raise ServerRefused(409, error.server_response) from error
         except AppendAuthorError as error:
             raise AuthorRefused(error.ts) from error
         except ValueError as error:
@@ -201,6 +208,17 @@ class PythonSpeaker:
     def _append(self, key: str, data: Json, ts: int | None = None, keys: Json | None = None, **where: Any) -> Json:
         sealed = data if keys is None else self._encryptor(keys).encrypt(data)
         done = self._do(self._client(**where).append(f"/push/{key}", sealed, ts))
+        return {"hash": done.hash, "timestamp": done.timestamp}
+
+    def _append_lossy(self, key: str, data: Json, url: str, as_: Json) -> Json:
+        """The answer to the first attempt is lost, and the request is sent again as it is."""
+
+        async def append() -> Any:
+            async with httpx.AsyncClient(transport=_Lossy(), trust_env=False) as http:
+                client = StarfishClient(url, cap_provider=_Provider(as_), client=http)
+                return await client.append(f"/push/{key}", data)
+
+        done = self._do(append())
         return {"hash": done.hash, "timestamp": done.timestamp}
 
     def _append_many(self, key: str, datas: list[Json], **where: Any) -> list[Json]:
@@ -260,6 +278,73 @@ class PythonSpeaker:
     def _rotate(self, document: Json, by: Json, retained: list[str]) -> Json:
         parsed = starfish_keyring.Keyring.from_dict(document)
         return starfish_keyring.rotate_epoch(parsed, by["priv"], by["pub"], retained)[0].to_dict()
+
+    def _push(self, key: str, data: Json, base: str | None = None, by: Json | None = None, **where: Any) -> Json:
+        author = None if by is None else dict(sign_doc_author(key, data, by["pub"], by["priv"]))
+        done = self._do(self._client(**where).push(f"/push/{key}", data, base, author))
+        return {"hash": done.hash, "timestamp": done.timestamp}
+
+    def _pull_document(self, key: str, with_keyring: bool = False, **where: Any) -> Json:
+        pulled: Any = self._do(self._client(**where).pull(f"/pull/{key}", with_keyring=with_keyring))
+        shown = {
+            "data": pulled.data,
+            "hash": pulled.hash,
+            "authorPubkey": pulled.author_pubkey,
+            "authorSignature": pulled.author_signature,
+        }
+        if with_keyring:
+            shown["keyring"] = None if pulled.keyring is None else {"data": pulled.keyring.data}
+        return shown
+
+    def _is_by(self, key: str, data: Json, author: str, signature: str) -> bool:
+        return verify_doc_author(key, data, author, signature)
+
+    def _share(self, key: str, by: Json, recipient: str, **where: Any) -> None:
+        adding = starfish_keyring.recipients.add_recipient(
+            self._client(**where), key, {"subKem": recipient}, _changer(by), trusted_adders=[by["pub"]]
+        )
+        self._do(adding)
+
+    def _unshare(self, key: str, by: Json, recipients: list[str], **where: Any) -> Json:
+        removing = starfish_keyring.recipients.remove_recipient(
+            self._client(**where), key, recipients, _changer(by), trusted_adders=[by["pub"]]
+        )
+        return self._do(removing)
+
+    def _shared_with(self, key: str, by: Json, **where: Any) -> Json:
+        client = self._client(**where)
+        return self._do(starfish_keyring.recipients.list_recipients(client, key, trusted_adders=[by["pub"]]))
+
+    def _add_member(self, key: str, cap: Json, **where: Any) -> None:
+        self._do(starfish_sharing.add_member_entry(self._client(**where), key, cap))
+
+    def _members(self, key: str, **where: Any) -> list[str]:
+        return [entry["sub"] for entry in self._do(starfish_sharing.list_members(self._client(**where), key))]
+
+    def _remove_member(self, key: str, nonce: str, **where: Any) -> bool:
+        return self._do(starfish_sharing.remove_member_entry(self._client(**where), key, nonce))
+
+    def _sync(self, key: str, keys: Json | None = None, **where: Any) -> int:
+        client, encryptor = self._client(**where), self._encryptor(keys)
+        self._managers.append(SyncManager(client, f"/pull/{key}", f"/push/{key}", encryptor=encryptor))
+        return len(self._managers) - 1
+
+    def _sync_push(self, manager: int, data: Json) -> Json:
+        return self._do(self._managers[manager].push(data))
+
+    def _sync_pull(self, manager: int) -> Json:
+        self._do(self._managers[manager].pull())
+        return self._managers[manager].data
+
+
+def _changer(by: Json) -> Any:
+    return {"edPriv": by["priv"], "edPub": by["pub"], "kemPriv": by["kemPriv"]}
+
+
+class _Lossy(httpx.AsyncHTTPTransport):
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        await (await super().handle_async_request(request)).aread()
+        return await super().handle_async_request(request)
 
 
 class _Provider:
@@ -393,6 +478,42 @@ class OwnSpeaker:
     def _rotate(self, document: Json, by: Json, retained: list[str]) -> Json:
         parsed = keyring.Keyring.parse(document)
         return keyring.rotate(parsed, Signer(by["priv"]), retained, now_s=int(time())).keyring.document()
+
+    def _push(self, key: str, data: Json, base: str | None = None, by: Json | None = None, **where: Any) -> Any:
+        # This client signs as whoever asks.
+        return self._collections(**where).regular_document(key).push(data, base_hash=base)
+
+    def _pull_document(self, key: str, with_keyring: bool = False, **where: Any) -> Json:
+        pulled = self._collections(**where).regular_document(key).pull()
+        return {
+            "data": pulled.data or {},
+            "hash": pulled.hash,
+            "authorPubkey": pulled.author,
+            "authorSignature": pulled.signature,
+        }
+
+    def _is_by(self, key: str, data: Json, author: str, signature: str) -> bool:
+        return holds_for(Proof(author, signature), key, data, DOCUMENT_DOMAIN)
+
+    def _keyring(self, key: str, by: Json, **where: Any) -> SharedKeyring:
+        kem = KemKey(by["kemPriv"])
+        return self._collections(**where).keyring(f"{key}/_keyring", kem, trusted_adders=[by["pub"]])
+
+    def _share(self, key: str, by: Json, recipient: str, **where: Any) -> None:
+        self._keyring(key, by, **where).add(recipient)
+
+    def _unshare(self, key: str, by: Json, recipients: list[str], **where: Any) -> Json:
+        return {"newEpoch": self._keyring(key, by, **where).remove(*recipients).current_epoch}
+
+    def _shared_with(self, key: str, by: Json, **where: Any) -> Json:
+        ring = self._keyring(key, by, **where)
+        recipients = [{"subKem": each, "addedBy": by["pub"]} for each in ring.recipients()]
+        return {"epoch": ring.encryptor().current_epoch, "recipients": recipients}
+
+    def _ensure_all(self, key: str, by: Json, recipients: list[str], **where: Any) -> list[str]:
+        with ThreadPoolExecutor(len(recipients)) as threads:
+            done = threads.map(lambda each: self._keyring(key, by, **where).add(each), recipients)
+            return ["added" for _ in done]
 
 
 def _entry(entry: Any) -> Json:

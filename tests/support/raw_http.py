@@ -45,6 +45,22 @@ class RawConnection:
         body, self._rest = self._rest[:length], self._rest[length:]
         return head, body
 
+    def chunked_answer(self) -> tuple[bytes, bytes]:
+        """Head and body of the next answer, which is sent in chunks."""
+        head, _ = self.answer()
+        body = b""
+        while True:
+            while b"\r\n" not in self._rest:
+                self._receive()
+            line, _, self._rest = self._rest.partition(b"\r\n")
+            size = int(line, 16)
+            while len(self._rest) < size + 2:
+                self._receive()
+            body += self._rest[:size]
+            self._rest = self._rest[size + 2 :]
+            if not size:
+                return head, body
+
     def some(self) -> bytes:
         """What has come and was not taken yet, or else what comes next."""
         if not self._rest:

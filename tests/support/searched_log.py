@@ -162,7 +162,7 @@ class Bed:
         request = parse_aggregate_body(msgspec.json.encode(body), self.config)
         result = self.searcher.aggregate(self.log, self.config, request, self.versions, perf_counter() + patience)
         # Python reads integers of any size.
-        return Aggregated(msgspec.convert(json.loads(result.buckets), list[Bucket]), result.coverage)
+        return Aggregated(msgspec.convert(json.loads(b"".join(result.buckets)), list[Bucket]), result.coverage)
 
 
 def decode_offset(text: str) -> int | None:

@@ -11,23 +11,45 @@ import os
 import resource
 import subprocess
 import sys
+from multiprocessing import util
 from pathlib import Path
 
 _context = multiprocessing.get_context("forkserver")
-_context.set_forkserver_preload(["strandline.cli.commands", "strandline.cli.serve", "strandline.server.run"])
+#: What a server imports until it is ready, also what it imports late.
+_PRELOADED = (
+    "encodings.idna",
+    "strandline.cli.commands",
+    "strandline.cli.main",
+    "strandline.cli.serve",
+    "strandline.server.run",
+    "typer._adapters",
+    "typer._click.decorators",
+    "uvicorn.lifespan.on",
+    "uvicorn.loops.uvloop",
+)
+_context.set_forkserver_preload([*_PRELOADED])
+# Where the processes find each other: not among the files of tests, which may go earlier.
+util.get_temp_dir()
 
 
 class ServerFork:
     """``strandline`` with ``arguments``, with the calls of :class:`subprocess.Popen` that tests use.
 
-    It may have ``open_files`` files open at a time, by default as many as this process."""
+    It may have ``open_files`` files open at a time, by default as many as this process, and runs in ``directory``, by
+    default where this process runs. What it says is in the file ``log``."""
 
     def __init__(
-        self, arguments: list[str], environment: dict[str, str], log: Path, open_files: int | None = None
+        self,
+        arguments: list[str],
+        environment: dict[str, str],
+        log: Path,
+        open_files: int | None = None,
+        directory: Path | None = None,
     ) -> None:
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         files = soft if open_files is None else open_files, hard
-        self._process = _context.Process(target=_run, args=(arguments, environment, str(log), os.getcwd(), files))
+        where = str(directory or os.getcwd())
+        self._process = _context.Process(target=_run, args=(arguments, environment, str(log), where, files))
         self._process.start()
         assert self._process.pid is not None
         self.pid: int = self._process.pid
@@ -36,9 +58,12 @@ class ServerFork:
         return self._process.exitcode
 
     def wait(self, timeout: float) -> int:
+        """The exit code. A process that does not end by then is killed."""
         self._process.join(timeout)
         code = self._process.exitcode
         if code is None:
+            self._process.kill()
+            self._process.join()
             raise subprocess.TimeoutExpired("strandline", timeout)
         return code
 

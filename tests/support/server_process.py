@@ -151,6 +151,19 @@ class ServerProcess:
         assert self._process is not None
         return self._process.pid
 
+    def children(self, module: str) -> list[int]:
+        """The processes that it started to run this module."""
+        found = []
+        for directory in Path("/proc").glob("[0-9]*"):
+            try:
+                command = (directory / "cmdline").read_text()
+                parent = int((directory / "stat").read_text().rpartition(")")[2].split()[1])
+            except OSError:
+                continue
+            if parent == self.pid and module in command:
+                found.append(int(directory.name))
+        return found
+
     def log(self) -> str:
         """What it said on its standard output and error."""
         return self._log_file.read_text(errors="replace") if self._log_file.exists() else ""
@@ -191,3 +204,5 @@ def _first_key(keys: str | None) -> str:
 
 #: What the fixture of this name gives: starts a server of one's own.
 StartServer = Callable[..., ServerProcess]
+#: What the fixture of this name gives: starts a server that all tests share.
+Share = Callable[[ServerProcess], ServerProcess]

@@ -15,8 +15,10 @@ from pathlib import Path
 
 import pyspark
 
-#: A JVM takes seconds to start, and more when others are busy.
-PATIENCE_SECONDS = 120
+from strandline.pipeline.spark_session import LIGHT_JAVA
+
+#: A JVM takes seconds to start, and much more when others are busy.
+PATIENCE_SECONDS = 400
 
 
 class Cluster:
@@ -72,6 +74,7 @@ class Cluster:
             **os.environ,
             "SPARK_LOCAL_IP": "127.0.0.1",
             "SPARK_DAEMON_MEMORY": "256m",
+            "SPARK_DAEMON_JAVA_OPTS": LIGHT_JAVA,
             "PYSPARK_PYTHON": sys.executable,
             "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
         }

@@ -34,7 +34,7 @@ class Stand:
         self.face = StreamsProtocol(self.context, self.answered)
 
     def create(self, name: str, *data: object, **traits: Any) -> Stream:
-        made = StreamTraits(created_at=self.clock.now(), **traits)
+        made = StreamTraits(**traits)
         stream, commit = self.context.streams.create(name, made, durability="memory")
         commit.wait()
         self.append(stream, *data)
@@ -46,7 +46,7 @@ class Stand:
             stream.log.append(Batch(values, None if key is None else [key] * len(values))).wait()
 
     def fork(self, name: str, source: Stream, through: int) -> Stream:
-        traits = StreamTraits(created_at=self.clock.now())
+        traits = StreamTraits()
         stream, commit = self.context.streams.create(name, traits, source=(source.log, through), durability="memory")
         commit.wait()
         return stream

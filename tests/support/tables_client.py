@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from support.document_tables import ROOT
@@ -10,6 +11,9 @@ from support.topics_client import Client
 
 #: What the servers of the tests are started with.
 POLLS = ROOT / "tests/support/declared_polls.py"
+
+
+_BESIDE = {"strandline-head", "strandline-has-more", "strandline-last", "strandline-complete"}
 
 
 class TablesClient(Client):
@@ -30,6 +34,21 @@ class TablesClient(Client):
 
     def read(self, table: str, op: str, *, variant: str = "auth", status: int = 200, **query: Any) -> Any:
         return self.call("GET", f"/tables/{table}/{variant}/{op}", params=query, status=status)
+
+    def rows_after(self, table: str, *, variant: str = "auth", **query: Any) -> tuple[list[Any], dict[str, Any]]:
+        """The rows of ``listAfter``, and what its headers say."""
+        return self._rows(f"/tables/{table}/{variant}/listAfter", query)
+
+    def found(self, table: str, *, variant: str = "auth", **query: Any) -> tuple[list[Any], dict[str, Any]]:
+        """The rows of ``search``, and what its headers say."""
+        return self._rows(f"/tables/{table}/{variant}/search", query)
+
+    def _rows(self, path: str, query: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+        response = self.request("GET", path, params=query)
+        assert response.status_code == 200, response.text
+        headers = {name.lower(): value for name, value in response.headers.items()}
+        ours = {name.removeprefix("strandline-"): json.loads(headers[name]) for name in headers if name in _BESIDE}
+        return response.json(), ours
 
     def refusal(self, method: str, path: str, body: object = None, *, status: int, **options: Any) -> Any:
         """The error of a request that is refused."""

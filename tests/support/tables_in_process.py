@@ -42,6 +42,10 @@ class Bed:
     def bind(self, *declarations: TableDeclaration, hooks: Hooks | None = None) -> Tables:
         return Tables(self.engine, declarations, hooks=hooks)
 
+    def logs(self) -> list[str]:
+        """The logs of rows and changes."""
+        return [name for name in self.engine.names() if not name.startswith("_")]
+
     def done(self, write: Write[T]) -> T:
         result = write.wait()
         self.settle()

@@ -14,13 +14,13 @@ from strandline.engine import Batch, Engine, ManualClock
 from strandline.protocols.topics.context import Context
 from strandline.protocols.topics.sessions import SessionStream
 from strandline.protocols.topics.settings import TopicsSettings
-from strandline.protocols.topics.topics import Topic
+from strandline.protocols.topics.topics import Topic, new_topic
 from strandline.protocols.topics.watch import TopicWatches
 from strandline.service.access import FULL_ACCESS, Access
 from strandline.service.http import Call, Head
 from strandline.service.kernel import Kernel
 from strandline.service.limits import Slots
-from strandline.service.log_config import TopicConfig, engine_config
+from strandline.service.log_config import TopicConfig
 from strandline.service.settings import DeliverySettings, LimitSettings
 from support.topics_client import Event, parse_block
 
@@ -90,7 +90,7 @@ class WatchStand:
         self.watching = TopicWatches(self.context)
 
     def topic(self, name: str, **config: Any) -> Topic:
-        topic, _ = self.context.topics.create(name, engine_config(name, TopicConfig(**config), "log"))
+        topic, _ = self.context.topics.create(name, new_topic(name, TopicConfig(**config)))
         return topic
 
     def watch(self, access: Access = FULL_ACCESS, **body: Any) -> str:

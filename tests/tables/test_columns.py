@@ -175,3 +175,16 @@ def test_many_rows_in_many_pieces(plain_bed: Bed, monkeypatch: pytest.MonkeyPatc
         assert table.counts("p", "optionIdx").counts == expected
     table.restore_by_parent("p").wait()
     assert table.counts("p", "optionIdx").counts == Counter(str(n % 7) for n in range(2000))
+
+
+def test_an_edit_that_was_hidden_with_its_row_counts_when_the_row_comes_back(bed: Bed) -> None:
+    table = bed.bind(ANY)["any"]
+    append(bed, table, "a", "b", "c")
+    assert table.counts("p", "v").counts == {"a": 1, "b": 1, "c": 1}
+    for restore in (lambda: table.restore("p:2"), lambda: table.restore_by_parent("p")):
+        value = str(table.read("p:2").updated_at)
+        bed.done(table.update("p:2", {"v": value}))
+        bed.done(table.rm("p:2"))
+        assert table.counts("p", "v").counts == {"a": 1, "c": 1}
+        bed.done(restore())
+        assert table.counts("p", "v").counts == {"a": 1, value: 1, "c": 1}

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from asyncio import sleep
 from dataclasses import FrozenInstanceError
 from typing import Any
 
@@ -47,6 +48,14 @@ def test_a_bad_name_is_refused(name: Any) -> None:
         {"search": "nonsense"},
         {"search": {"index": "comment"}},
         {"search": []},
+        {"moderators": "moderator"},
+        {"moderators": [""]},
+        {"moderators": 7},
+        {"with_author": sleep},
+        {"parent_row": sleep},
+        {"rate_limit": {"window": 1000}},
+        {"rate_limit": {"max": 1, "per": 1000}},
+        {"rate_limit": {"max": 0}},
         {"schema": {"type": "object"}, "search": True},
         {"rate_limit": 0},
         {"rate_limit": True},
@@ -59,7 +68,7 @@ def test_a_bad_name_is_refused(name: Any) -> None:
         {"durability": "sometimes"},
         {"schema": None},
     ],
-    ids=str,
+    ids=lambda options: "-".join(options),
 )
 def test_a_bad_option_is_refused(options: dict[str, Any]) -> None:
     with pytest.raises(BadDeclaration):
@@ -70,6 +79,11 @@ def test_a_bad_option_is_refused(options: dict[str, Any]) -> None:
 def test_a_bad_rate_limit_is_refused(limit: Any) -> None:
     with pytest.raises(BadDeclaration):
         RateLimit(*limit)
+
+
+def test_a_rate_limit_may_be_a_number_or_a_mapping() -> None:
+    for limit in (5, {"max": 5}, {"max": 5, "window": 60_000}):
+        assert make_log("poll", parent="site", schema=Poll, rate_limit=limit).rate_limit == RateLimit(5, 60_000)
 
 
 def test_tables_are_found_by_name(plain_bed: Bed) -> None:
@@ -138,7 +152,7 @@ def test_a_bad_argument_is_not_valid_and_leaves_nothing_behind(plain_bed: Bed, u
     with pytest.raises(TableError) as error:
         use(polls)
     assert error.value.code == "VALIDATION_FAILED"
-    assert plain_bed.engine.names() == []
+    assert plain_bed.logs() == []
 
 
 def test_the_longest_names_fit(bed: Bed) -> None:
@@ -171,7 +185,7 @@ def test_the_logs_of_tables_say_that_they_are(bed: Bed) -> None:
     assert (row.key, row.meta) == ("k", b'{"user":"u"}')
     assert row.data == b'{"title":"n","isPublic":false,"$updatedAt":%d}' % (row.ts + 1)
     (change,) = bed.engine.log("poll~changes/p").read()
-    assert change.key == "1"
+    assert change.key == "edit:1"
     assert change.data == (
         b'{"op":"update","seq":1,"at":%d,"user":"u","author":"u","soft":false,'
         b'"previous":{"title":"t","isPublic":false}}' % row.ts

@@ -1,6 +1,9 @@
 from __future__ import annotations
 
+import re
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -29,6 +32,16 @@ def audited(tables: Tables, parent: str = "a") -> list[Any]:
     return [row.payload["what"] for row in tables["audit"].list_after(parent, 0).rows]
 
 
+@contextmanager
+def fails(hook: str, cause: type[Exception], match: str = "") -> Iterator[None]:
+    """The caller is told which hook failed, and the program why."""
+    with pytest.raises(TableError, match=f"the hook {hook} of the table vote failed") as error:
+        yield
+    assert (error.value.code, error.value.more) == ("HOOK_FAILED", {"table": "vote", "hook": hook})
+    assert isinstance(error.value.__cause__, cause)
+    assert re.search(match, str(error.value.__cause__))
+
+
 def test_before_append_replaces_the_payload_and_is_validated_again(bed: Bed) -> None:
     def stamp(ctx: HookContext, payload: dict[str, Any]) -> dict[str, Any]:
         return {**payload, "voter": ctx.user}
@@ -38,7 +51,9 @@ def test_before_append_replaces_the_payload_and_is_validated_again(bed: Bed) -> 
     assert payloads(votes.list("r").rows) == [{"optionIdx": 1, "voter": "me", "comment": ""}]
     with pytest.raises(TableError) as error:
         votes.append("r", {"optionIdx": 1})
-    assert error.value.fields == ["voter"]
+    assert (error.value.code, error.value.fields) == ("HOOK_FAILED", [])
+    assert isinstance(error.value.__cause__, TableError)
+    assert error.value.__cause__.fields == ["voter"]
 
 
 def test_a_hook_may_change_what_it_is_given_instead(bed: Bed) -> None:
@@ -117,7 +132,7 @@ def test_if_a_hook_fails_nothing_is_written_of_what_came_before(bed: Bed, kind: 
     with pytest.raises(TableError, match="no more"):
         tables["vote"].append_bulk("r", [{"optionIdx": 1}] * 3)
     bed.settle()
-    assert bed.engine.names() == []
+    assert bed.logs() == []
     bed.done(tables["vote"].append("r", {"optionIdx": 1}))
     assert (seqs(tables["vote"].list("r").rows), audited(tables)) == ([1], ["called"])
 
@@ -134,7 +149,7 @@ def test_a_failing_hook_leaves_the_row_as_it_was(bed: Bed, kind: str) -> None:
     bed.done(votes.append_bulk("r", [{"optionIdx": 1}] * 3))
     before = votes.list("r").rows
     if kind.endswith("update"):
-        with pytest.raises(ZeroDivisionError):
+        with fails(kind, ZeroDivisionError):
             votes.update("r:1", {"optionIdx": 2})
     else:
         for remove in (
@@ -142,7 +157,7 @@ def test_a_failing_hook_leaves_the_row_as_it_was(bed: Bed, kind: str) -> None:
             lambda: votes.rm_bulk(["r:1", "r:3"]),
             lambda: votes.purge_by_parent("r"),
         ):
-            with pytest.raises(ZeroDivisionError):
+            with fails(kind, ZeroDivisionError):
                 remove()
     bed.settle()
     assert votes.list("r").rows == before
@@ -225,7 +240,7 @@ def test_a_row_cannot_be_removed_in_the_step_that_appends_it(plain_bed: Bed) -> 
 
     for hook in (remove, purge):
         votes = plain_bed.bind(vote(after_append=hook))["vote"]
-        with pytest.raises(MisusedHook):
+        with fails("after_append", MisusedHook):
             votes.append("r", {"optionIdx": 1})
         assert votes.list("r").rows == []
 
@@ -235,7 +250,7 @@ def test_a_hook_that_writes_past_its_context_is_refused(plain_bed: Bed) -> None:
         ctx.tables["audit"].append("a", {"what": "past"})
 
     tables = plain_bed.bind(vote(before_append=write), AUDIT)
-    with pytest.raises(MisusedHook, match=r"ctx\.append"):
+    with fails("before_append", MisusedHook, match=r"ctx\.append"):
         tables["vote"].append("r", {"optionIdx": 1})
     # The lock has been let go.
     thread = threading.Thread(target=lambda: tables["audit"].append("a", {"what": "later"}).wait())
@@ -266,3 +281,57 @@ def test_a_hook_that_can_never_be_called_is_refused() -> None:
     for hook in (waits, wants_more, wants_nothing, "before"):
         with pytest.raises(BadDeclaration):
             Hooks(before_append=hook)  # type: ignore[arg-type]
+
+
+# --- whose error it is ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda ctx: ctx.append("audit", "a/b", {}),
+        lambda ctx: ctx.append("audit", "a", 7),
+        lambda ctx: ctx.append("nothing", "a", {}),
+        lambda ctx: ctx.update("audit", "a:1", {"what": 1}),
+        lambda ctx: ctx.rm("audit", "a"),
+        lambda ctx: ctx.read("audit", "a"),
+    ],
+)
+def test_a_bad_write_of_a_hook_is_reported_as_the_hooks(plain_bed: Bed, write: Any) -> None:
+    tables = plain_bed.bind(vote(after_append=write), AUDIT)
+    with fails("after_append", TableError):
+        tables["vote"].append("r", {"optionIdx": 1})
+    assert plain_bed.logs() == []
+
+
+def test_a_hook_may_handle_the_error_of_its_own_write(plain_bed: Bed) -> None:
+    def count(ctx: HookContext) -> None:
+        try:
+            ctx.update("audit", "a:1", {"what": 2})
+        except TableError as error:
+            codes.append(error.code)
+            ctx.append("audit", "a", {"what": 1})
+
+    codes: list[str] = []
+    tables = plain_bed.bind(vote(after_append=count), AUDIT)
+    for _ in range(2):
+        tables["vote"].append("r", {"optionIdx": 1}).wait()
+    assert (audited(tables), codes) == ([2], ["NOT_FOUND"])
+
+
+def test_a_plain_hook_that_returns_a_coroutine_has_failed(plain_bed: Bed) -> None:
+    async def notify(ctx: HookContext) -> None: ...
+
+    votes = plain_bed.bind(vote(after_append=lambda ctx: notify(ctx)))["vote"]
+    with fails("after_append", MisusedHook, match="async def"):
+        votes.append("r", {"optionIdx": 1})
+
+
+def test_the_item_of_a_bulk_whose_hook_failed_is_named(plain_bed: Bed) -> None:
+    def check(ctx: HookContext, payload: dict[str, Any]) -> None:
+        assert payload["optionIdx"] < 2
+
+    votes = plain_bed.bind(vote(before_append=check))["vote"]
+    with pytest.raises(TableError) as error:
+        votes.append_bulk("r", [{"optionIdx": 1}, {"optionIdx": 2}])
+    assert (error.value.code, error.value.more["index"]) == ("HOOK_FAILED", 1)

@@ -39,6 +39,7 @@ def test_a_bulk_that_could_never_pass_is_not_valid(votes: Table) -> None:
         votes.append_bulk("r", [Vote(0)] * 4, user="u")
     assert error.value.code == "VALIDATION_FAILED"
     assert error.value.more["limit"]["max"] == 3
+    assert str(error.value).endswith("vote accepts 3 rows per user in 1 s, not 4 at once")
 
 
 def test_the_time_to_wait_is_that_of_the_whole_bulk(plain_bed: Bed, votes: Table) -> None:

@@ -250,6 +250,13 @@ def test_references_within_a_json_schema_work() -> None:
     assert list(errors(schema, {"x": 1})) == ["x"]
 
 
+@pytest.mark.parametrize("reference", ["#/$defs/a%20box", "#/anyOf/0"])
+def test_defaults_behind_references_are_filled_in(reference: str) -> None:
+    box = {"type": "object", "properties": {"size": {"default": 1}}}
+    document = {"type": "object", "properties": {"x": {"$ref": reference}}, "$defs": {"a box": box}, "anyOf": [box, {}]}
+    assert schema_of(document).validate({"x": {}})["x"] == {"size": 1}
+
+
 @every
 def test_what_is_no_json_is_refused(declared: Any) -> None:
     for value in (object(), {1: 2}, 1 << 70):

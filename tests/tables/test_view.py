@@ -101,7 +101,7 @@ def test_rows_are_shown_with_their_author_and_whether_they_are_the_readers_own(b
 def test_a_view_says_what_its_reader_sees(bed: Bed) -> None:
     votes = with_rows(bed, 101)
     view = votes.view("r", user="u")
-    assert [view.shows(row) for row in votes.list_after("r", 99).rows] == [True, False]
+    assert [view.shows(row.user) for row in votes.list_after("r", 99).rows] == [True, False]
     assert view.log is not None
     assert votes.view("nothing yet").log is None
     assert votes.list("nothing yet") == RowPage([], True, None)

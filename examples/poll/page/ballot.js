@@ -1,7 +1,16 @@
 /** One poll: its answers as bars, the latest votes, and the actions. */
 
-import { createLog } from "./strandline/strandline.js";
 import { ago, byId, make, plural, show } from "./dom.js";
+import { createLog } from "./server.js";
+
+/**
+ * @typedef {import("./tables.js").VotePayload} VotePayload
+ * @typedef {import("./tables.js").VoteInput} VoteInput
+ * @typedef {import("strandline").ShownRow<VotePayload, VoteInput>} Vote
+ * @typedef {{ counts: Record<string, number>, total: number }} Tally
+ * @typedef {{ isError?: boolean, undo?: (() => void) | null }} NoticeOptions
+ * @typedef {{ notify: (text: string, options?: NoticeOptions) => void, changed: () => void }} Page
+ */
 
 /** The number of votes shown at first, and added with each "Show more". */
 const SHOWN = 8;
@@ -10,22 +19,22 @@ const CLOCK_MS = 20_000;
 
 export class Ballot {
   /**
-   * @param {string} server
-   * @param {any} poll its row
+   * @param {import("strandline").TableReference<VotePayload, VoteInput>} table
+   * @param {import("./poll.js").Poll} poll
    * @param {string} user
-   * @param {{ notify: Function, changed: () => void }} page
+   * @param {Page} page
    */
-  constructor(server, poll, user, page) {
+  constructor(table, poll, user, page) {
     this.poll = poll;
     this.user = user;
     this.page = page;
     this.shown = SHOWN;
-    /** The counts of the server, needed when not all votes are loaded. */
+    /** The counts of the server, needed when not all votes are loaded. @type {Tally | null} */
     this.counted = null;
     this.isCounting = false;
     this.isOutdated = false;
     this.ending = new AbortController();
-    this.votes = createLog(server, { table: "vote", parent: poll.id, user, public: poll.isPublic, pageSize: 50 });
+    this.votes = createLog(table, { parent: poll.id, public: poll.isPublic, pageSize: 50 });
     this.votes.subscribe(() => this.render());
     this.clock = setInterval(() => this.renderVotes(), CLOCK_MS);
     byId("options").replaceChildren();
@@ -43,6 +52,10 @@ export class Ballot {
     this.votes.close();
   }
 
+  /**
+   * @param {string} id
+   * @param {() => void} act
+   */
   listen(id, act) {
     byId(id).addEventListener("click", act, { signal: this.ending.signal });
   }
@@ -95,6 +108,7 @@ export class Ballot {
     );
   }
 
+  /** @param {{ text: string, index: number }} option */
   createOption({ text, index }) {
     const parts = ["bar", "tick", "text", "count"].map((className) => make("span", { className }));
     parts[2].textContent = text;
@@ -129,15 +143,20 @@ export class Ballot {
     byId("no-votes").textContent = text;
   }
 
+  /** @param {Vote} vote */
   createVote({ userId }) {
     const name = userId ?? "anonymous";
-    const hue = Array.from(name).reduce((sum, letter) => (sum * 31 + letter.codePointAt(0)) % 360, 7);
+    const hue = Array.from(name).reduce((sum, letter) => (sum * 31 + (letter.codePointAt(0) ?? 0)) % 360, 7);
     const face = make("span", { className: "face", textContent: Array.from(name)[0].toUpperCase(), ariaHidden: "true" });
     face.style.setProperty("--hue", String(hue));
     const when = make("time", { className: "when" });
     return make("li", {}, face, make("span", { className: "name", textContent: name }), when, make("span", { className: "chosen" }));
   }
 
+  /**
+   * @param {any} item
+   * @param {Vote} vote
+   */
   updateVote(item, vote) {
     const [, , when, chosen] = item.children;
     item.classList.toggle("pending", vote.pending === true);
@@ -154,22 +173,27 @@ export class Ballot {
     chosen.dataset.edited = isEdited ? String(vote.updatedAt) : "";
   }
 
+  /**
+   * @param {string} id
+   * @param {HTMLElement} button
+   */
   async tellHistory(id, button) {
     try {
       const edits = await this.votes.history(id);
       const before = edits.map((edit) => this.poll.options[edit.previous.optionIdx]).join(", then ");
       button.replaceWith(make("span", { textContent: `· before: ${before}` }));
-    } catch (error) {
+    } catch (/** @type {any} */ error) {
       this.page.notify(error.message, { isError: true });
     }
   }
 
   /* Counting: loaded votes are counted here, the others by the server. */
 
-  /** The votes of each answer and in total; null while unknown. */
+  /** The votes of each answer and in total; null while unknown. @returns {Tally | null} */
   tally() {
     const { data, hasMore } = this.votes.getSnapshot();
     if (hasMore) return this.counted;
+    /** @type {Record<string, number>} */
     const counts = {};
     for (const vote of data) counts[vote.optionIdx] = (counts[vote.optionIdx] ?? 0) + 1;
     return { counts, total: data.length };
@@ -193,7 +217,10 @@ export class Ballot {
 
   /* Actions */
 
-  /** One vote per user: the key contains the user, so a second vote finds the first, even if that was withdrawn. */
+  /**
+   * One vote per user: the key contains the user, so a second vote finds the first, even if that was withdrawn.
+   * @param {number} optionIdx
+   */
   vote(optionIdx) {
     return this.attempt(async () => {
       const { mine, votes, user } = this;
@@ -237,10 +264,11 @@ export class Ballot {
     this.renderVotes();
   }
 
+  /** @param {() => Promise<unknown>} act */
   async attempt(act) {
     try {
       await act();
-    } catch (error) {
+    } catch (/** @type {any} */ error) {
       const seconds = Math.ceil(error.retryAfterMs / 1000);
       const isLimit = error.code === "RATE_LIMITED";
       this.page.notify(isLimit ? `Too many votes. Try again in ${seconds} s.` : error.message, { isError: true });

@@ -9,9 +9,11 @@ const dialog = byId("dialog");
 const form = byId("form");
 const answers = byId("new-options");
 const problem = byId("problem");
-let create = null;
+/** @typedef {(poll: import("./tables.js").PollInput) => Promise<void>} Create */
+/** @type {Create} */
+let create;
 
-/** @param {(poll: { question: string, options: string[], isPublic: boolean }) => Promise<void>} whenDone */
+/** @param {Create} whenDone */
 export function openForm(whenDone) {
   create = whenDone;
   form.reset();
@@ -36,7 +38,7 @@ answers.addEventListener("input", () => {
 
 byId("cancel").addEventListener("click", () => dialog.close());
 
-form.addEventListener("submit", async (event) => {
+form.addEventListener("submit", async (/** @type {Event} */ event) => {
   event.preventDefault();
   const options = Array.from(answers.children, (field) => field.value.trim()).filter((text) => text !== "");
   const question = byId("new-question").value.trim();
@@ -45,11 +47,12 @@ form.addEventListener("submit", async (event) => {
   try {
     await create({ question, options, isPublic: byId("new-public").checked });
     dialog.close();
-  } catch (error) {
+  } catch (/** @type {any} */ error) {
     tell(error.message);
   }
 });
 
+/** @param {string} text */
 function tell(text) {
   problem.textContent = text;
   problem.hidden = false;

@@ -1,19 +1,31 @@
 /** The page: the list of polls, and the selected poll. All its data comes from two logs. */
 
-import { createLog } from "./strandline/strandline.js";
 import { Ballot } from "./ballot.js";
 import { byId, make, show } from "./dom.js";
 import { openForm } from "./form.js";
+import { asked, connect, createLog, SERVER } from "./server.js";
 
-const asked = new URLSearchParams(location.search);
-const SERVER = asked.get("server") ?? `http://${location.hostname}:4000`;
+/**
+ * @typedef {import("./tables.js").Tables} Tables
+ * @typedef {import("./tables.js").PollPayload} PollPayload
+ * @typedef {import("./tables.js").PollInput} PollInput
+ * @typedef {import("strandline").ShownRow<PollPayload, PollInput>} Poll
+ */
+
 /** The parent of the polls; each name is a separate site. */
 const SITE = asked.get("site") ?? "main";
 
 let user = localStorage.getItem("who") ?? `guest-${1000 + Math.floor(Math.random() * 9000)}`;
+/** The tables, on behalf of the user. @type {import("strandline").Api<Tables>} */
+let api;
+/** @type {import("strandline").Log<PollPayload, PollInput>} */
 let polls;
+/** @type {Ballot | null} */
 let ballot = null;
-/** The poll in the URL, read separately if it is older than the loaded polls. */
+/**
+ * The poll in the URL, read separately if it is older than the loaded polls.
+ * @type {{ id: string, isDone: boolean, row: Poll | null }}
+ */
 let lookedUp = { id: "", isDone: true, row: null };
 
 const chosenId = () => decodeURIComponent(location.hash.slice(1));
@@ -23,7 +35,8 @@ function begin() {
   localStorage.setItem("who", user);
   byId("who").value = user;
   polls?.close();
-  polls = createLog(SERVER, { table: "poll", parent: SITE, user, public: true, pageSize: 20 });
+  api = connect(SERVER, { user });
+  polls = createLog(api.poll, { parent: SITE, public: true, pageSize: 20 });
   polls.subscribe(render);
   ballot?.close();
   ballot = null;
@@ -60,6 +73,7 @@ function findChosen() {
   return newest;
 }
 
+/** @param {string} id */
 async function lookUp(id) {
   lookedUp = { id, isDone: false, row: null };
   const row = await polls.read(id).catch(() => null);
@@ -69,12 +83,12 @@ async function lookUp(id) {
 
 const createLink = () => make("li", {}, make("a", {}, make("span"), make("small")));
 
-/** @param poll the row of the poll to show, or null */
+/** @param {Poll | null} poll the poll to show */
 function choose(poll) {
   byId("poll").hidden = poll === null;
   if (ballot?.poll.id !== poll?.id) {
     ballot?.close();
-    ballot = poll === null ? null : new Ballot(SERVER, poll, user, { notify, changed: renderState });
+    ballot = poll === null ? null : new Ballot(api.vote, poll, user, { notify, changed: renderState });
   }
   document.title = poll === null ? "Polls" : `${poll.question} · Polls`;
 }
@@ -90,7 +104,10 @@ function renderState() {
   byId("state").textContent = refused && !isLive ? "Refused by the server" : words[state];
 }
 
-/** The text in place of a poll. */
+/**
+ * The text in place of a poll.
+ * @param {Poll | null} chosen
+ */
 function renderNothing(chosen) {
   const { isLoading, error } = polls.getSnapshot();
   byId("nothing-yet").hidden = chosen !== null;
@@ -115,10 +132,15 @@ function renderNothing(chosen) {
 /** How long a message about an action stays. An error stays until it is closed. */
 const TOLD_MS = 12_000;
 
+/** @type {(() => void) | null} */
 let undo = null;
+/** @type {ReturnType<typeof setTimeout> | undefined} */
 let closing;
 
-/** @param {string} text @param {{ isError?: boolean, undo?: () => void }} [options] */
+/**
+ * @param {string} text
+ * @param {import("./ballot.js").NoticeOptions} [options]
+ */
 function notify(text, { isError = false, undo: revert = null } = {}) {
   undo = revert;
   byId("notice-text").textContent = text;
@@ -141,7 +163,7 @@ byId("notice-undo").addEventListener("click", () => {
 
 /* Events */
 
-byId("who").addEventListener("change", (event) => {
+byId("who").addEventListener("change", (/** @type {any} */ event) => {
   const name = event.target.value.trim();
   if (name === "" || name === user) event.target.value = user;
   else {
@@ -152,7 +174,7 @@ byId("who").addEventListener("change", (event) => {
 });
 
 byId("new").addEventListener("click", () =>
-  openForm(async (payload) => {
+  openForm(async (/** @type {PollInput} */ payload) => {
     const { id } = await polls.append({ payload });
     location.hash = encodeURIComponent(id);
     closeNotice();

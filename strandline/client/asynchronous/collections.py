@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from time import time
 from typing import Any, Generic, TypeVar, overload
 
 from strandline.client import collection_calls as calls
+from strandline.client.asynchronous.keyrings import AsyncSharedKeyring
+from strandline.client.asynchronous.live import AsyncLive
+from strandline.client.asynchronous.regular_documents import AsyncRegularDocument
 from strandline.client.asynchronous.transport import AsyncTransport
 from strandline.client.calls import Answer, Request
 from strandline.client.collection_calls import (
@@ -22,9 +25,10 @@ from strandline.client.concurrency import AsyncLock, AsyncResult
 from strandline.client.credentials import Credentials, current
 from strandline.client.elements import Authors, CursorState, Encrypting, Opening
 from strandline.client.errors import BadRequest, Conflict, Refused
+from strandline.client.live import ElementsState
 from strandline.signing import author_proofs
 from strandline.signing.author_proofs import Proof
-from strandline.signing.keys import Signer
+from strandline.signing.keys import KemKey, Signer
 from strandline.signing.signed_requests import host_of
 
 T = TypeVar("T")
@@ -40,7 +44,7 @@ class AsyncSender:
         namespace: str | None,
         clock: Callable[[], float],
     ) -> None:
-        self._transport = transport
+        self.transport = transport
         self._credentials = credentials
         self._clock = clock
         self._host = host_of(transport.address.url)
@@ -51,7 +55,7 @@ class AsyncSender:
         return calls.Signing(None if anonymous else current(self._credentials), self._host, self._clock)
 
     async def send(self, request: Request, signing: calls.Signing | None = None) -> Answer:
-        return await self._transport.call(request, signing or self.signing())
+        return await self.transport.call(request, signing or self.signing())
 
 
 class AsyncCollections:
@@ -98,6 +102,33 @@ class AsyncCollections:
         only elements signed with one of them. A signature does not cover the time of an element.
         """
         return AsyncDocument(self._sender, key, Opening(key, verify, encryptor, type), encryptor, field)
+
+    @overload
+    def regular_document(
+        self, key: str, *, encryptor: Encrypting | None = None, verify: Authors = False
+    ) -> AsyncRegularDocument[Any]: ...
+
+    @overload
+    def regular_document(
+        self, key: str, type: type[T], *, encryptor: Encrypting | None = None, verify: Authors = False
+    ) -> AsyncRegularDocument[T]: ...
+
+    def regular_document(
+        self, key: str, type: Any = Any, *, encryptor: Encrypting | None = None, verify: Authors = False
+    ) -> AsyncRegularDocument[Any]:
+        """A document of a collection that is not append-only, which is replaced as a whole. The parameters are those of
+        ``document``."""
+        opening: Opening[Any] = Opening(key, verify, encryptor, type, regular=True)
+        return AsyncRegularDocument(self._sender, key, opening, encryptor)
+
+    def keyring(self, key: str, kem: KemKey, *, trusted_adders: Collection[str]) -> AsyncSharedKeyring:
+        """The keyring at a path, for example ``rooms/lobby/_keyring``, used by the owner of ``kem``. Only entries that
+        were signed with one of the public keys ``trusted_adders`` are used, because a server could insert its own.
+        Raises ValueError without a credential."""
+        credential = self._sender.signing().credential
+        if credential is None:
+            raise ValueError("a keyring needs a credential: its entries are signed")
+        return AsyncSharedKeyring(self.regular_document(key), credential.signer, kem, trusted_adders)
 
     async def batch_pull(self, asks: Mapping[str, Sequence[DocumentRequest]]) -> dict[str, list[Entry]]:
         """Pull from many documents in one request. Elements are returned as stored; ``opened`` of a document
@@ -179,6 +210,20 @@ class AsyncDocument(Generic[T]):
         """
         state = CursorState(self._opening, items, since, on_element_error, persist_encrypted)
         return AsyncAppendLogCursor(self.pull_stored, state)
+
+    def live(self, *, since: int | None = None) -> AsyncLive[Element[T]]:
+        """The elements as they are appended, verified and decrypted: new ones, or first those with a time greater than
+        ``since``. The reader survives broken connections without missing or repeating elements. An element that cannot
+        be verified or decrypted raises WrongAuthor or Unreadable."""
+        if since is not None and since < 0:
+            raise ValueError("since must not be negative")
+        state = ElementsState(
+            calls.live_target(self._sender.prefix, self.key),
+            since,
+            self._opening,
+            lambda request: self._sender.signing()(request),
+        )
+        return AsyncLive(self._sender.transport, state)
 
     def _sealed(self, data: T) -> dict[str, Any]:
         document = calls.document_of(data)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from datetime import datetime
 from typing import Any, Generic, TypeVar, Unpack
 
@@ -16,19 +16,23 @@ from strandline.client.asynchronous.transport import AsyncTransport
 from strandline.client.calls import get
 from strandline.client.concurrency import AsyncCrew, AsyncFlag, async_check, async_told_to_stop
 from strandline.client.errors import NotFound, StrandlineError
+from strandline.client.failures import JobFailed, fitting, summary_of
 from strandline.client.queue_calls import (
     HEARTBEATS_PER_LEASE,
+    STOPPING,
     Acked,
+    DeadLetter,
     Extended,
     Job,
     Nacked,
     Redriven,
+    Returned,
     WorkerSettings,
     is_passing,
     usual_delay_ms,
 )
 from strandline.client.topic_calls import Match
-from strandline.client.topic_types import Configured, Draft, QueueConfigArguments, QueueCounters, Written
+from strandline.client.topic_types import Configured, Draft, QueueConfigArguments, QueueState, Tombstone, Written
 
 T = TypeVar("T")
 
@@ -48,7 +52,8 @@ class AsyncQueue(Generic[T]):
 
     async def configure(self, **config: Unpack[QueueConfigArguments]) -> Configured:
         """Create the queue, or replace its whole configuration: members you omit get their defaults. Queue-specific
-        members are ``lease_ms``, ``max_deliveries``, ``dead_letter``, ``claim_jitter_ms`` and ``leases_durable``."""
+        members are ``lease_ms``, ``max_deliveries``, ``dead_letter``, ``retry_delay_ms``, ``retry_backoff``,
+        ``retry_max_ms``, ``retry_jitter``, ``claim_jitter_ms`` and ``leases_durable``."""
         return await self.topic.configure(type="queue", **config)
 
     async def update(self, **changes: Unpack[QueueConfigArguments]) -> Configured:
@@ -88,9 +93,10 @@ class AsyncQueue(Generic[T]):
         """Acknowledge jobs: they are done, and the server deletes them."""
         return await self._transport.ask(calls.ack(self._path, self.node, jobs), calls.ACKED)
 
-    async def nack(self, *jobs: Job[T], delay_ms: int = 0) -> Nacked:
-        """Return jobs to the queue for any worker, optionally after ``delay_ms``."""
-        return await self._transport.ask(calls.nack(self._path, self.node, jobs, delay_ms), calls.NACKED)
+    async def nack(self, *jobs: Job[T], delay_ms: int | None = None, reason: Any = None) -> Nacked:
+        """Return jobs to the queue for any worker, after ``delay_ms`` or the delay that the queue is configured with.
+        ``reason`` says why they failed: a text, JSON or an exception, of which 4,096 bytes are kept."""
+        return await self._transport.ask(calls.nack(self._path, self.node, jobs, delay_ms, reason), calls.NACKED)
 
     async def extend(self, *jobs: Job[T], lease_ms: int) -> Extended:
         """Extend the leases to ``lease_ms`` from now, and update the deadlines of the jobs."""
@@ -107,7 +113,7 @@ class AsyncQueue(Generic[T]):
         lease_ms: int | None = None,
         heartbeat_seconds: float | None = None,
         poll_seconds: float = 1.0,
-        delay_ms: Callable[[Job[T], Exception], int] | None = None,
+        delay_ms: Callable[[Job[T], Exception], int | None] | None = None,
     ) -> AsyncWorker[T]:
         """A worker that processes the jobs of this queue with ``handler``. It is documented at its class."""
         settings = WorkerSettings(concurrency, lease_ms, heartbeat_seconds, poll_seconds)
@@ -115,20 +121,39 @@ class AsyncQueue(Generic[T]):
 
     # --- state -----------------------------------------------------------------------------------------------------
 
-    async def counters(self) -> QueueCounters:
-        """The number of jobs that are ready, in flight, delayed and dead-lettered."""
+    async def counters(self) -> QueueState:
+        """How many jobs are in which state, how long the oldest has been ready, and how many are completed and fail."""
         counters = (await self.topic.state(touch=False)).queue
         assert counters is not None, f"{self.name} is not a queue"
         return counters
 
-    async def redrive(self, *, limit: int = 0, match: Match | None = None) -> Redriven:
-        """Move dead letters back to the queues they came from."""
+    async def dead_letters(
+        self, after: int = 0, *, on_loss: Callable[[Tombstone], None] | None = None
+    ) -> AsyncIterator[DeadLetter]:
+        """The records of the dead-letter topic after a seq, oldest first, with the reasons why the jobs failed. If
+        several queues share the topic, the dead letters of all of them. ``on_loss`` is documented at ``Topic.read``."""
+        topic: AsyncTopic[Any] = AsyncTopic(self._transport, await self._dead_letter_topic())
+        try:
+            async for record in topic.read(after, on_loss=on_loss):
+                yield calls.dead_letter(record)
+        except NotFound as error:
+            # The first dead letter creates the topic.
+            if error.code != "topic_not_found":
+                raise
+
+    async def redrive(self, *, limit: int = 0, match: Match | None = None, seq: int | None = None) -> Redriven:
+        """Move dead letters back to the queues they came from; with ``seq``, only the one with this seq in the
+        dead-letter topic."""
+        path = topic_calls.path_of(await self._dead_letter_topic())
+        return await self._transport.ask(calls.redrive(path, None, limit, match, seq), calls.REDRIVEN)
+
+    async def _dead_letter_topic(self) -> str:
         dead = (await self.topic.state(touch=False)).config.dead_letter
         if dead is None:
             raise NotFound(
                 404, "topic_not_found", f"queue {self.name!r} has no dead-letter topic", {"topic": self.name}
             )
-        return await self._transport.ask(calls.redrive(topic_calls.path_of(dead), None, limit, match), calls.REDRIVEN)
+        return dead
 
     async def delete(self, *, if_empty: bool = False) -> bool:
         """Delete the queue with all its jobs. Returns whether it existed."""
@@ -150,10 +175,14 @@ class AsyncWorker(Generic[T]):
         @worker.handler
         def send(job): ...
 
-    A job is acknowledged when the function returns. If the function raises, the job returns to the queue and is
-    delivered again after ``delay_ms(job, error)``; the queue's ``max_deliveries`` decides when it becomes a dead
-    letter. Heartbeats extend the lease while the function runs. A job can be delivered twice, because a worker that
-    loses its connection loses its leases to other workers. Write the function so that a second run does no harm.
+    A job is acknowledged when the function returns. If the function raises, the job returns to the queue with the
+    exception as its reason and is delivered again: after ``delay_ms(job, error)`` if you give that function and it
+    returns a number, otherwise after the delay that the queue is configured with (``retry_delay_ms``), otherwise after
+    one second, doubled with every delivery. The queue's ``max_deliveries`` decides when the job becomes a dead letter.
+    The function can also call ``job.fail(reason)`` or ``job.retry(after=seconds)``, and then return.
+
+    Heartbeats extend the lease while the function runs. A job can be delivered twice, because a worker that loses its
+    connection loses its leases to other workers. Write the function so that a second run does no harm.
 
     ``run`` returns after ``stop`` is called or the process receives SIGTERM or SIGINT. The worker then claims no more
     jobs, finishes the jobs in progress, and returns jobs that arrive too late to the queue.
@@ -167,7 +196,7 @@ class AsyncWorker(Generic[T]):
         kind: Any,
         settings: WorkerSettings,
         handler: Handler[T] | None,
-        delay_ms: Callable[[Job[T], Exception], int] | None,
+        delay_ms: Callable[[Job[T], Exception], int | None] | None,
     ) -> None:
         self._transport = transport
         self._path = path
@@ -176,7 +205,9 @@ class AsyncWorker(Generic[T]):
         self._claimed = calls.claim_reading(msgspec.Raw)
         self._data: msgspec.json.Decoder[T] = msgspec.json.Decoder(kind)
         self._settings = settings
-        self._delay_ms = delay_ms or usual_delay_ms
+        self._delay_ms = delay_ms
+        #: Whether the queue decides about the delay of failed jobs.
+        self._queue_delays = False
         self._handler: Handler[T] | None = None
         self._stopping = AsyncFlag()
         #: Set when there may be room for another job, or when the worker stops.
@@ -188,6 +219,7 @@ class AsyncWorker(Generic[T]):
         self._seen = 0
         self.done = 0
         self.failed = 0
+        self.retried = 0
         if handler is not None:
             self.handler(handler)
 
@@ -223,10 +255,11 @@ class AsyncWorker(Generic[T]):
     # --- claiming --------------------------------------------------------------------------------------------------
 
     async def _look(self) -> None:
-        """Read the head and the lease time before the first claim."""
+        """Read the head and the configuration before the first claim."""
         state = await self._transport.ask(get(self._path, {"touch": False}), topic_calls.STATE)
         self._seen = state.head_seq
         self._lease_ms = self._settings.lease_ms or state.config.lease_ms
+        self._queue_delays = state.config.retry_delay_ms > 0
 
     async def _take(self, jobs: AsyncCrew, until_empty: bool) -> None:
         while not self._stopping.raised:
@@ -256,7 +289,7 @@ class AsyncWorker(Generic[T]):
         request = calls.claim(self._path, self.node, room, self._lease_ms)
         claimed = (await self._transport.ask(request, self._claimed)).claimed
         if claimed and self._stopping.raised:
-            await self._transport.call(calls.nack(self._path, self.node, claimed, 0))
+            await self._transport.call(calls.nack(self._path, self.node, claimed, 0, STOPPING))
             return []
         return claimed
 
@@ -273,31 +306,53 @@ class AsyncWorker(Generic[T]):
     # --- processing ------------------------------------------------------------------------------------------------
 
     async def _work(self, jobs: AsyncCrew, job: Job[T]) -> None:
-        assert self._handler is not None
-        raw: Any = job.data
+        returned = job._returned = Returned()
+        error: Exception | None = None
         try:
             try:
-                job.data = self._data.decode(raw)
-                await jobs.call(self._handler, job)
-            except Exception as error:
-                log.warning("job %s failed at delivery %s: %r", job.seq, job.deliveries, error, exc_info=error)
-                self.failed += 1
-                await self._give_back(job, self._delay_ms(job, error))
+                await self._process(jobs, job)
+            except Exception as raised:
+                error = raised
+            # From now on, calls of the job's methods are refused.
+            returned, job._returned = job._returned, None
+            if error is not None or returned.by_call:
+                await self._give_back(job, returned, error)
             else:
                 await self._acknowledge(job)
-        except Exception as error:
+        except Exception as problem:
             # The job is not lost: its lease expires, and the queue delivers it again.
-            log.error("the outcome of job %s could not be reported: %r", job.seq, error)
+            log.error("the outcome of job %s could not be reported: %r", job.seq, problem)
         finally:
             self._running.pop(job.lease_id, None)
             self._changed.put_up()
+
+    async def _process(self, jobs: AsyncCrew, job: Job[T]) -> None:
+        assert self._handler is not None
+        raw: Any = job.data
+        job.data = self._data.decode(raw)
+        await jobs.call(self._handler, job)
 
     async def _acknowledge(self, job: Job[T]) -> None:
         await self._transport.call(calls.ack(self._path, self.node, [job]))
         self.done += 1
 
-    async def _give_back(self, job: Job[T], delay_ms: int) -> None:
-        await self._transport.call(calls.nack(self._path, self.node, [job], delay_ms))
+    async def _give_back(self, job: Job[T], returned: Returned, error: Exception | None) -> None:
+        reason = fitting(error) if returned.reason is None else returned.reason
+        delay_ms = returned.delay_ms
+        if delay_ms is None:
+            self.failed += 1
+            why = "no reason given" if reason is None else summary_of(reason)
+            log.warning("job %s failed at delivery %s: %s", job.seq, job.deliveries, why, exc_info=error)
+            delay_ms = self._delay_after(job, JobFailed(reason) if error is None else error)
+        else:
+            self.retried += 1
+            log.info("job %s is delivered again in %s ms", job.seq, delay_ms, exc_info=error)
+        await self._transport.call(calls.nack(self._path, self.node, [job], delay_ms, reason))
+
+    def _delay_after(self, job: Job[T], error: Exception) -> int | None:
+        """The delay before the next delivery; None if the queue decides."""
+        delay_ms = None if self._delay_ms is None else self._delay_ms(job, error)
+        return usual_delay_ms(job) if delay_ms is None and not self._queue_delays else delay_ms
 
     # --- heartbeats ------------------------------------------------------------------------------------------------
 

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from typing import Any, Generic, TypeVar
 
 from strandline.client import table_calls as calls
-from strandline.client.asynchronous.transport import AsyncEventSource, AsyncTransport
-from strandline.client.calls import ALWAYS
-from strandline.client.concurrency import async_sleep
-from strandline.client.errors import StrandlineError
-from strandline.client.live import SILENCE_SECONDS, LiveState
-from strandline.client.retry import Tries
+from strandline.client.asynchronous.live import AsyncLive
+from strandline.client.asynchronous.transport import AsyncTransport
+from strandline.client.calls import ALWAYS, Request
+from strandline.client.live import LiveState
 from strandline.client.table_calls import TableCalls
 from strandline.client.table_types import (
     BulkAppended,
@@ -43,11 +41,16 @@ class AsyncTable(Generic[T]):
 
     # --- writing ---------------------------------------------------------------------------------------------------
 
-    async def append(self, parent: str, payload: T, *, idempotency_key: str | None = None) -> RowAppended:
-        """Append a row exactly once: every append has an idempotency key, which is generated unless you give one."""
+    async def append(
+        self, parent: str, payload: T | Mapping[str, Any], *, idempotency_key: str | None = None
+    ) -> RowAppended:
+        """Append a row exactly once: every append has an idempotency key, which is generated unless you give one. The
+        payload may be a mapping without the members that have a default."""
         return await self._transport.ask(self._calls.append(parent, payload, idempotency_key), calls.APPENDED)
 
-    async def append_bulk(self, parent: str, payloads: Iterable[T | NewRow[T]]) -> BulkAppended:
+    async def append_bulk(
+        self, parent: str, payloads: Iterable[T | Mapping[str, Any] | NewRow[T | Mapping[str, Any]]]
+    ) -> BulkAppended:
         """Append rows atomically."""
         return await self._transport.ask(self._calls.append_bulk(parent, payloads), calls.BULK_APPENDED)
 
@@ -92,13 +95,17 @@ class AsyncTable(Generic[T]):
         """One page of rows, newest first."""
         return self._calls.page(await self._transport.call(self._calls.list_page(parent, limit, cursor, where)))
 
-    async def list(
+    def list(
         self, parent: str, *, where: Mapping[str, Any] | None = None, page_size: int | None = None
     ) -> AsyncIterator[Row[T]]:
         """All rows, newest first, fetched page by page."""
+        return self._all(lambda cursor: self._calls.list_page(parent, page_size, cursor, where))
+
+    async def _all(self, request: Callable[[str | None], Request]) -> AsyncIterator[Row[T]]:
+        """The rows of all pages. ``request`` asks for the page at a cursor."""
         cursor: str | None = None
         while True:
-            page: RowPage[T] = await self.page(parent, limit=page_size, cursor=cursor, where=where)
+            page: RowPage[T] = self._calls.page(await self._transport.call(request(cursor)))
             for row in page.rows:
                 yield row
             cursor = page.cursor
@@ -143,65 +150,19 @@ class AsyncTable(Generic[T]):
         """The earlier versions of a row, oldest first."""
         return tuple((await self._transport.ask(self._calls.read("history", id=id), calls.EDITS)).edits)
 
-    def live(self, parent: str, *, after: str | None = None) -> AsyncLive[T]:
+    def trash(self, parent: str, *, page_size: int | None = None) -> AsyncIterator[Row[T]]:
+        """The removed rows of a parent that can be restored, the highest seq first, fetched page by page."""
+        return self._all(lambda cursor: self._calls.read("trash", parent=parent, limit=page_size, cursor=cursor))
+
+    def feed(self, *, page_size: int | None = None) -> AsyncIterator[Row[T]]:
+        """The rows of all parents, newest first, fetched page by page."""
+        return self._all(lambda cursor: self._calls.read("feed", limit=page_size, cursor=cursor))
+
+    def feed_live(self, *, after: str | None = None) -> AsyncLive[LiveEvent[T]]:
+        """The rows of all parents and their changes as they happen; otherwise as ``live``."""
+        return AsyncLive(self._transport, LiveState(self._calls, None, after))
+
+    def live(self, parent: str, *, after: str | None = None) -> AsyncLive[LiveEvent[T]]:
         """Rows and their changes as they happen: from the beginning, after the ``cursor`` of an earlier reader, or only
         new events with ``after="now"``. The reader survives broken connections without missing or repeating events."""
         return AsyncLive(self._transport, LiveState(self._calls, parent, after))
-
-
-# --- live readers ---------------------------------------------------------------------------------------------------
-
-
-class AsyncLive(Generic[T]):
-    """The events of a parent's rows: iterate over it. ``cursor`` is its current position. Close it, or use it as a
-    context manager."""
-
-    def __init__(self, transport: AsyncTransport, state: LiveState[T]) -> None:
-        self._transport = transport
-        self._state = state
-        self._source: AsyncEventSource | None = None
-        self._tries = Tries(transport.patience)
-        self._closed = False
-
-    @property
-    def cursor(self) -> str | None:
-        return self._state.cursor
-
-    async def __aenter__(self) -> AsyncLive[T]:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.aclose()
-
-    async def aclose(self) -> None:
-        self._closed = True
-        await self._leave()
-
-    def __aiter__(self) -> AsyncLive[T]:
-        return self
-
-    async def __anext__(self) -> LiveEvent[T]:
-        while not self._closed:
-            event = await self._next()
-            if event is not None:
-                return event
-        raise StopAsyncIteration
-
-    async def _next(self) -> LiveEvent[T] | None:
-        try:
-            if self._source is None:
-                self._source = await self._transport.listen(self._state.request(), SILENCE_SECONDS)
-            event = self._state.take(await self._source.next())
-        except StrandlineError as error:
-            await self._leave()
-            wait = self._tries.failed(error)
-        else:
-            self._tries.succeeded()
-            return event
-        await async_sleep(wait)
-        return None
-
-    async def _leave(self) -> None:
-        source, self._source = self._source, None
-        if source is not None:
-            await source.aclose()

@@ -179,7 +179,7 @@ class AsyncTopic(Generic[T]):
 
     async def configure(self, **config: Unpack[TopicConfigArguments]) -> Configured:
         """Create the topic, or replace its whole configuration: members you omit get their defaults, see
-        :class:`TopicConfig`."""
+        :class:`TopicConfig`. A topic keeps its search configuration unless you give ``search``."""
         return await self._transport.ask(calls.configure(self._path, config), calls.CONFIGURED)
 
     async def update(self, **changes: Unpack[TopicConfigArguments]) -> Configured:
@@ -199,9 +199,12 @@ class AsyncTopic(Generic[T]):
         """Delete records permanently: those before a seq, those with a matching tag, or those that meet both."""
         return await self._transport.ask(calls.delete_records(self._path, before_seq, match), calls.RECORDS_DELETED)
 
-    async def redrive(self, *, to: str | None = None, limit: int = 0, match: Match | None = None) -> Redriven:
-        """Move dead letters of this topic back to the queues they came from, or all of them to the topic ``to``."""
-        return await self._transport.ask(queue_calls.redrive(self._path, to, limit, match), queue_calls.REDRIVEN)
+    async def redrive(
+        self, *, to: str | None = None, limit: int = 0, match: Match | None = None, seq: int | None = None
+    ) -> Redriven:
+        """Move dead letters of this topic back to the queues they came from, or all of them to the topic ``to``. With
+        ``seq``, move only the one with this seq."""
+        return await self._transport.ask(queue_calls.redrive(self._path, to, limit, match, seq), queue_calls.REDRIVEN)
 
     async def delete(self, *, if_empty: bool = False) -> TopicDeleted:
         """Delete the topic with all its records. ``if_empty`` refuses if there are records."""

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from time import time
 from typing import Any, Generic, TypeVar, overload
 
@@ -23,10 +23,14 @@ from strandline.client.concurrency import SyncLock, SyncResult
 from strandline.client.credentials import Credentials, current
 from strandline.client.elements import Authors, CursorState, Encrypting, Opening
 from strandline.client.errors import BadRequest, Conflict, Refused
+from strandline.client.live import ElementsState
+from strandline.client.synchronous.keyrings import SharedKeyring
+from strandline.client.synchronous.live import Live
+from strandline.client.synchronous.regular_documents import RegularDocument
 from strandline.client.synchronous.transport import Transport
 from strandline.signing import author_proofs
 from strandline.signing.author_proofs import Proof
-from strandline.signing.keys import Signer
+from strandline.signing.keys import KemKey, Signer
 from strandline.signing.signed_requests import host_of
 
 T = TypeVar("T")
@@ -42,7 +46,7 @@ class Sender:
         namespace: str | None,
         clock: Callable[[], float],
     ) -> None:
-        self._transport = transport
+        self.transport = transport
         self._credentials = credentials
         self._clock = clock
         self._host = host_of(transport.address.url)
@@ -53,7 +57,7 @@ class Sender:
         return calls.Signing(None if anonymous else current(self._credentials), self._host, self._clock)
 
     def send(self, request: Request, signing: calls.Signing | None = None) -> Answer:
-        return self._transport.call(request, signing or self.signing())
+        return self.transport.call(request, signing or self.signing())
 
 
 class Collections:
@@ -100,6 +104,33 @@ class Collections:
         only elements signed with one of them. A signature does not cover the time of an element.
         """
         return Document(self._sender, key, Opening(key, verify, encryptor, type), encryptor, field)
+
+    @overload
+    def regular_document(
+        self, key: str, *, encryptor: Encrypting | None = None, verify: Authors = False
+    ) -> RegularDocument[Any]: ...
+
+    @overload
+    def regular_document(
+        self, key: str, type: type[T], *, encryptor: Encrypting | None = None, verify: Authors = False
+    ) -> RegularDocument[T]: ...
+
+    def regular_document(
+        self, key: str, type: Any = Any, *, encryptor: Encrypting | None = None, verify: Authors = False
+    ) -> RegularDocument[Any]:
+        """A document of a collection that is not append-only, which is replaced as a whole. The parameters are those of
+        ``document``."""
+        opening: Opening[Any] = Opening(key, verify, encryptor, type, regular=True)
+        return RegularDocument(self._sender, key, opening, encryptor)
+
+    def keyring(self, key: str, kem: KemKey, *, trusted_adders: Collection[str]) -> SharedKeyring:
+        """The keyring at a path, for example ``rooms/lobby/_keyring``, used by the owner of ``kem``. Only entries that
+        were signed with one of the public keys ``trusted_adders`` are used, because a server could insert its own.
+        Raises ValueError without a credential."""
+        credential = self._sender.signing().credential
+        if credential is None:
+            raise ValueError("a keyring needs a credential: its entries are signed")
+        return SharedKeyring(self.regular_document(key), credential.signer, kem, trusted_adders)
 
     def batch_pull(self, asks: Mapping[str, Sequence[DocumentRequest]]) -> dict[str, list[Entry]]:
         """Pull from many documents in one request. Elements are returned as stored; ``opened`` of a document
@@ -181,6 +212,20 @@ class Document(Generic[T]):
         """
         state = CursorState(self._opening, items, since, on_element_error, persist_encrypted)
         return AppendLogCursor(self.pull_stored, state)
+
+    def live(self, *, since: int | None = None) -> Live[Element[T]]:
+        """The elements as they are appended, verified and decrypted: new ones, or first those with a time greater than
+        ``since``. The reader survives broken connections without missing or repeating elements. An element that cannot
+        be verified or decrypted raises WrongAuthor or Unreadable."""
+        if since is not None and since < 0:
+            raise ValueError("since must not be negative")
+        state = ElementsState(
+            calls.live_target(self._sender.prefix, self.key),
+            since,
+            self._opening,
+            lambda request: self._sender.signing()(request),
+        )
+        return Live(self._sender.transport, state)
 
     def _sealed(self, data: T) -> dict[str, Any]:
         document = calls.document_of(data)

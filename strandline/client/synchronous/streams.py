@@ -14,6 +14,7 @@ from strandline.client.concurrency import SyncLock, sync_sleep
 from strandline.client.errors import BadAnswer, Refused, StrandlineError
 from strandline.client.live import TailState
 from strandline.client.retry import Tries
+from strandline.client.search_types import IndexProgress, SearchConfig
 from strandline.client.stream_calls import (
     NOW,
     SILENCE_SECONDS,
@@ -259,6 +260,19 @@ class Stream(Generic[T]):
     def set_schema(self, update: dict[str, Any]) -> dict[str, Any]:
         """Change the schema registry. Returns the new registry."""
         return self._transport.ask(post(f"{self._path}/_schema", update), calls.ANYTHING)
+
+    def search_config(self) -> SearchConfig | None:
+        """The search configuration of the log; None if it has none."""
+        return (self._transport.ask(get(f"{self._path}/_schema"), calls.REGISTRY)).search
+
+    def set_search_config(self, config: SearchConfig | None) -> SearchConfig | None:
+        """Install, replace or remove (None) the search configuration, also on a log that has records. Returns it as
+        the server stores it."""
+        return (self._transport.ask(post(f"{self._path}/_schema", {"search": config}), calls.REGISTRY)).search
+
+    def index_progress(self) -> IndexProgress | None:
+        """How far the log is indexed; None if it has no search configuration, or the server does not report it."""
+        return (self._transport.ask(get(f"{self._path}/_index_status"), calls.INDEX_STATUS)).progress
 
     def profile(self) -> dict[str, Any]:
         return self._transport.ask(get(f"{self._path}/_profile"), calls.ANYTHING)

@@ -4,16 +4,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Generic, TypeVar
 
 from strandline.client import table_calls as calls
-from strandline.client.calls import ALWAYS
-from strandline.client.concurrency import sync_sleep
-from strandline.client.errors import StrandlineError
-from strandline.client.live import SILENCE_SECONDS, LiveState
-from strandline.client.retry import Tries
-from strandline.client.synchronous.transport import EventSource, Transport
+from strandline.client.calls import ALWAYS, Request
+from strandline.client.live import LiveState
+from strandline.client.synchronous.live import Live
+from strandline.client.synchronous.transport import Transport
 from strandline.client.table_calls import TableCalls
 from strandline.client.table_types import (
     BulkAppended,
@@ -45,11 +43,14 @@ class Table(Generic[T]):
 
     # --- writing ---------------------------------------------------------------------------------------------------
 
-    def append(self, parent: str, payload: T, *, idempotency_key: str | None = None) -> RowAppended:
-        """Append a row exactly once: every append has an idempotency key, which is generated unless you give one."""
+    def append(self, parent: str, payload: T | Mapping[str, Any], *, idempotency_key: str | None = None) -> RowAppended:
+        """Append a row exactly once: every append has an idempotency key, which is generated unless you give one. The
+        payload may be a mapping without the members that have a default."""
         return self._transport.ask(self._calls.append(parent, payload, idempotency_key), calls.APPENDED)
 
-    def append_bulk(self, parent: str, payloads: Iterable[T | NewRow[T]]) -> BulkAppended:
+    def append_bulk(
+        self, parent: str, payloads: Iterable[T | Mapping[str, Any] | NewRow[T | Mapping[str, Any]]]
+    ) -> BulkAppended:
         """Append rows atomically."""
         return self._transport.ask(self._calls.append_bulk(parent, payloads), calls.BULK_APPENDED)
 
@@ -98,9 +99,13 @@ class Table(Generic[T]):
         self, parent: str, *, where: Mapping[str, Any] | None = None, page_size: int | None = None
     ) -> Iterator[Row[T]]:
         """All rows, newest first, fetched page by page."""
+        return self._all(lambda cursor: self._calls.list_page(parent, page_size, cursor, where))
+
+    def _all(self, request: Callable[[str | None], Request]) -> Iterator[Row[T]]:
+        """The rows of all pages. ``request`` asks for the page at a cursor."""
         cursor: str | None = None
         while True:
-            page: RowPage[T] = self.page(parent, limit=page_size, cursor=cursor, where=where)
+            page: RowPage[T] = self._calls.page(self._transport.call(request(cursor)))
             yield from page.rows
             cursor = page.cursor
             if page.is_done or cursor is None:
@@ -143,65 +148,19 @@ class Table(Generic[T]):
         """The earlier versions of a row, oldest first."""
         return tuple((self._transport.ask(self._calls.read("history", id=id), calls.EDITS)).edits)
 
-    def live(self, parent: str, *, after: str | None = None) -> Live[T]:
+    def trash(self, parent: str, *, page_size: int | None = None) -> Iterator[Row[T]]:
+        """The removed rows of a parent that can be restored, the highest seq first, fetched page by page."""
+        return self._all(lambda cursor: self._calls.read("trash", parent=parent, limit=page_size, cursor=cursor))
+
+    def feed(self, *, page_size: int | None = None) -> Iterator[Row[T]]:
+        """The rows of all parents, newest first, fetched page by page."""
+        return self._all(lambda cursor: self._calls.read("feed", limit=page_size, cursor=cursor))
+
+    def feed_live(self, *, after: str | None = None) -> Live[LiveEvent[T]]:
+        """The rows of all parents and their changes as they happen; otherwise as ``live``."""
+        return Live(self._transport, LiveState(self._calls, None, after))
+
+    def live(self, parent: str, *, after: str | None = None) -> Live[LiveEvent[T]]:
         """Rows and their changes as they happen: from the beginning, after the ``cursor`` of an earlier reader, or only
         new events with ``after="now"``. The reader survives broken connections without missing or repeating events."""
         return Live(self._transport, LiveState(self._calls, parent, after))
-
-
-# --- live readers ---------------------------------------------------------------------------------------------------
-
-
-class Live(Generic[T]):
-    """The events of a parent's rows: iterate over it. ``cursor`` is its current position. Close it, or use it as a
-    context manager."""
-
-    def __init__(self, transport: Transport, state: LiveState[T]) -> None:
-        self._transport = transport
-        self._state = state
-        self._source: EventSource | None = None
-        self._tries = Tries(transport.patience)
-        self._closed = False
-
-    @property
-    def cursor(self) -> str | None:
-        return self._state.cursor
-
-    def __enter__(self) -> Live[T]:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        self._closed = True
-        self._leave()
-
-    def __iter__(self) -> Live[T]:
-        return self
-
-    def __next__(self) -> LiveEvent[T]:
-        while not self._closed:
-            event = self._next()
-            if event is not None:
-                return event
-        raise StopIteration
-
-    def _next(self) -> LiveEvent[T] | None:
-        try:
-            if self._source is None:
-                self._source = self._transport.listen(self._state.request(), SILENCE_SECONDS)
-            event = self._state.take(self._source.next())
-        except StrandlineError as error:
-            self._leave()
-            wait = self._tries.failed(error)
-        else:
-            self._tries.succeeded()
-            return event
-        sync_sleep(wait)
-        return None
-
-    def _leave(self) -> None:
-        source, self._source = self._source, None
-        if source is not None:
-            source.close()

@@ -181,7 +181,7 @@ class Topic(Generic[T]):
 
     def configure(self, **config: Unpack[TopicConfigArguments]) -> Configured:
         """Create the topic, or replace its whole configuration: members you omit get their defaults, see
-        :class:`TopicConfig`."""
+        :class:`TopicConfig`. A topic keeps its search configuration unless you give ``search``."""
         return self._transport.ask(calls.configure(self._path, config), calls.CONFIGURED)
 
     def update(self, **changes: Unpack[TopicConfigArguments]) -> Configured:
@@ -201,9 +201,12 @@ class Topic(Generic[T]):
         """Delete records permanently: those before a seq, those with a matching tag, or those that meet both."""
         return self._transport.ask(calls.delete_records(self._path, before_seq, match), calls.RECORDS_DELETED)
 
-    def redrive(self, *, to: str | None = None, limit: int = 0, match: Match | None = None) -> Redriven:
-        """Move dead letters of this topic back to the queues they came from, or all of them to the topic ``to``."""
-        return self._transport.ask(queue_calls.redrive(self._path, to, limit, match), queue_calls.REDRIVEN)
+    def redrive(
+        self, *, to: str | None = None, limit: int = 0, match: Match | None = None, seq: int | None = None
+    ) -> Redriven:
+        """Move dead letters of this topic back to the queues they came from, or all of them to the topic ``to``. With
+        ``seq``, move only the one with this seq."""
+        return self._transport.ask(queue_calls.redrive(self._path, to, limit, match, seq), queue_calls.REDRIVEN)
 
     def delete(self, *, if_empty: bool = False) -> TopicDeleted:
         """Delete the topic with all its records. ``if_empty`` refuses if there are records."""

@@ -4,6 +4,8 @@ A queue consists of a jobs log and a lease log of events; the leases are the pro
 synchronous except for the dispatcher, which collects claims and waits for jobs on the event loop.
 """
 
+from strandline.delivery.queues.activity import QueueRates
+from strandline.delivery.queues.backoff import Backoff
 from strandline.delivery.queues.dead_letters import Redriven, redrive
 from strandline.delivery.queues.jobs import (
     Acked,
@@ -13,10 +15,12 @@ from strandline.delivery.queues.jobs import (
     Claimed,
     ClaimRequest,
     Extended,
+    Failure,
     LeaseIdsMismatch,
     Nacked,
     QueueCounters,
     QueueError,
+    QueueFigures,
     QueueSettings,
     Schedule,
 )
@@ -25,17 +29,21 @@ from strandline.delivery.queues.queue import Queue, Queues
 
 __all__ = [
     "Acked",
+    "Backoff",
     "BadClaim",
     "BadLeaseId",
     "BadSchedule",
     "ClaimRequest",
     "Claimed",
     "Extended",
+    "Failure",
     "LeaseIdsMismatch",
     "Nacked",
     "Queue",
     "QueueCounters",
     "QueueError",
+    "QueueFigures",
+    "QueueRates",
     "QueueSettings",
     "QueueWrite",
     "Queues",

@@ -1,17 +1,18 @@
-"""Dead letters: jobs that reach the maximum number of deliveries move to a separate log, and redrive moves them
-back."""
+"""Dead letters: jobs that fail on their last delivery move to a separate log, and redrive moves them back. Without such
+a log, they are dropped."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
 from strandline.delivery.queues.completion import Completion
-from strandline.delivery.queues.jobs import QueueSettings
+from strandline.delivery.queues.jobs import LARGEST, Failure, QueueSettings, Schedule, shortened
 from strandline.delivery.queues.lease_log import LeaseLog
-from strandline.delivery.queues.state import DeadLetteredEvent, JobState, State
+from strandline.delivery.queues.state import DeadLetteredEvent, DroppedEvent, JobState, State
 from strandline.engine import Append, Batch, Commit, Log, Page, Record
 from strandline.engine.commit import after_all
 from strandline.engine.errors import BadRequest, BatchTooLarge, LogFull, QuotaExceeded, RecordTooLarge, UnknownLog
@@ -19,15 +20,23 @@ from strandline.engine.errors import BadRequest, BatchTooLarge, LogFull, QuotaEx
 if TYPE_CHECKING:
     from strandline.delivery.queues.queue import Queue
 
-#: Members of a dead letter's meta: the log of origin, the number of deliveries, and the seq in that log. All are
-#: strings.
+log = logging.getLogger(__name__)
+
+#: Members of a dead letter's meta: the log of origin, the number of deliveries, the seq in that log, and the priority
+#: if it is not 0. All are strings.
 FROM = "$dead_letter_from"
 DELIVERIES = "$dead_letter_deliveries"
 SOURCE_SEQ = "$dead_letter_src_seq"
-STAMPS = (FROM, DELIVERIES, SOURCE_SEQ)
+PRIORITY = "$dead_letter_priority"
+#: The reason for the last failure, as it was given, and the last failures. They are left out if none is known.
+REASON = "$dead_letter_reason"
+FAILURES = "$dead_letter_failures"
+STAMPS = (FROM, DELIVERIES, SOURCE_SEQ, PRIORITY, REASON, FAILURES)
 
 #: Records per read of a dead-letter log.
 READ_RECORDS = 256
+#: How many seqs of dropped jobs the server's log shows.
+SHOWN_SEQS = 10
 
 _Meta = dict[str, msgspec.Raw]
 _decoder: msgspec.json.Decoder[_Meta] = msgspec.json.Decoder(_Meta)
@@ -42,14 +51,24 @@ class Redriven(NamedTuple):
     left: int
 
 
-def dead_letter(queue: Log, dead: Log, record: Record, deliveries: int) -> Append:
+def dead_letter(queue: Log, dead: Log, record: Record, job: JobState) -> Append:
     """The append that writes a job to the dead-letter log. Repeating it has no effect."""
     meta: dict[str, Any] = dict(_meta_of(record.meta))
     meta[FROM] = queue.name
-    meta[DELIVERIES] = str(deliveries)
+    meta[DELIVERIES] = str(job.deliveries)
     meta[SOURCE_SEQ] = str(record.seq)
+    if job.priority:
+        meta[PRIORITY] = str(job.priority)
+    if job.failures:
+        if job.failures[-1].delivery == job.deliveries:
+            meta[REASON] = job.failures[-1].reason
+        meta[FAILURES] = [shown_failure(failure) for failure in job.failures]
     batch = Batch.of(record.data, record.key, record.node, _encode(meta))
     return Append(dead, batch, f"dead:{queue.epoch}:{record.seq}")
+
+
+def shown_failure(failure: Failure) -> dict[str, Any]:
+    return {"at": failure.at, "delivery": failure.delivery, "node": failure.node, "reason": failure.reason}
 
 
 def redrive(
@@ -59,14 +78,22 @@ def redrive(
     limit: int,
     key: str | None = None,
     key_prefix: str | None = None,
+    seq: int | None = None,
 ) -> Commit[Redriven]:
-    """Move up to ``limit`` dead letters, oldest first, to their log of origin or to one given log.
+    """Move up to ``limit`` dead letters, oldest first, to their log of origin or to one given log. With ``seq``, move
+    only the dead letter with this seq.
 
     ``destination`` is that log or queue, or a function that returns a log or queue for the name of the origin. Letters
-    for which it returns None stay. If ``dead`` is a queue, call its ``forget_missing`` afterwards.
+    for which it returns None stay. A queue gets them with their priorities. If ``dead`` is a queue, call its
+    ``forget_missing`` afterwards.
     """
     drive = _Drive(dead, destination)
     position = 0
+    if seq is not None:
+        page = dead.read(max(seq - 1, 0), min(limit, 1), key=key, key_prefix=key_prefix)
+        if page.seqs == [seq]:
+            drive.move(page)
+        limit = 0
     while drive.moved_count < limit:
         page = dead.read(position, min(limit - drive.moved_count, READ_RECORDS), key=key, key_prefix=key_prefix)
         drive.move(page)
@@ -80,7 +107,7 @@ class _Drive:
     def __init__(self, dead: Log, destination: Log | Queue | Callable[[str], Log | Queue | None]) -> None:
         self._dead = dead
         self._destination = destination
-        self._found: dict[str, Log | None] = {}
+        self._found: dict[str, Log | Queue | None] = {}
         self.commits: list[Commit[Any]] = []
         self.moved: dict[str, int] = {}
         self.moved_count = 0
@@ -105,32 +132,47 @@ class _Drive:
         if target is None:
             return False
         batch = Batch.of(record.data, record.key, record.node, _without_stamps(record.meta, meta))
+        key = f"redrive:{self._dead.epoch}:{record.seq}"
         try:
-            commit = target.append(batch, idempotency_key=f"redrive:{self._dead.epoch}:{record.seq}")
+            if isinstance(target, Log):
+                commit = target.append(batch, idempotency_key=key)
+            else:
+                priority = _priority(meta)
+                commit = target.append(batch, [Schedule(priority=priority)] if priority else None, key)
         except (LogFull, BatchTooLarge, RecordTooLarge):
             return False
         self.commits.append(commit)
-        self.moved[target.name] = self.moved.get(target.name, 0) + 1
+        name = _log_of(target).name
+        self.moved[name] = self.moved.get(name, 0) + 1
         self.moved_count += 1
         return True
 
-    def _target(self, meta: _Meta) -> Log | None:
-        target: Log | None
+    def _target(self, meta: _Meta) -> Log | Queue | None:
+        target: Log | Queue | None
         if not callable(self._destination):
-            target = _log_of(self._destination)
+            target = self._destination
         else:
             name = _text(meta.get(FROM))
             if name is None:
                 return None
             if name not in self._found:
-                self._found[name] = _log_of(self._destination(name))
+                self._found[name] = self._destination(name)
             target = self._found[name]
         # A letter that is moved to its own log would be found again, in an endless loop.
-        return None if target is None or target.epoch == self._dead.epoch else target
+        return None if target is None or _log_of(target).epoch == self._dead.epoch else target
 
 
-def _log_of(destination: Log | Queue | None) -> Log | None:
-    return destination if destination is None or isinstance(destination, Log) else destination.log
+def _log_of(destination: Log | Queue) -> Log:
+    return destination if isinstance(destination, Log) else destination.log
+
+
+def _priority(meta: _Meta) -> int:
+    """The priority in the stamps; 0 if there is none, or if it is not one that a queue writes."""
+    try:
+        priority = int(_text(meta.get(PRIORITY)) or 0)
+    except ValueError:
+        return 0
+    return priority if abs(priority) <= LARGEST else 0
 
 
 def _meta_of(meta: bytes | None) -> _Meta:
@@ -158,9 +200,9 @@ def _text(value: msgspec.Raw | None) -> str | None:
 
 
 class Undertaker:
-    """Moves jobs to the dead-letter log. The letter and its event are written in one transaction, and then the job is
-    deleted. After a crash, either the job is unchanged, or the event says that it is a dead letter and the job is
-    deleted on replay."""
+    """Buries jobs that failed on their last delivery. A dead letter and its event are written in one transaction, and
+    then the job is deleted. After a crash, either the job is unchanged, or the event says that it is a dead letter and
+    the job is deleted on replay. Without a dead-letter log, there is only the event."""
 
     def __init__(
         self,
@@ -179,17 +221,37 @@ class Undertaker:
     def bury(
         self, jobs: list[JobState], records: dict[int, Record], settings: QueueSettings, commits: list[Commit[Any]]
     ) -> None:
-        """Move the jobs that reached the maximum number of deliveries to the dead-letter log. Jobs without a record are
-        already deleted. Jobs that cannot be moved stay in the queue."""
+        """Bury those of the jobs that reached the maximum number of deliveries. Jobs without a record are already
+        deleted. Jobs that cannot be moved to the dead-letter log stay in the queue."""
         limit, name = settings.max_deliveries, settings.dead_letter
-        if not limit or name is None:
+        doomed = [job for job in jobs if limit and job.deliveries >= limit and job.seq in records]
+        if not doomed:
             return
-        doomed = [job for job in jobs if job.deliveries >= limit and job.seq in records]
-        dead = self._create_log(name) if doomed else None
+        if name is None:
+            self._drop(doomed, commits)
+            return
+        dead = self._create_log(name)
         if dead is None or dead.epoch == self._log.epoch:
             return
-        letters = {job.seq: dead_letter(self._log, dead, records[job.seq], job.deliveries) for job in doomed}
+        letters = {job.seq: dead_letter(self._log, dead, records[job.seq], job) for job in doomed}
         self._post(letters, list(letters), commits)
+
+    def _drop(self, jobs: list[JobState], commits: list[Commit[Any]]) -> None:
+        seqs = [job.seq for job in jobs]
+        commits.append(self._companion.write(DroppedEvent(seqs)))
+        self._state.drop(seqs)
+        commits.append(self._leaving.bury(seqs))
+        # One line, however many jobs there are.
+        last = jobs[-1].failures[-1:]
+        log.warning(
+            "queue %r has no dead_letter: dropped %d %s after the last delivery failed, seq %s%s; last reason: %s",
+            self._log.name,
+            len(seqs),
+            "job" if len(seqs) == 1 else "jobs",
+            ", ".join(map(str, seqs[:SHOWN_SEQS])),
+            ", …" if len(seqs) > SHOWN_SEQS else "",
+            shortened(bytes(last[0].reason)) if last else "not given",
+        )
 
     def _post(self, letters: dict[int, Append], seqs: list[int], commits: list[Commit[Any]]) -> None:
         try:

@@ -115,20 +115,20 @@ class Dispatcher(Waiter):
         self.look_at(worker)
         self.feed()
 
-    def leave(self, worker: QueueWorker) -> None:
+    def leave(self, worker: QueueWorker, *, is_restart: bool = False) -> None:
         """Remove a worker and release its jobs at once. Does nothing if the worker has left already."""
         if self._workers.pop(worker, self) is not None:
             return
         self._hungry.pop(worker, None)
-        self._release(self._holdings.let_go_all(worker))
+        self._release(self._holdings.let_go_all(worker), is_restart=is_restart)
         self.feed()
         self._rest()
 
-    def _release(self, leases: dict[int, str]) -> None:
+    def _release(self, leases: dict[int, str], *, is_restart: bool = False) -> None:
         if leases:
             # If this fails, the leases expire.
             with suppress(EngineError):
-                self.queue.release(list(leases), list(leases.values()))
+                self.queue.release(list(leases), list(leases.values()), is_restart=is_restart)
 
     def look_at(self, worker: QueueWorker) -> None:
         """Update whether the worker can take more jobs."""
@@ -205,7 +205,7 @@ class Dispatcher(Waiter):
                 claim.done(UnknownLog(self.queue.log.name))
         for worker in list(self._workers):
             self._hungry.clear()
-            self.leave(worker)
+            self.leave(worker, is_restart=True)
             worker.dismiss(gone)
         self._rest()
 
@@ -281,7 +281,7 @@ class Dispatcher(Waiter):
             if not wishes:
                 self._finish([], cohort)
                 return
-            if not fetched and not self.queue.at_hand(wishes):
+            if not fetched and not self.queue.has_resident(wishes):
                 self._fetch(claims, wishes)
                 return
             commit = self.queue.claim_cohort(requests)

@@ -10,6 +10,10 @@ from typing import NamedTuple
 
 import msgspec
 
+from strandline.delivery.queues.activity import QueueRates
+from strandline.delivery.queues.backoff import NO_BACKOFF, Backoff
+from strandline.shortened_text import shorten
+
 
 class QueueError(Exception):
     """Base of all errors of queues. Nothing was changed when one is raised."""
@@ -43,7 +47,7 @@ class BadSchedule(QueueError):
 
 
 class BadClaim(QueueError):
-    """A number in a claim, a nack or an extension is out of range."""
+    """A value in a claim, a nack or an extension is out of range."""
 
     def __init__(self, field: str, value: object, why: str) -> None:
         super().__init__(f"{field}={value!r}: {why}")
@@ -56,6 +60,13 @@ LEASE_ID_PREFIX = "lease_"
 #: Times and priorities are stored as 64-bit integers in the lease log.
 LARGEST = (1 << 63) - 1
 
+#: The maximum size of the reason that a worker gives for a failure, as JSON.
+MAX_REASON_BYTES = 4096
+#: A worker that gives no reason, or null.
+NO_REASON = msgspec.Raw(b"null")
+#: How much of a reason is shown in an error message or in the server's log.
+SHOWN_REASON_BYTES = 200
+
 _HEXADECIMAL = frozenset("0123456789abcdef")
 
 
@@ -66,12 +77,14 @@ class QueueSettings(msgspec.Struct, frozen=True):
     lease_ms: int = 30_000
     #: How long claims are collected into a cohort. The dispatcher waits; the queue itself never does.
     claim_jitter_ms: int = 0
-    #: Move a job to the dead-letter log after this many deliveries; 0 disables dead letters.
+    #: The maximum number of deliveries: a job that fails on the last one becomes a dead letter; 0: no limit.
     max_deliveries: int = 0
-    #: The dead-letter log. If None, jobs are redelivered without limit.
+    #: The dead-letter log. If None, jobs that reach the maximum number of deliveries are dropped.
     dead_letter: str | None = None
-    #: Acknowledge a claim only when it is durable.
+    #: Acknowledge a claim only when it is durable, and keep leases when the process ends.
     leases_durable: bool = False
+    #: The delay of jobs that are returned without a delay of their own.
+    backoff: Backoff = NO_BACKOFF
 
 
 class Schedule(NamedTuple):
@@ -79,6 +92,15 @@ class Schedule(NamedTuple):
 
     not_before: int = 0
     priority: int = 0
+
+
+class Failure(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A delivery that failed: when, which one, at which node, and why, as JSON."""
+
+    at: int
+    delivery: int
+    node: str
+    reason: msgspec.Raw
 
 
 class Claimed(NamedTuple):
@@ -96,6 +118,8 @@ class Claimed(NamedTuple):
     #: The number of deliveries, including this one.
     deliveries: int
     priority: int
+    #: The last failures, oldest first.
+    failures: tuple[Failure, ...] = ()
 
 
 class ClaimRequest(NamedTuple):
@@ -123,12 +147,23 @@ class Extended(NamedTuple):
 
 
 class QueueCounters(NamedTuple):
-    """``ready`` jobs can be claimed now, ``in_flight`` jobs are leased, and ``delayed`` jobs wait for their time."""
+    """``ready`` jobs can be claimed now, ``in_flight`` jobs are leased, and ``delayed`` jobs wait for their time.
+    ``dead_lettered`` and ``dropped`` jobs failed on their last delivery."""
 
     ready: int
     in_flight: int
     dead_lettered: int
     delayed: int
+    dropped: int = 0
+
+
+class QueueFigures(NamedTuple):
+    """The state of a queue for monitoring."""
+
+    counters: QueueCounters
+    rates: QueueRates
+    #: The age of the oldest ready job, in milliseconds since it became ready; None if no job is ready.
+    oldest_ready_ms: int | None
 
 
 def lease_id(number: int) -> str:
@@ -161,6 +196,27 @@ def check_amount(field: str, value: int, least: int) -> int:
     if type(value) is not int or not least <= value <= LARGEST:
         raise BadClaim(field, value, f"must be a whole number, {least} or more")
     return value
+
+
+def check_reason(reason: bytes | None) -> msgspec.Raw:
+    """The reason for a failure as it is kept: JSON of a limited size. A text that is too long is shortened."""
+    if reason is None:
+        return NO_REASON
+    try:
+        value = msgspec.json.decode(reason)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise BadClaim("reason", shortened(reason), f"must be JSON: {error}") from None
+    if len(reason) <= MAX_REASON_BYTES:
+        return msgspec.Raw(reason)
+    if isinstance(value, str):
+        return msgspec.Raw(msgspec.json.encode(shorten(value, MAX_REASON_BYTES)))
+    why = f"the reason has {len(reason)} bytes; at most {MAX_REASON_BYTES} are kept with a job. Send less, or a text"
+    raise BadClaim("reason", shortened(reason), why)
+
+
+def shortened(reason: bytes) -> str:
+    text = reason[:SHOWN_REASON_BYTES].decode("utf-8", "replace")
+    return text if len(reason) <= SHOWN_REASON_BYTES else text + "…"
 
 
 def check_schedule(index: int, schedule: Schedule) -> None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from itertools import islice
+from itertools import chain
 from typing import Any
 
-from strandline.delivery.queues.state import Event, KnownJob, SnapshotEvent, State, decode, encode
+from strandline.delivery.queues.state import Event, KnownJob, SnapshotEvent, State, decode, encode, failure_bytes
 from strandline.engine import Append, Batch, Commit, Config, Engine, Log
 from strandline.engine.errors import EngineError
 
@@ -20,8 +20,9 @@ EPOCH_ATTRIBUTE = "queue_epoch"
 #: snapshot is small compared with the events that led to it.
 COMPACT_EVENTS = 4096
 COMPACT_RATIO = 4
-#: Jobs per snapshot event, which limits a record to a few megabytes.
+#: Jobs per snapshot event, and the bytes of their failures, which limit a record to a few megabytes.
 SNAPSHOT_JOBS = 10_000
+SNAPSHOT_FAILURE_BYTES = 4 << 20
 
 READ_EVENTS = 1024
 
@@ -128,11 +129,13 @@ def _config(epoch: int, durable: bool) -> Config:
 
 
 def _snapshot(state: State, coming: Iterable[KnownJob]) -> Iterator[SnapshotEvent]:
-    jobs = iter([*state.known(), *coming])
-    first = True
-    while True:
-        chunk = list(islice(jobs, SNAPSHOT_JOBS))
-        if not chunk and not first:
-            return
-        yield SnapshotEvent(first, state.next_lease, state.dead_lettered, chunk)
-        first = False
+    chunk: list[KnownJob] = []
+    size, first = 0, True
+    for job in chain(state.known(), coming):
+        if len(chunk) == SNAPSHOT_JOBS or size > SNAPSHOT_FAILURE_BYTES:
+            yield SnapshotEvent(first, state.next_lease, state.dead_lettered, chunk, state.dropped)
+            chunk, size, first = [], 0, False
+        chunk.append(job)
+        size += failure_bytes(job.failures)
+    if chunk or first:
+        yield SnapshotEvent(first, state.next_lease, state.dead_lettered, chunk, state.dropped)

@@ -4,21 +4,30 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from itertools import takewhile
+from random import random
 from typing import Any
 
+from msgspec import Raw
+
+from strandline.delivery.queues.activity import Activity
+from strandline.delivery.queues.backoff import clamp_delay
 from strandline.delivery.queues.completion import Completion
 from strandline.delivery.queues.dead_letters import Undertaker
 from strandline.delivery.queues.jobs import (
+    NO_REASON,
     Acked,
     Claimed,
     ClaimRequest,
     Extended,
     Nacked,
     QueueCounters,
+    QueueFigures,
     QueueSettings,
     Schedule,
     check_amount,
+    check_reason,
     lease_id,
     lease_number,
     lease_numbers,
@@ -27,26 +36,36 @@ from strandline.delivery.queues.lease_log import LeaseLog, companion_name, drop_
 from strandline.delivery.queues.multi_append import PlannedEvent, QueueWrite, append_together
 from strandline.delivery.queues.selection import Picker, Row, divide
 from strandline.delivery.queues.state import (
+    DISCONNECTED,
     ClaimedEvent,
     ExtendedEvent,
     Grant,
     JobState,
     KnownJob,
     ReleasedEvent,
+    RestartedEvent,
     Scheduled,
     ScheduledEvent,
     State,
     UnscheduledEvent,
     job_of,
+    known_job,
 )
 from strandline.engine import Appended, Batch, Commit, Engine, Log, Record
 from strandline.engine.clock import MAX_AHEAD_MS
 from strandline.engine.commit import after_all, then
+from strandline.engine.errors import EngineError, UnknownLog
 from strandline.engine.reads.single_records import records_at
 
 #: Leases and delays last at most a day. A later end after a restart comes from a wrong clock. The second day allows for
 #: a clock that was set back.
 MAX_HELD_MS = 2 * MAX_AHEAD_MS
+
+#: Opening a queue reads its lease log, and opening most other queues does not wait for that.
+OPENING_LOCKS = 64
+
+#: Called with a queue and the time, in milliseconds, at which a lease of a last delivery expires.
+Alarm = Callable[["Queue", int], None]
 
 
 class Queue:
@@ -54,6 +73,10 @@ class Queue:
 
     Leases expire lazily: a lease has ended once ``now`` is past its deadline, and every call processes expired leases
     first. A call takes effect for all other calls at once. Its commit is done when it has the requested durability.
+
+    A job that fails on its last delivery is buried: moved to the dead-letter log, or dropped if there is none. The
+    queue calls ``alarm`` with the time at which the lease of a last delivery expires. Call ``bury_exhausted`` then;
+    otherwise the next claim buries the job.
 
     A claim of jobs that are not in memory reads them from the disk. Other callers of this queue wait for it, but no
     other queue does. The lock of the queue is taken before the engine's lock.
@@ -66,21 +89,30 @@ class Queue:
         settings: QueueSettings,
         now: Callable[[], int],
         create_log: Callable[[str], Log | None],
+        alarm: Alarm,
+        random: Callable[[], float],
     ) -> None:
         self.log = log
         self.settings = settings
         self._engine = engine
         self._now = now
+        self._alarm = alarm
+        #: The earliest time that the alarm is set for.
+        self._alarm_at: int | None = None
+        self._random = random
         #: Taken before the engine's lock. Locks of several queues are taken in order of their epochs.
         self.lock = threading.RLock()
         self._companion = LeaseLog(engine, log, settings.leases_durable)
         self._state = State()
+        self._activity = Activity(now())
         #: Scheduled jobs that are written but not visible yet, by seq, ascending.
         self._coming: dict[int, JobState] = {}
         self._leaving = Completion(log)
         self._undertaker = Undertaker(log, self._state, self._companion, self._leaving, create_log)
         self._picker = Picker(log, self._state, self._coming, self._leaving.seqs)
         self._replay()
+        #: Leases are numbered, so the next one tells how many deliveries there were.
+        self._first_lease = self._state.next_lease
 
     def __repr__(self) -> str:
         return f"<Queue {self.log.name!r} epoch {self.log.epoch}>"
@@ -90,6 +122,9 @@ class Queue:
         with self.lock:
             self._companion.configure(settings.leases_durable)
             self.settings = settings
+            if settings.max_deliveries != self._state.limit:
+                self._state.set_limit(settings.max_deliveries)
+                self._expect_exhaustion()
 
     def _replay(self) -> None:
         state = self._state
@@ -102,9 +137,17 @@ class Queue:
             self._companion.write(UnscheduledEvent(without_job))
             for seq in without_job:
                 state.forget(seq)
-        self._forget_absent()
-        state.correct_times(self._now() + MAX_HELD_MS)
-        state.index()
+        written = self._forget_absent()
+        now = self._now()
+        if not self.settings.leases_durable and any(job.lease for job in state.jobs.values()):
+            # If the disk is full, the event is not written, and the next process treats these leases as expired.
+            with suppress(EngineError):
+                self._companion.write(RestartedEvent(now))
+            state.end_leases(now)
+        state.correct_times(now + MAX_HELD_MS)
+        state.index(written)
+        state.set_limit(self.settings.max_deliveries)
+        self._expect_exhaustion()
         unfinished = self._there(state.unfinished)
         state.unfinished.clear()
         if unfinished:
@@ -183,8 +226,11 @@ class Queue:
                 self._picker.cursor = cursor
                 self._state.put_back(taken)
                 raise
+            has_last = False
             for grant in event.grants:
-                self._state.grant(grant)
+                has_last |= self._state.grant(grant)
+            if has_last:
+                self._expect_exhaustion()
             claimed = [self._claimed(rows) for rows in granted]
             self._compact()
             return claimed, commits
@@ -232,7 +278,7 @@ class Queue:
         claimed = []
         for row in rows:
             job = jobs[row[0]]
-            claimed.append(Claimed(*row, lease_id(job.lease), job.until, job.deliveries, job.priority))
+            claimed.append(Claimed(*row, lease_id(job.lease), job.until, job.deliveries, job.priority, job.failures))
         return claimed
 
     # --- operations on held jobs ---------------------------------------------------------------------------
@@ -242,47 +288,85 @@ class Queue:
         lease than the given one, are skipped."""
         fences = lease_numbers(seqs, lease_ids)
         with self.lock:
-            self._catch_up(self._now())
+            now = self._now()
+            self._catch_up(now)
             held, skipped = self._state.held_by(node, seqs, fences)
             if not held:
                 return Commit.of(Acked([], skipped))
             commit = self._leaving.delete(list(held.values()))
             for seq in held:
                 self._state.forget(seq)
+            self._activity.complete(now, len(held))
             return after_all([commit], Acked(list(held), skipped))
 
     def nack(
-        self, node: str, seqs: Sequence[int], delay_ms: int = 0, lease_ids: Sequence[str] | None = None
+        self,
+        node: str,
+        seqs: Sequence[int],
+        delay_ms: int | None = None,
+        lease_ids: Sequence[str] | None = None,
+        reason: bytes | None = None,
     ) -> Commit[Nacked]:
-        """Release held jobs. They can be claimed again after ``delay_ms``."""
-        check_amount("delay_ms", delay_ms, 0)
+        """Release held jobs. They can be claimed again after ``delay_ms``; None: after the delay of the settings.
+
+        ``reason`` is JSON and says why the jobs failed. It is kept with the jobs.
+        """
+        if delay_ms is not None:
+            check_amount("delay_ms", delay_ms, 0)
+        checked = check_reason(reason)
         fences = lease_numbers(seqs, lease_ids)
         with self.lock:
             now = self._now()
             self._catch_up(now)
             held, skipped = self._state.held_by(node, seqs, fences)
-            commit = self._release(list(held), now + delay_ms if delay_ms else 0)
-            return after_all([commit], Nacked(list(held), skipped))
+            commits = self._release(list(held), self._retry_times(held.values(), delay_ms, now), now, checked)
+            self._activity.fail(now, len(held), "nack")
+            return after_all(commits, Nacked(list(held), skipped))
 
-    def release(self, seqs: Sequence[int], lease_ids: Sequence[str]) -> Commit[list[int]]:
-        """Release the jobs of a closed connection that are still held with these leases."""
+    def _retry_times(self, jobs: Iterable[JobState], delay_ms: int | None, now: int) -> int | list[int]:
+        """When the jobs can be claimed again: one time for all of them, or one for each; 0: at once. Every delay comes
+        through here, and none is longer than the maximum."""
+        backoff = self.settings.backoff
+        if delay_ms is None and backoff.delay_ms:
+            delays = [backoff.after(job.deliveries, self._random) for job in jobs]
+            return [now + clamp_delay(delay) if delay else 0 for delay in delays]
+        return now + clamp_delay(delay_ms) if delay_ms else 0
+
+    def release(self, seqs: Sequence[int], lease_ids: Sequence[str], *, is_restart: bool = False) -> Commit[list[int]]:
+        """Release the jobs of a closed connection that are still held with these leases. They can be claimed at once.
+        If the server restarts, the deliveries do not count. They do not count either if their jobs would be dropped: a
+        connection that breaks must not delete jobs that the worker has perhaps not begun."""
         fences = lease_numbers(seqs, lease_ids)
         assert fences is not None
         with self.lock:
-            self._catch_up(self._now())
+            now = self._now()
+            self._catch_up(now)
             jobs = self._state.jobs
             # A seq that occurs twice is released once.
             pairs = dict(zip(seqs, fences, strict=True)).items()
             released = [seq for seq, fence in pairs if fence and seq in jobs and jobs[seq].lease == fence]
-            return after_all([self._release(released, 0)], released)
+            if is_restart:
+                return after_all(self._release(released, 0, now, NO_REASON, counted=False), released)
+            would_drop = self.settings.max_deliveries > 0 and self.settings.dead_letter is None
+            commits = self._release(released, 0, now, DISCONNECTED, counted=not would_drop)
+            self._activity.fail(now, len(released), "disconnected")
+            return after_all(commits, released)
 
-    def _release(self, seqs: list[int], not_before: int) -> Commit[Any]:
+    def _release(
+        self, seqs: list[int], not_before: int | list[int], now: int, reason: Raw, *, counted: bool = True
+    ) -> list[Commit[Any]]:
         if not seqs:
-            return Commit.of(None)
-        commit = self._companion.write(ReleasedEvent(seqs, not_before))
-        self._state.release(seqs, not_before)
+            return []
+        commits = [self._companion.write(ReleasedEvent(seqs, not_before, now, reason, counted))]
+        self._state.release(seqs, not_before, now, reason, counted)
+        if self._state.exhausted:
+            if self._picker.are_resident(self._state.exhausted):
+                # The release is complete. If the disk is full, the alarm tries again.
+                with suppress(EngineError):
+                    self._bury_exhausted(commits)
+            self._expect_exhaustion()
         self._compact()
-        return commit
+        return commits
 
     def extend(
         self, node: str, seqs: Sequence[int], lease_ms: int, lease_ids: Sequence[str] | None = None
@@ -299,8 +383,45 @@ class Queue:
             extended, deadline = list(held), now + lease_ms
             commit = self._companion.write(ExtendedEvent(extended, deadline))
             self._state.extend(extended, deadline)
+            if self._state.limit:
+                self._expect_exhaustion()
             self._compact()
             return after_all([commit], Extended(dict.fromkeys(extended, deadline), skipped))
+
+    # --- last deliveries -----------------------------------------------------------------------------------
+
+    def bring_exhausted(self) -> None:
+        """Read the jobs that failed on their last delivery into the cache, without holding the lock."""
+        with self.lock:
+            self._catch_up(self._now())
+            seqs = sorted(self._state.exhausted)
+        for seq in seqs:
+            self.log.read(seq - 1, 1)
+
+    def bury_exhausted(self) -> Commit[None]:
+        """Bury the jobs that failed on their last delivery. Call it when the alarm asks for it."""
+        with self.lock:
+            self._alarm_at = None
+            self._catch_up(self._now())
+            commits: list[Commit[Any]] = []
+            self._bury_exhausted(commits)
+            self._expect_exhaustion()
+            self._compact()
+            return after_all(commits, None)
+
+    def _bury_exhausted(self, commits: list[Commit[Any]]) -> None:
+        state = self._state
+        jobs = [state.jobs[seq] for seq in sorted(state.exhausted)]
+        if jobs:
+            self._undertaker.bury(jobs, self._look_up(jobs), self.settings, commits)
+            # Jobs that could not be buried are delivered again.
+            state.exhausted.clear()
+
+    def _expect_exhaustion(self) -> None:
+        when = self._state.next_exhaustion()
+        if when is not None and (self._alarm_at is None or when < self._alarm_at):
+            self._alarm_at = when
+            self._alarm(self, when)
 
     # --- inspection ----------------------------------------------------------------------------------------
 
@@ -315,14 +436,29 @@ class Queue:
             log, state = self.log.state(), self._state
             state.forget_below(log.evict_floor)
             ready = log.count - state.in_flight - state.delayed - len(self._leaving.seqs)
-            return QueueCounters(max(ready, 0), state.in_flight, state.dead_lettered, state.delayed)
+            return QueueCounters(max(ready, 0), state.in_flight, state.dead_lettered, state.delayed, state.dropped)
+
+    def figures(self) -> QueueFigures:
+        """The counters and rates, and the age of the oldest ready job. May read one page from the disk."""
+        with self.lock:
+            counters, now = self.counters(), self._now()
+            new = self._picker.first_new()
+            since = [time for time in (self._state.ready_since(), None if new is None else new[1]) if time is not None]
+            oldest = max(now - min(since), 0) if since else None
+            return QueueFigures(counters, self._activity.rates(now, self._state.next_lease - self._first_lease), oldest)
+
+    @property
+    def figures_resident(self) -> bool:
+        """Whether ``figures`` needs no read from the disk."""
+        with self.lock:
+            return self._picker.first_new_resident
 
     def known_jobs(self) -> list[KnownJob]:
         """All held and delayed jobs, and released ones, in no order. The lock is held only while a list is copied."""
         with self.lock:
             self._catch_up(self._now())
             jobs = list(self._state.jobs.values())
-        return [KnownJob(job.seq, job.priority, job.deliveries, job.lease, job.node, job.until) for job in jobs]
+        return [known_job(job) for job in jobs]
 
     def upcoming(self, count: int) -> list[int]:
         """The seqs of the next jobs in delivery order. May read from the disk."""
@@ -346,11 +482,11 @@ class Queue:
                 if seq in jobs and jobs[seq].lease and jobs[seq].lease == lease_number(token)
             ]
 
-    def at_hand(self, count: int) -> bool:
+    def has_resident(self, count: int) -> bool:
         """Whether the next ``count`` jobs are in memory."""
         with self.lock:
             self._catch_up(self._now())
-            return self._picker.at_hand(count)
+            return self._picker.has_resident(count)
 
     def bring(self, count: int) -> None:
         """Read the next ``count`` jobs from the disk into the cache, without holding the lock."""
@@ -373,15 +509,20 @@ class Queue:
             self._catch_up(self._now())
             self._forget_absent()
 
-    def _forget_absent(self) -> None:
+    def _forget_absent(self) -> dict[int, int]:
+        """Forget the jobs that are no longer in the log. Returns when the others were written."""
         jobs = self._state.jobs
-        for seq in jobs.keys() - self._there(jobs):
+        there = self._there(jobs)
+        for seq in jobs.keys() - there.keys():
             self._state.forget(seq)
+        return there
 
-    def _there(self, seqs: Iterable[int]) -> set[int]:
-        """Those of the jobs that are in the log."""
+    def _there(self, seqs: Iterable[int]) -> dict[int, int]:
+        """Those of the jobs that are in the log, with the times when they were written."""
         earliest = self.log.state().earliest
-        return {record.seq for record in records_at(self.log, sorted(seq for seq in seqs if seq >= earliest))}
+        return {
+            record.seq: record.ts for record in records_at(self.log, sorted(seq for seq in seqs if seq >= earliest))
+        }
 
     # --- shared --------------------------------------------------------------------------------------------
 
@@ -389,21 +530,22 @@ class Queue:
         """Process completed deletions, evictions, and expired leases and delays."""
         state, log = self._state, self.log
         for job in self._leaving.settle():
-            job.lease = job.until = 0
-            job.node = None
-            state.add(job)
+            job.free()
+            state.add(job, now)
         self._admit()
         config = log.config
         if config.ttl_ms or config.cap_records or config.cap_bytes:
             state.forget_below(log.state().evict_floor)
-        state.sweep(now)
+        expired = state.sweep(now)
+        if expired:
+            self._activity.fail(now, expired, "expired")
 
     def _admit(self) -> None:
         """Add the scheduled jobs that have become visible."""
         if self._coming:
             head = self.log.head
             for seq in list(takewhile(lambda seq: seq <= head, self._coming)):
-                self._state.add(self._coming.pop(seq))
+                self._state.add(self._coming.pop(seq), self._now())
 
     def _compact(self) -> None:
         if self._companion.is_long:
@@ -424,28 +566,43 @@ class Queues:
     """All queues of an engine.
 
     ``create_log`` returns the dead-letter log of a name, created if necessary, or None if it is not allowed; then jobs
-    are redelivered without limit. ``now`` returns the time in milliseconds.
+    are redelivered without limit. ``now`` returns the time in milliseconds. ``alarm`` is called, on any thread,
+    with a queue and the time at which a lease of a last delivery expires. ``random`` returns numbers from 0 to 1.
     """
 
-    def __init__(self, engine: Engine, now: Callable[[], int], create_log: Callable[[str], Log | None]) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        now: Callable[[], int],
+        create_log: Callable[[str], Log | None],
+        alarm: Alarm = lambda queue, when: None,
+        random: Callable[[], float] = random,
+    ) -> None:
         self._engine = engine
         self._now = now
         self._create_log = create_log
-        self._lock = threading.Lock()
+        self._alarm = alarm
+        self._random = random
+        self._locks = [threading.Lock() for _ in range(OPENING_LOCKS)]
         self._by_epoch: dict[int, Queue] = {}
 
     def open(self, log: Log, settings: QueueSettings) -> Queue:
         """Return the queue over this log. The first call rebuilds its state from its lease log."""
         queue = self._by_epoch.get(log.epoch)
         if queue is None:
-            with self._lock:
+            with self._lock(log):
                 queue = self._by_epoch.get(log.epoch)
                 if queue is None:
-                    queue = Queue(self._engine, log, settings, self._now, self._create_log)
+                    if log.dropped:
+                        raise UnknownLog(log.name)
+                    queue = Queue(self._engine, log, settings, self._now, self._create_log, self._alarm, self._random)
                     self._by_epoch[log.epoch] = queue
         if queue.settings != settings:
             queue.configure(settings)
         return queue
+
+    def _lock(self, log: Log) -> threading.Lock:
+        return self._locks[log.epoch % OPENING_LOCKS]
 
     def is_open(self, log: Log) -> bool:
         return log.epoch in self._by_epoch
@@ -453,9 +610,11 @@ class Queues:
     def known(self, log: Log, settings: QueueSettings) -> Queue | None:
         """The queue over this log, or None if no job of it was ever claimed or scheduled. Unlike ``open``, this creates
         nothing."""
-        if not self.is_open(log) and self._engine.find(companion_name(log.name)) is None:
-            return None
-        return self.open(log, settings)
+        return self.open(log, settings) if self.is_open(log) or self.was_used(log) else None
+
+    def was_used(self, log: Log) -> bool:
+        """Whether a job of the queue was ever claimed or scheduled."""
+        return self._engine.find(companion_name(log.name)) is not None
 
     def in_flight(self) -> int:
         """The number of held jobs in all open queues."""
@@ -463,6 +622,6 @@ class Queues:
 
     def drop(self, log: Log) -> Commit[None]:
         """Remove the queue of a log that is being deleted, with its lease log."""
-        with self._lock:
+        with self._lock(log):
             self._by_epoch.pop(log.epoch, None)
             return drop_companion(self._engine, log)

@@ -3,7 +3,7 @@ claims."""
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from typing import TypeAlias, TypeVar
 
 from strandline.delivery.queues.state import JobState, State
@@ -11,6 +11,10 @@ from strandline.engine import Log
 
 #: The columns of a record, in order. A plain tuple is much faster to create, and this is the hottest path.
 Row: TypeAlias = tuple[int, int, str | None, str | None, bytes | None, bytes]
+
+
+#: Records per read when only the first one is wanted. The first ones may be jobs that are not new.
+FIRST_NEW_RECORDS = 16
 
 
 class Picker:
@@ -67,12 +71,26 @@ class Picker:
         known = sorted(self._state.next_ready(count))
         return [(seq - 1, 1) for seq in known] + [(self.cursor, count)]
 
-    def at_hand(self, count: int) -> bool:
+    def has_resident(self, count: int) -> bool:
         """Whether the next ``count`` jobs are in memory."""
         log = self._log
         if not log.book.runs:
             return True
         return all(log.read_resident(after, limit) is not None for after, limit in self.places(count))
+
+    def first_new(self) -> Row | None:
+        """The first job that was never delivered and has no schedule. May read from the disk."""
+        fresh, _ = self._read(FIRST_NEW_RECORDS)
+        return fresh[0] if fresh else None
+
+    @property
+    def first_new_resident(self) -> bool:
+        """Whether ``first_new`` needs no read from the disk, except in rare cases."""
+        return not self._log.book.runs or self._log.read_resident(self.cursor, FIRST_NEW_RECORDS) is not None
+
+    def are_resident(self, seqs: Iterable[int]) -> bool:
+        """Whether these jobs are in memory."""
+        return not self._log.book.runs or all(self._log.read_resident(seq - 1, 1) is not None for seq in seqs)
 
     def _read(self, count: int) -> tuple[list[Row], bool]:
         """The next new jobs, at least one if there is any, and whether there may be more after them. The cursor does

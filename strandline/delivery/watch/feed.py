@@ -34,6 +34,19 @@ class Subject(Protocol):
     def priority(self, now: int) -> int: ...
 
 
+class PlainSubject:
+    """A log without a delivery priority of its own."""
+
+    __slots__ = ("consumed_at", "log")
+
+    def __init__(self, log: Log) -> None:
+        self.log = log
+        self.consumed_at: int | None = None
+
+    def priority(self, now: int) -> int:
+        return 0
+
+
 class FeedView(ABC):
     """Which records of a log a reader gets, and how they are rendered.
 

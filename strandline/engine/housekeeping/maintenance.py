@@ -231,6 +231,7 @@ class Maintenance:
             self.rounds, self.round_bytes = self.rounds + 1, size - engine.backlog.size
         give_back()
         self._clean_up(manifest)
+        engine.tell_kept(each.book for each in snapshot.captured.values() if not each.dropped)
 
     def _capture_all(self, snapshot: RoundSnapshot) -> None:
         more = True

@@ -26,6 +26,7 @@ from strandline.engine.journal.file import (
 from strandline.engine.journal.frame import FILE_HEADER, Frame, FrameDamage, IncompleteWrite, whole_writes
 from strandline.engine.journal.inventory import LostJournal, final_sizes, least_sizes, lost_journals
 from strandline.engine.journal.replay import Recovered, RecoveryLoss, Replay
+from strandline.engine.ownership import STREAMS
 from strandline.engine.segments.store import HOT_DIRECTORY, SegmentStore
 from strandline.engine.state.checkpoints import (
     CHECKPOINTS,
@@ -179,7 +180,24 @@ def replay(
     recovered.clean = replay.clean
     _settle_all(recovered, doubts.aside, crashed=not recovered.clean and boot != boot_mark(disk))
     doubts.settle()
+    for book in books.values():
+        if not book.created_ts:
+            book.created_ts = _first_known_time(book) or recovered.last_ts
+            recovered.changed.add(book)
     return recovered
+
+
+def _first_known_time(book: Logbook) -> int:
+    """Return an estimate of when a log of an older release was created, which did not store it: what the log was
+    created with as a stream, or the time of its first record; 0 if it has none. The next checkpoint stores it."""
+    declared = book.config.attributes.get(STREAMS, {}).get("created_at", 0)
+    if declared:
+        return int(declared)
+    if book.runs:
+        return book.runs[0].ts_first
+    if book.tail is not None and book.tail.blocks:
+        return book.tail.blocks[0].timestamp(0)
+    return book.last_ts
 
 
 #: The maximum number of seqs that a log can have assigned in a lost journal file. A record takes at least 4 bytes of

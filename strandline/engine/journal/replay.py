@@ -304,7 +304,7 @@ class Replay:
         book = self._books.get(frame.epoch)
         if book is None:
             self._drop_namesake(configure.name)
-            book = self._books[frame.epoch] = Logbook(configure.name, frame.epoch, configure.config)
+            book = self._books[frame.epoch] = Logbook(configure.name, frame.epoch, configure.config, frame.ts)
             if configure.base is not None:
                 book.begin_behind(ForkBase(configure.base))
                 source = self._books.get(configure.base.epoch)

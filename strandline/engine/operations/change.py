@@ -84,6 +84,7 @@ def note(engine: Engine, book: Logbook, changes: Mapping[str, Any], producer: Pr
         engine.journal.write(note_frame(book, extras, now))
         engine.touch(book)
         appended = book.note(extras, now)
+        engine.tell_noted(book)
         if book.config.durability != "fsync" and not book.pending:
             engine.flush_in_time()
             engine.tell(book)

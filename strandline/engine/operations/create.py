@@ -78,7 +78,8 @@ class _Creation:
         engine.check_writable()
         if engine.find(name) is not None:
             raise LogExists(name)
-        book = Logbook(name, engine.next_epoch, config)
+        now = engine.now()
+        book = Logbook(name, engine.next_epoch, config, now)
         if base is not None:
             book.begin_behind(base)
         if batch is not None and config.discard == "reject":
@@ -87,7 +88,6 @@ class _Creation:
         if batch is not None:
             engine.quota.check_append(name, self._size)
         engine.backlog.check(book, 0 if batch is None else len(batch), self._size)
-        now = engine.now()
         block = None if batch is None else Block.of_batch(book.assigned + 1, book.time_of(now), batch)
         self._journal(book, block, now)
         engine.add(book)

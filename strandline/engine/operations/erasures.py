@@ -100,7 +100,7 @@ class Erasures:
                 engine.journal.write_all(frames)
             return None
         found = engine.find(NAME)
-        events = Logbook(NAME, engine.next_epoch, _CONFIG) if found is None else found.book
+        events = Logbook(NAME, engine.next_epoch, _CONFIG, now) if found is None else found.book
         block = Block.of_batch(events.assigned + 1, events.time_of(now), Batch(data))
         append = encode_append(events.epoch, block, now, block.last, None)
         if found is None or engine.journal.flushed < self._made_before:

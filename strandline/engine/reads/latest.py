@@ -203,7 +203,7 @@ class Latests:
         self._known: OrderedDict[int, Latest] = OrderedDict()
         self._lock = threading.Lock()
 
-    def at_hand(self, log: Log) -> Latest | None:
+    def resident(self, log: Log) -> Latest | None:
         """Return the cached state if the log has not changed since. Never waits."""
         known = self._known.get(log.epoch)
         if known is None or known.through != log.head or known.revision != log.revision:
@@ -212,7 +212,7 @@ class Latests:
 
     def of(self, log: Log) -> Latest:
         """Return the current last records. Waits for the disk; the first call examines all keys of the log."""
-        known = self.at_hand(log)
+        known = self.resident(log)
         if known is None:
             known = with_view(log, lambda seen: _found(log, seen, self._known.get(log.epoch)))
         self._keep(log.epoch, known)
@@ -279,7 +279,7 @@ def read_latest(
     query.check()
     segments = Resident(engine.store)
     while True:
-        latest = engine.latests.of(log) if wait else engine.latests.at_hand(log)
+        latest = engine.latests.of(log) if wait else engine.latests.resident(log)
         if latest is None:
             return None
         query = query._replace(among=latest.seqs, through=latest.through)

@@ -254,7 +254,7 @@ def read_page(book: Logbook, query: PageQuery, segments: Segments) -> Page:
     end = head if query.through is None else min(query.through, head)
     while True:
         at = _cross_losses(shown, page, at)
-        stop = next((loss.first - 1 for loss in _losses(shown, at)), end)
+        stop = next((loss.first - 1 for loss in losses(shown, at)), end)
         stop = min(stop, end)
         reached = _fill(shown, page, query, at, stop, segments)
         if page.seqs or page.tombstone is not None or reached < stop or stop >= end:
@@ -278,7 +278,7 @@ def _start_since(book: Logbook, since: int, segments: Segments) -> int:
     return 0 if last_before is None else last_before + 1
 
 
-def _losses(shown: Sequence[ForkLayer], at: int) -> Iterator[Gap]:
+def losses(shown: Sequence[ForkLayer], at: int) -> Iterator[Gap]:
     """Yield the gaps that readers from ``at`` on encounter, in order."""
     for book, first, last in shown:
         if last < at:
@@ -300,7 +300,7 @@ def _reason(book: Logbook, at: int) -> Reason:
 
 def _cross_losses(shown: Sequence[ForkLayer], page: Page, at: int) -> int:
     """Step over a loss that begins here and report it in the page. Adjacent losses are reported as one."""
-    for loss in _losses(shown, at):
+    for loss in losses(shown, at):
         if loss.first > at:
             break
         if page.tombstone is None:

@@ -51,14 +51,13 @@ def status_of(log: Log) -> LogStatus:
     """Return the status. Reads memory only. The cost grows with the number of segments of the log, not with its
     records."""
     engine, book = log.engine, log.book
-    has_cold_tier = engine.store.has_cold_tier
     with engine.lock:
         book.check_there()
         runs = book.runs
         tail_records = book.count - sum(run.live for run in runs)
         tail_size = book.size - sum(run.live_size for run in runs)
         through, size, last_ts = sealed_through(log), book.size, book.last_ts
-    sealed = tuple(_part(log, run, has_cold_tier) for run in runs)
+    sealed = tuple(_part(log, run) for run in runs)
     return LogStatus(sealed, through, cold_through(log, through), tail_records, tail_size, size, last_ts)
 
 
@@ -80,14 +79,14 @@ def cold_through(log: Log, through: int) -> int:
         return through
     for book, first, last in layers(log.book):
         for run in book.runs:
-            if run.first <= last and not _is_cold(log, run.segment):
+            if run.first <= last and not is_cold(log, run.segment):
                 return min(max(run.first, first) - 1, through)
     return through
 
 
-def _part(log: Log, run: Run, has_cold_tier: bool) -> SealedPart:
-    is_cold = has_cold_tier and _is_cold(log, run.segment)
-    return SealedPart(run.segment, run.first, run.last, run.live_size, run.ts_last, run.key_first is not None, is_cold)
+def _part(log: Log, run: Run) -> SealedPart:
+    has_keys, cold = run.key_first is not None, is_cold(log, run.segment)
+    return SealedPart(run.segment, run.first, run.last, run.live_size, run.ts_last, has_keys, cold)
 
 
 def _own_sealed_through(book: Logbook) -> int:
@@ -95,9 +94,10 @@ def _own_sealed_through(book: Logbook) -> int:
     return book.head if tail is None or not tail.blocks else tail.first - 1
 
 
-def _is_cold(log: Log, segment: int) -> bool:
+def is_cold(log: Log, segment: int) -> bool:
+    """Return whether a segment is in the cold tier."""
     try:
-        return log.engine.store.tier(segment) == "cold"
+        return log.engine.store.has_cold_tier and log.engine.store.tier(segment) == "cold"
     except UnknownSegment:  # merged a moment ago
         return False
 
@@ -133,6 +133,19 @@ def live_ranges(book: Logbook) -> list[tuple[int, int]]:
             low, high = max(first, part.first), min(last, part.last)
             if low <= high:
                 ranges += [(low, high)] if part.overlay is None else part.overlay.visible(low, high)
+    return ranges
+
+
+def hidden_ranges_of(log: Log) -> list[tuple[int, int]]:
+    """Return the hidden seqs of a log, ascending, and some that never held a record. A fork only has its own. Reads
+    memory only, like ``live_ranges_of``."""
+    ranges: list[tuple[int, int]] = []
+    with log.engine.lock:
+        log.book.check_there()
+        for part in log.book.parts():
+            if part.overlay is not None:
+                for first, last in part.overlay.hidden:
+                    ranges += part.overlay.dead.gaps(first, last)
     return ranges
 
 

@@ -194,6 +194,10 @@ class Segment:
         index = _Index(self)
         return bisect_left(range(run_row + run_rows), seq, lo=run_row, key=index.seq)
 
+    def seq_of(self, row: int) -> int:
+        """Return the seq of a row. Reads the block's column of seqs."""
+        return _Index(self).seq(row)
+
     def seqs_with_key(self, row: int, rows: int, key: str) -> list[int]:
         """Return the ascending seqs of the records of a run with this key."""
         index = _Index(self)

@@ -171,6 +171,10 @@ class SegmentStore:
     def tier(self, id: int) -> Tier:
         return self._entry(id).tier
 
+    def describe(self, id: int) -> Describes:
+        """Return what another process needs to open the segment."""
+        return self._entry(id)
+
     @property
     def has_cold_tier(self) -> bool:
         return self._cold is not None

@@ -1,226 +1,23 @@
-"""The process that seals and merges, so that building columns does not block the server process.
-
-``python -m strandline.engine.segments.worker ROOT`` reads jobs from its standard input and answers on its standard
-output. A message is a length (u32, little-endian) and msgpack. The process ends immediately when its input ends, even
-during a job: an orphaned process must not write to a directory that another process may have opened since.
-"""
+"""The process that seals and merges, so that building columns does not block the server process."""
 
 from __future__ import annotations
 
-import gc
 import os
-import queue
-import signal
-import struct
-import subprocess
-import sys
-import threading
-from collections.abc import Callable
-from contextlib import suppress
-from typing import IO
 
-import msgspec
-import pyarrow as pa
-
-from strandline.engine.disk import LocalDisk
-from strandline.engine.errors import DamagedFile, MissingFile, UnsupportedFormat, WorkerFailed
-from strandline.engine.process import FOR_A_PROCESS, SpareDescriptors, child_environment, give_back
+from strandline.engine.process import SpareDescriptors
 from strandline.engine.segments.footer import SegmentInfo
 from strandline.engine.segments.jobs import MergeJob, SealJob, run
+from strandline.engine.worker_process import WorkerProcess, main
 
-#: Requests have priority: the worker uses the processor time that they leave.
-NICENESS = 5
-
-_LENGTH = struct.Struct("<I")
+MODULE = "strandline.engine.segments.worker"
 
 
-class _Done(msgspec.Struct, array_like=True, tag="done"):
-    info: SegmentInfo | None
-
-
-class _Failed(msgspec.Struct, array_like=True, tag="failed"):
-    """An exception as the name of its type and its arguments, from which it can be recreated."""
-
-    error: str
-    arguments: list[int | str | None]
-
-
-_job_decoder = msgspec.msgpack.Decoder(SealJob | MergeJob)
-_answer_decoder = msgspec.msgpack.Decoder(_Done | _Failed)
-_encoder = msgspec.msgpack.Encoder()
-
-
-class SealingWorker:
-    """The parent's side of the sealing process. The first job starts the process. Jobs of several threads run one at a
-    time."""
+class SealingWorker(WorkerProcess[SegmentInfo | None]):
+    """Runs ``jobs.run`` in a process."""
 
     def __init__(self, root: str | os.PathLike[str], spare: SpareDescriptors | None = None) -> None:
-        """``spare``: descriptors for starting the process if no others are free."""
-        self._root = os.fspath(root)
-        self._spare = spare or SpareDescriptors()
-        self._process: subprocess.Popen[bytes] | None = None
-        self._turn = threading.Lock()
-        self._closed = False
-
-    @property
-    def process_id(self) -> int | None:
-        """The id of the process, or None if it is not running."""
-        process = self._process
-        return None if process is None else process.pid
-
-    def run(self, job: SealJob | MergeJob) -> SegmentInfo | None:
-        """Run ``jobs.run`` in the process. If the process dies during the job, a new process tries once more.
-
-        Raises the errors of the job (DamagedFile, MissingFile, UnsupportedFormat, OSError), and WorkerFailed.
-        """
-        message = _encoder.encode(job)
-        with self._turn:
-            answer = self._ask(message) or self._ask(message)
-        if answer is None:
-            raise WorkerFailed("its process died twice in one job")
-        if isinstance(answer, _Done):
-            return answer.info
-        raise _revive(answer)
-
-    def close(self) -> None:
-        """End the process permanently. A job in progress is cancelled: its ``run`` raises WorkerFailed."""
-        self._closed = True
-        process = self._process
-        if process is not None:
-            process.kill()
-        with self._turn:
-            self._bury()
-
-    def _ask(self, message: bytes) -> _Done | _Failed | None:
-        """Send a message and return the answer, or None if the process died."""
-        if self._process is None:
-            self._process = self._spare.use(lambda: _start(self._root), FOR_A_PROCESS)
-        # Check this last: ``close`` sets the flag first and then kills the process it sees.
-        if self._closed:
-            self._bury()
-            raise WorkerFailed("it was closed")
-        stdin, stdout = self._process.stdin, self._process.stdout
-        assert stdin is not None
-        assert stdout is not None
-        try:
-            with suppress(BrokenPipeError):
-                _send(stdin, message)
-                message_back = _receive(stdout)
-                if message_back is not None:
-                    answer: _Done | _Failed = _answer_decoder.decode(message_back)
-                    return answer
-        except BaseException:
-            # Half of a message may have been sent, so the process cannot be given another job.
-            self._bury()
-            raise
-        self._bury()
-        return None
-
-    def _bury(self) -> None:
-        process, self._process = self._process, None
-        if process is not None:
-            process.kill()
-            process.wait()
-            for pipe in (process.stdin, process.stdout):
-                assert pipe is not None
-                pipe.close()
-
-
-def _start(root: str) -> subprocess.Popen[bytes]:
-    # The package imports this module before runpy executes it again, and runpy warns about that.
-    command = [sys.executable, "-W", "ignore::RuntimeWarning:runpy", "-m", "strandline.engine.segments.worker", root]
-    return subprocess.Popen(command, bufsize=0, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=child_environment())
-
-
-def _embalm(error: Exception) -> _Failed:
-    match error:
-        case UnsupportedFormat():
-            return _Failed("UnsupportedFormat", [error.path, error.found, error.supported])
-        case MissingFile():
-            return _Failed("MissingFile", [error.path])
-        case DamagedFile():
-            return _Failed("DamagedFile", [error.path, error.why])
-        case OSError():
-            filename = None if error.filename is None else str(error.filename)
-            return _Failed("OSError", [error.errno, error.strerror, filename])
-        case _:
-            return _Failed("WorkerFailed", [f"{type(error).__name__}: {error}"])
-
-
-def _revive(failed: _Failed) -> Exception:
-    kinds: tuple[Callable[..., Exception], ...] = (
-        UnsupportedFormat,
-        MissingFile,
-        DamagedFile,
-        OSError,
-        WorkerFailed,
-    )
-    return {kind.__name__: kind for kind in kinds}[failed.error](*failed.arguments)
-
-
-def _send(pipe: IO[bytes], message: bytes) -> None:
-    rest = memoryview(_LENGTH.pack(len(message)) + message)
-    while rest:
-        rest = rest[pipe.write(rest) :]
-
-
-def _receive(pipe: IO[bytes]) -> bytes | None:
-    """Return the next message, or None if the pipe ends, even within a message."""
-    length = _read_exactly(pipe, _LENGTH.size)
-    return None if length is None else _read_exactly(pipe, _LENGTH.unpack(length)[0])
-
-
-def _read_exactly(pipe: IO[bytes], size: int) -> bytes | None:
-    parts: list[bytes] = []
-    while size:
-        part = pipe.read(size)
-        if not part:
-            return None
-        parts.append(part)
-        size -= len(part)
-    return b"".join(parts)
-
-
-def serve(root: str, jobs: IO[bytes], answers: IO[bytes]) -> None:
-    """The child's side. Never returns: the process ends when its input ends."""
-    waiting: queue.SimpleQueue[bytes] = queue.SimpleQueue()
-    threading.Thread(target=_listen, args=(jobs, waiting), daemon=True).start()
-    disk = LocalDisk(root)
-    while True:
-        job = _job_decoder.decode(waiting.get())
-        answer: _Done | _Failed
-        try:
-            answer = _Done(run(disk, job))
-        except Exception as error:
-            answer = _embalm(error)
-        _send(answers, _encoder.encode(answer))
-        gc.collect()
-        # The next job may come much later, and the server needs the memory.
-        pa.default_memory_pool().release_unused()
-        give_back()
-
-
-def _listen(jobs: IO[bytes], waiting: queue.SimpleQueue[bytes]) -> None:
-    try:
-        while (message := _receive(jobs)) is not None:
-            waiting.put(message)
-    finally:
-        # This also runs after an error: the parent waits for an answer while this process lives. Do not use sys.exit:
-        # the main thread may be in the middle of a job whose result is no longer needed.
-        os._exit(0)
-
-
-def main() -> None:
-    # An interrupt at the terminal reaches the whole process group, but the parent decides when to stop.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    os.nice(NICENESS)
-    # A job creates millions of short-lived objects and no cycles. Searching for cycles takes a quarter of its time.
-    gc.disable()
-    # Answers get their own descriptor, so that other output cannot mix with them.
-    answers = os.fdopen(os.dup(1), "wb", buffering=0)
-    os.dup2(2, 1)
-    serve(sys.argv[1], os.fdopen(0, "rb", buffering=0), answers)
+        super().__init__(MODULE, SegmentInfo | None, root, spare)
 
 
 if __name__ == "__main__":
-    main()
+    main(SealJob | MergeJob, run)

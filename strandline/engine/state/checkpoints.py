@@ -171,6 +171,10 @@ class BookState(msgspec.Struct, array_like=True):
     cursors: dict[str, Cursor] = {}
     notes: dict[str, Raw] = {}
     base: ForkPoint | None = None
+    #: How often records were restored or amended. Index files state the number that they were built at.
+    rewrites: int = 0
+    #: 0 in checkpoints of older releases; see ``recovery``.
+    created_ts: int = 0
 
     @classmethod
     def of(cls, book: Logbook) -> BookState:
@@ -192,10 +196,12 @@ class BookState(msgspec.Struct, array_like=True):
             cursors=dict(book.cursors or {}),
             notes={} if book.notes is None else book.notes.raw(),
             base=None if book.base is None else book.base.point,
+            rewrites=book.rewrites,
+            created_ts=book.created_ts,
         )
 
     def make(self, epoch: int) -> Logbook:
-        book = Logbook(self.name, epoch, self.config)
+        book = Logbook(self.name, epoch, self.config, self.created_ts)
         book.base = None if self.base is None else ForkBase(self.base)
         self.put_into(book)
         book.runs = tuple(run.make() for run in self.runs)
@@ -217,6 +223,7 @@ class BookState(msgspec.Struct, array_like=True):
         book.producers = self.producers or None
         book.cursors = self.cursors or None
         book.notes = Notes.of(self.notes)
+        book.rewrites = self.rewrites
 
 
 class OverlayState(msgspec.Struct, array_like=True):

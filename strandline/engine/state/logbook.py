@@ -46,17 +46,19 @@ class Logbook:
     """
 
     __slots__ = (
-        "active_ts", "assigned", "base", "cap_floor", "config", "count", "cursors", "dropped", "earliest", "epoch",
-        "expired_ts", "filed_in", "forks", "gaps", "head", "idempotency", "journal_first", "journal_index", "last_ts",
-        "listeners", "name", "notes", "pending", "pending_count", "pending_size", "producers", "reserve_step",
-        "reserved", "reserved_durable", "revision", "rewrites", "runs", "size", "tail", "totals", "ttl_floor",
-        "volatile_from", "withdrawals",
+        "active_ts", "assigned", "base", "cap_floor", "config", "count", "created_ts", "cursors", "dropped", "earliest",
+        "epoch", "expired_ts", "filed_in", "forks", "gaps", "head", "idempotency", "journal_first", "journal_index",
+        "last_ts", "listeners", "name", "notes", "pending", "pending_count", "pending_size", "producers",
+        "reserve_step", "reserved", "reserved_durable", "revision", "rewrites", "runs", "size", "tail", "totals",
+        "ttl_floor", "volatile_from", "withdrawals",
     )  # fmt: skip
 
-    def __init__(self, name: str, epoch: int, config: Config) -> None:
+    def __init__(self, name: str, epoch: int, config: Config, created_ts: int = 0) -> None:
         self.name = name
         self.epoch = epoch
         self.config = config
+        #: When the log was created; 0 while it is unknown, during recovery.
+        self.created_ts = created_ts
         self.assigned = 0
         self.head = 0
         #: The time of the last record, and the time of the last append, which may differ.

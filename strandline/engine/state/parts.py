@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterable, Iterator
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from strandline.engine.segments.segment import Segment
 from strandline.engine.state.block import Block, by_last
@@ -22,6 +22,16 @@ JOIN_ROWS = 64
 
 #: A block, and a range of its rows (end exclusive).
 Piece = tuple[Block, int, int]
+
+
+class Budget(NamedTuple):
+    """A number of rows and of their bytes."""
+
+    rows: int
+    size: int
+
+    def less(self, used: Budget) -> Budget:
+        return Budget(self.rows - used.rows, self.size - used.size)
 
 
 class Segments(Protocol):
@@ -64,6 +74,24 @@ class Part(ABC):
     @abstractmethod
     def seqs_with_key(self, key: str, prefix: bool, segments: Segments) -> list[int]:
         """Return the ascending seqs of the rows with this key, or with this prefix in their key."""
+        ...
+
+    @abstractmethod
+    def rows_between(self, first: int, last: int, segments: Segments) -> int:
+        """Return the number of physically existing rows from ``first`` to ``last``."""
+        ...
+
+    @abstractmethod
+    def fitting(self, first: int, last: int, budget: Budget, segments: Segments) -> tuple[int, Budget]:
+        """Return the last seq up to which the rows from ``first`` to ``last`` fit the budget, and what they use of it;
+        a seq below ``first`` if none fit. Does not read payloads, so the result may be too short by a part of a
+        block."""
+        ...
+
+    @property
+    @abstractmethod
+    def mean_size(self) -> int:
+        """The mean number of bytes of a row; 0 if there are no rows."""
         ...
 
     def change(self) -> Overlay:
@@ -164,6 +192,27 @@ class Tail(Part):
             start, end = max(first - block.first, 0), min(last, block.last) - block.first + 1
             if start < end:
                 yield block, start, end
+
+    def rows_between(self, first: int, last: int, segments: Segments) -> int:
+        return sum(end - start for _, start, end in self.pieces(first, last, segments))
+
+    def fitting(self, first: int, last: int, budget: Budget, segments: Segments) -> tuple[int, Budget]:
+        rows = size = 0
+        for block, start, end in self.pieces(first, last, segments):
+            stop = min(end, start + budget.rows - rows)
+            # Without metas, so that the time does not grow with the rows.
+            if block.offsets[stop] - block.offsets[start] > budget.size - size:
+                stop = block.fitting(start, stop, budget.size - size)
+            rows += stop - start
+            size += block.offsets[stop] - block.offsets[start]
+            if stop < end:
+                return block.seq(stop) - 1, Budget(rows, size)
+        return last, Budget(rows, size)
+
+    @property
+    def mean_size(self) -> int:
+        rows = sum(map(len, self.blocks))
+        return sum(block.offsets[-1] - block.offsets[0] for block in self.blocks) // rows if rows else 0
 
     def find(self, seq: int) -> tuple[Block, int] | None:
         """Return the block and row of a record; None if there is no such record."""
@@ -303,6 +352,37 @@ class Run(Part):
             if end < high:
                 return
             row = base + high
+
+    def rows_between(self, first: int, last: int, segments: Segments) -> int:
+        if self.last - self.first + 1 == self.rows:
+            return max(min(last, self.last) - max(first, self.first) + 1, 0)
+        segment = segments.segment(self.segment)
+        return self._row_from(last + 1, segment) - self._row_from(first, segment)
+
+    def fitting(self, first: int, last: int, budget: Budget, segments: Segments) -> tuple[int, Budget]:
+        if first <= self.first and last >= self.last and self.rows <= budget.rows and self.live_size <= budget.size:
+            return last, Budget(self.rows, self.live_size)
+        segment = segments.segment(self.segment)
+        start, end = self._row_from(first, segment), self._row_from(last + 1, segment)
+        row, size = start, 0
+        while row < end:
+            block = segment.blocks[segment.block_of(row)]
+            stop = min(end, block.row + block.rows, start + budget.rows)
+            # A block in part: assume that its rows are of one size.
+            part = block.size * (stop - row) // block.rows
+            if stop == row or size + part > budget.size:
+                return self._seq_of(row, segment) - 1, Budget(row - start, size)
+            row, size = stop, size + part
+        return last, Budget(row - start, size)
+
+    @property
+    def mean_size(self) -> int:
+        return self.live_size // self.live if self.live else 0
+
+    def _seq_of(self, row: int, segment: Segment) -> int:
+        if self.last - self.first + 1 == self.rows:
+            return self.first + row - self.row
+        return segment.seq_of(row)
 
     def weigh(self, ranges: Iterable[tuple[int, int]], segments: Segments) -> tuple[int, int]:
         """Like :meth:`Part.weigh`. The segment knows the size of whole blocks, so these are not loaded."""

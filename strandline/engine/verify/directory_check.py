@@ -77,6 +77,8 @@ class Report(msgspec.Struct, kw_only=True):
     checkpoints: int = 0
     journal_files: int = 0
     journal_frames: int = 0
+    #: The files of search indexes, which the command line checks as well. They hold no records of their own.
+    index_files: int = 0
     #: The bytes of all files that were read.
     file_bytes: int = 0
 

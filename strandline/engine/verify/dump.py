@@ -293,6 +293,7 @@ def _state(state: BookState) -> Facts:
     return {
         "name": repr(state.name),
         "config": _changed(state.config),
+        **({"created": iso(state.created_ts)} if state.created_ts else {}),
         "assigned": state.assigned,
         "earliest": state.earliest,
         "cap_floor": state.cap_floor,

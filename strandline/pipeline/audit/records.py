@@ -18,7 +18,7 @@ from strandline.engine.errors import DamagedFile, EngineError
 from strandline.engine.segments.check import check, damaged_blocks, stretches
 from strandline.history.pieces import SegmentPiece
 from strandline.history.source import AnyPiece
-from strandline.signing.author_proofs import holds, proof_of
+from strandline.signing.author_proofs import DOCUMENT_DOMAIN, holds, proof_of
 
 #: The number of seqs per sum: small enough to compare the records of a differing range one by one.
 RANGE_SEQS = 1 << 14
@@ -311,7 +311,8 @@ def _check_proofs(batch: Any, seqs: Seqs, seen: SeenRecords) -> None:
         proof = proof_of(meta)
         if proof is not None:
             seen.proofs += 1
-            if not holds(proof, log, batch.column("data")[row].as_py()):
+            data = batch.column("data")[row].as_py()
+            if not holds(proof, log, data) and not holds(proof, log, data, DOCUMENT_DOMAIN):
                 forged.append(row)
     seen.forged.found(seqs[forged])
 

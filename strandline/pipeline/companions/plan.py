@@ -15,7 +15,7 @@ from strandline.history.pieces import Piece
 from strandline.query.index import Versions
 from strandline.query.index_files.builder import plan_id_of, rollups_id, versions_between
 from strandline.query.index_files.table import IndexEntry
-from strandline.schema.registry import Registry
+from strandline.schema.log_search import log_search
 
 #: The approximate maximum number of records of a companion. Larger companions would be fewer files, but a task builds a
 #: companion in memory, and erasing one record rewrites all of it.
@@ -40,10 +40,7 @@ class Wish(NamedTuple):
 
 def wish_of(info: LogInfo) -> Wish | None:
     """None if the log has no searchable fields. Raises the errors of a damaged registry."""
-    # Most logs have no search configuration.
-    if info.registry is None or b'"search"' not in info.registry:
-        return None
-    asked = _asked(info.registry)
+    asked = None if info.registry is None else _asked(info.registry)
     return None if asked is None else Wish(info, *asked)
 
 
@@ -64,9 +61,10 @@ def _asked(registry: bytes) -> _Asked | None:
     if name not in _known:
         if len(_known) >= MAX_KNOWN:
             _known.clear()
-        found = Registry.load(registry)
-        search = found.search if found.search is not None and found.search.fields else None
-        _known[name] = None if search is None else _Asked(plan_id_of(search), rollups_id(search), found.versions)
+        found = log_search(registry)
+        _known[name] = (
+            None if found is None else _Asked(plan_id_of(found.config), rollups_id(found.config), found.versions)
+        )
     return _known[name]
 
 
@@ -138,12 +136,21 @@ def counted(entries: Sequence[IndexEntry], wish: Wish | None) -> list[IndexEntry
     return max(found)[-1] if found else []
 
 
+def is_short(wish: Wish, lines: CompanionLines) -> bool:
+    """Whether a log of a table or a collection has no companion yet, and so few records that it needs none. There is a
+    log for each parent or document; their companions would be many small files, and a server indexes few records in a
+    moment."""
+    return wish.info.owner is not None and not lines.line and wish.info.head < FEW_RECORDS
+
+
 def is_due(wish: Wish, lines: CompanionLines, now: int, *, everything: bool) -> bool:
     """Whether to index the records after the line now."""
     line = lines.line
     new = wish.info.head - end_of(lines.renewable, lines.covered)
     if new <= 0:
         return False
+    if is_short(wish, lines):
+        return everything
     # A time in the future comes from a wrong clock; do not wait then.
     return everything or not line or new >= FEW_RECORDS or not 0 <= now - line[-1].built_at < FEW_WAIT_MS
 

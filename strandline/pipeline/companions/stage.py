@@ -24,6 +24,7 @@ from strandline.pipeline.companions.plan import (
     counted,
     end_of,
     is_due,
+    is_short,
     lines_of,
     merges_of,
     packed,
@@ -195,8 +196,8 @@ GRACE_S = 600
 
 
 def run(round: Round, *, grace_s: int = GRACE_S, rows: int = COMPANION_ROWS) -> dict[int, int]:
-    """Run the stage. Returns the seq up to which each searchable log is covered, by epoch. A companion has about
-    ``rows`` records, and replaced files are kept for ``grace_s`` seconds.
+    """Run the stage. Returns the seq up to which each searchable log is covered, by epoch, without short logs that need
+    no companion. A companion has about ``rows`` records, and replaced files are kept for ``grace_s`` seconds.
 
     Raises errors that affect all logs, for example a full disk, or a lost lake or Spark session.
     """
@@ -207,7 +208,7 @@ def run(round: Round, *, grace_s: int = GRACE_S, rows: int = COMPANION_ROWS) -> 
     _retire(keeping)
     sweep(round.lake, (entry.path for entry in keeping.entries), round.now(), grace_s, round.remove)
     keeping.rollups.tidy()
-    return {wish.info.epoch: lines.covered for wish, lines in keeping.chosen()}
+    return {wish.info.epoch: lines.covered for wish, lines in keeping.chosen() if not is_short(wish, lines)}
 
 
 # --- erasing ---------------------------------------------------------------------------------------------------------

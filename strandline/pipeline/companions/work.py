@@ -22,7 +22,7 @@ from strandline.query.config import SearchConfig
 from strandline.query.index_files.builder import Builder, Made, Origin, merge
 from strandline.query.index_files.file import SEQS, DamagedIndexFile, IndexFile, open_index_file, read_index_file
 from strandline.query.index_files.table import FOLDER, IndexEntry
-from strandline.schema.registry import Registry
+from strandline.schema.log_search import log_search
 
 Ranges = list[tuple[int, int]]
 
@@ -115,9 +115,9 @@ def make(item: CompanionItem) -> CompanionOutcome:
 
 def _made(lake: Lake, work: Work) -> Made | CompanionFailure | None:
     try:
-        config = Registry.load(work.registry).search
-        assert config is not None, "only logs with a search configuration have companions"
-        return _built(work, config) if isinstance(work, CompanionBuild) else _merged(lake, work, config)
+        search = log_search(work.registry)
+        assert search is not None, "only logs with a search configuration have companions"
+        return _built(work, search.config) if isinstance(work, CompanionBuild) else _merged(lake, work, search.config)
     except _Unreadable as error:
         return _failure(work, error.seq, str(error))
     except DamagedIndexFile as error:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
-from concurrent.futures import Future
 from typing import Any, Protocol, TypeVar
 
 from strandline.engine import Log
@@ -69,7 +68,3 @@ class ArrowContext:
     def work(self, work: Callable[[], T]) -> Coroutine[Any, Any, T]:
         """Run ``work`` on a worker thread: it takes too long for the event loop."""
         return self.workers.bulk.run(work)
-
-    def submit(self, work: Callable[[], T]) -> Future[T]:
-        """Like ``work``, for a stream that is already open: its work is queued and never refused."""
-        return self.workers.bulk.submit(work)

@@ -152,6 +152,8 @@ _LOG_FIELDS = {
     "media_type": "The content type of the records.",
     "ephemeral": "Whether the records are only in memory and are lost when the server stops.",
     "registry": "The schema registry, if the log has one.",
+    "owner": "The table or the collection that the log belongs to. `versions`: each record replaces the earlier ones. "
+    "`part`: whether the log of a table has `rows`, `changes` or a `feed`.",
     "base": "For a fork: the epoch of the log that it begins with, and the last seq that it shares.",
     "records": "The number of records, without those that a fork shares.",
     "gaps": "The seqs that hold no record although no caller deleted one: the first and the last seq of each range.",

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import UNSET, Meta, Raw, UnsetType
 
+from strandline.engine.ownership import LogOwner
 from strandline.history.log_info import ForkOrigin, LogInfo
 
 Number = Annotated[int, Meta(ge=0)]
@@ -23,6 +24,7 @@ class LogAnswer(msgspec.Struct, kw_only=True):
     last_ts: Number
     media_type: str
     registry: Raw | None
+    owner: LogOwner | None
     base: ForkOrigin | None
     ephemeral: bool
     records: Number

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Mapping
+from types import MappingProxyType
 
 from strandline.collections.capabilities import Capabilities, SignedRequest, check_scope
-from strandline.collections.config import CollectionsConfig
+from strandline.collections.config import WRITE, CollectionsConfig
 from strandline.collections.declaration import DeclaredCollections
 from strandline.collections.errors import unauthorized
 from strandline.collections.paths import BoundCollection, segments_of
@@ -25,7 +26,7 @@ MIN_SIGNED_BODY_BYTES = 64 << 10
 
 _WHOLE = re.compile(rb"-?[0-9]{1,18}")
 _LENGTH = re.compile(rb"[0-9]{1,18}")
-_ACTIONS = frozenset(("pull", "push", "list"))
+_ACTIONS = frozenset(("pull", "push", "list", "live"))
 _WRITES = frozenset(("POST", "PUT", "PATCH", "DELETE"))
 _DEFAULT_PORTS = {b"http": b":80", b"https": b":443"}
 
@@ -59,7 +60,8 @@ class Authorizer:
             return UNIDENTIFIED
         if self._roles.resolves or self._roles.enriches:
             return self._authorize_later(call, bound, op, params, now)
-        caller = self.check_signature(call, now, params=params, max_body_bytes=collection.max_body_bytes)
+        limit = collection.max_body_bytes
+        caller = self.check_signature(call, now, params=params, max_body_bytes=limit, repeatable=op == WRITE)
         caller = with_self(caller, bound.path, params)
         check_access(collection, op, caller)
         return caller
@@ -67,16 +69,19 @@ class Authorizer:
     async def _authorize_later(
         self, call: Call, bound: BoundCollection, op: str, params: Mapping[str, str], now: int
     ) -> Caller:
-        caller = await self._resolve(call, now, params, bound.collection.max_body_bytes)
+        caller = await self._resolve(call, now, params, bound.collection.max_body_bytes, repeatable=op == WRITE)
         caller = await self._enrich(caller, bound, params)
         check_access(bound.collection, op, caller)
         return caller
 
-    def identify(self, call: Call, now: int) -> Caller | Awaitable[Caller]:
-        """The caller of a request for several documents, or for none. Access to each document is checked separately."""
+    def identify(
+        self, call: Call, now: int, params: Mapping[str, str] = MappingProxyType({})
+    ) -> Caller | Awaitable[Caller]:
+        """The caller of a request for several documents, or for none. Access to each document is checked
+        separately."""
         if self._roles.resolves:
-            return self._resolve(call, now, {}, 0)
-        return self.check_signature(call, now, params={})
+            return self._resolve(call, now, params, 0, repeatable=False)
+        return self.check_signature(call, now, params=params)
 
     def enrich(self, caller: Caller, bound: BoundCollection, params: Mapping[str, str]) -> Caller | Awaitable[Caller]:
         """The caller with the roles for one document."""
@@ -87,18 +92,22 @@ class Authorizer:
     async def _enrich(self, caller: Caller, bound: BoundCollection, params: Mapping[str, str]) -> Caller:
         return await self._roles.enrich(with_self(caller, bound.path, params), params)
 
-    async def _resolve(self, call: Call, now: int, params: Mapping[str, str], limit: int) -> Caller:
+    async def _resolve(
+        self, call: Call, now: int, params: Mapping[str, str], limit: int, *, repeatable: bool
+    ) -> Caller:
         caller = await self._roles.resolve(_request(call)) if self._roles.resolves else None
         if caller is None:
-            return self.check_signature(call, now, params=params, max_body_bytes=limit)
+            return self.check_signature(call, now, params=params, max_body_bytes=limit, repeatable=repeatable)
         if caller.scope is not None:
             check_scope(caller.scope, caller.identity, paths_in_scope(call.head.path))
         return caller
 
-    def check_signature(self, call: Call, now: int, *, params: Mapping[str, str], max_body_bytes: int = 0) -> Caller:
+    def check_signature(
+        self, call: Call, now: int, *, params: Mapping[str, str], max_body_bytes: int = 0, repeatable: bool = False
+    ) -> Caller:
         """The caller that the certificate and the signature of a request name, at the time ``now`` in milliseconds.
         ``params`` are the parameters of the path, ``max_body_bytes`` is the limit of the collection. The request is
-        remembered: checking it again is a replay."""
+        remembered: checking it again is a replay, unless it is ``repeatable``."""
         head = call.head
         authorization = head.headers.get(b"authorization", b"").decode("latin-1")
         if not authorization.startswith(SCHEME):
@@ -123,7 +132,7 @@ class Authorizer:
             headers.get(b"x-starfish-pub", b"").decode("latin-1"),
             paths_in_scope(head.path),
         )
-        return self.capabilities.check(certificate, request, now, params)
+        return self.capabilities.check(certificate, request, now, params, repeatable=repeatable)
 
 
 def _request(call: Call) -> RoleRequest:

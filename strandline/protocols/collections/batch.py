@@ -13,13 +13,14 @@ from msgspec import UNSET
 from strandline.collections.config import READ, AppendOnly, Collection
 from strandline.collections.documents import EMPTY
 from strandline.collections.errors import CollectionError, forbidden, invalid_path
-from strandline.collections.paths import IDENTITY, BoundCollection, PathIndex, key_is_safe, not_append_only, values_fit
+from strandline.collections.paths import IDENTITY, BoundCollection, PathIndex, key_is_safe, values_fit
 from strandline.collections.permissions import Caller, check_access, hidden_fields
 from strandline.collections.pull import ElementSelection, PullBounds, batch_cost, bound_required, is_expired, select
 from strandline.nearest_name import with_nearest
 from strandline.protocols.collections.context import CollectionsContext
 from strandline.protocols.collections.errors import CollectionRefusal, collection_refused, invalid
 from strandline.protocols.collections.pull import MAX_DIGITS
+from strandline.protocols.collections.regular_documents import RegularDocumentHandler
 from strandline.protocols.collections.wire import BatchAnswer, BoundsRequest, EntryAnswer, encode, stored
 from strandline.service.http import Call, Reply
 from strandline.signing.canonical_json import NotJson, canonical, parse
@@ -42,12 +43,11 @@ class BatchRequest(NamedTuple):
         return self.params.get(name, [{}])
 
     def bounds_at(self, name: str, at: int) -> PullBounds | None:
-        bounds = self.bounds.get(name, [])
-        return bounds[at] if at < len(bounds) else None
+        return self.bounds[name][at] if name in self.bounds else None
 
 
 def read_batch(query: Mapping[str, str], most: int) -> BatchRequest:
-    """Read a request. Raises Refused."""
+    """Read a request. Raises CollectionRefusal."""
     listed = query.get("collections", "")
     if not listed:
         raise CollectionRefusal(400, "Missing collections parameter")
@@ -56,12 +56,10 @@ def read_batch(query: Mapping[str, str], most: int) -> BatchRequest:
         raise CollectionRefusal(400, "Too many collections")
     batch = BatchRequest(names, _params(query.get("params", "")), _bounds(query.get("appendParams", "")))
     for name, bounds in batch.bounds.items():
-        if name in batch.params and len(bounds) != len(batch.params[name]):
-            raise CollectionRefusal(
-                400,
-                "appendParams length mismatch: must equal params length for each collection",
-                {"code": "append_params_length_mismatch"},
-            )
+        documents = len(batch.sets(name))
+        if len(bounds) != documents:
+            message = f'appendParams["{name}"] has {len(bounds)} entries; expected {documents}, one per document'
+            raise CollectionRefusal(400, "append_params_length_mismatch", {"message": message})
     if sum(len(batch.sets(name)) for name in names) > most:
         raise CollectionRefusal(400, "Too many collections")
     return batch
@@ -123,6 +121,7 @@ class BatchHandler:
     def __init__(self, context: CollectionsContext, index: PathIndex) -> None:
         self._context = context
         self._index = index
+        self._regular = RegularDocumentHandler(context, index)
 
     async def pull(self, call: Call) -> Reply:
         """GET /batch/pull"""
@@ -145,9 +144,12 @@ class BatchHandler:
             bound = self._index.get(name)
             collection = None if bound is None else bound.collection
             total += sum(batch_cost(collection, bounds) for bounds in entries if bounds is not None)
-        if total > self._context.settings.max_batch_append_elements:
+        most = self._context.settings.max_batch_append_elements
+        if total > most:
             raise CollectionRefusal(
-                400, "Batch append element budget exceeded", {"code": "batch_append_limit_exceeded"}
+                400,
+                "batch_append_limit_exceeded",
+                {"message": f"the batch requests up to {total} elements; one batch can request at most {most}"},
             )
 
     async def _entry(
@@ -185,7 +187,7 @@ class BatchHandler:
         if bounds is not None and (rules is None or not rules.persist):
             raise CollectionRefusal(400, "append_params_not_supported")
         if rules is None:
-            raise not_append_only(collection.name)
+            return await self._regular.entry(collection, key, caller)
         if not rules.persist:
             return EntryAnswer({}, "", context.hub.now())
         if bounds is not None:
@@ -215,7 +217,7 @@ class BatchHandler:
         now = context.hub.now()
         if document is None or version is EMPTY:
             return EntryAnswer({} if whole else {rules.field: []}, "", now)
-        if is_expired(collection, version, now):
+        if is_expired(collection, version.ts, now):
             return EntryAnswer({} if whole else {rules.field: []}, version.hash, now)
         hidden = hidden_fields(collection, caller.roles)
         if rules.field in hidden:

@@ -48,7 +48,8 @@ class ListHandler:
         if not key_is_safe(prefix):
             raise invalid_path()
         limit = _limit(call.query.get("limit"))
-        items = context.documents.list_below(prefix, call.query.get("after", ""), limit + 1)
+        after = call.query.get("after", "")
+        items = context.collections.list_documents(self._index, found.bound, prefix, after, limit + 1)
         return Reply(encode(ListAnswer(items[:limit], len(items) > limit)))
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from strandline.collections.collections import Collections
-from strandline.collections.config import CollectionsConfig
+from strandline.collections.config import PUBLIC, Collection, CollectionsConfig
 from strandline.collections.errors import CollectionError, queue_unavailable
 from strandline.collections.events import OpenedTopic
-from strandline.collections.paths import BoundCollection
+from strandline.collections.paths import BoundCollection, DocumentPath
 from strandline.collections.permissions import UNIDENTIFIED, Caller
 from strandline.collections.pull import ElementReader
-from strandline.collections.rate_limits import RateLimiter
+from strandline.collections.rate_limits import PUSH, RateLimiter
 from strandline.collections.settings import REPLAY_WINDOW_MS
 from strandline.delivery.hub import Hub
 from strandline.engine import Log
@@ -21,7 +21,7 @@ from strandline.service.catalog import Catalog, check_append, holds_json
 from strandline.service.http import Call
 from strandline.service.kernel import Kernel
 from strandline.service.log_config import TopicConfig, check_name, engine_config
-from strandline.service.problems import Refusal
+from strandline.service.problems import Headers, Refusal
 
 
 class CollectionsContext:
@@ -33,8 +33,10 @@ class CollectionsContext:
         self.kernel = kernel
         self.hub: Hub = kernel.hub
         self.authorizer = authorizer
-        self.collections = Collections(kernel.engine, config, topics=CatalogTopics(kernel.catalog))
+        topics = CatalogTopics(kernel.catalog)
+        self.collections = Collections(kernel.engine, config, topics=topics, check_name=self._check_name)
         self.documents = self.collections.documents
+        self.regular_documents = self.collections.regular_documents
         self.rate_limiter = RateLimiter(config)
         self.reader = ElementReader()
         self.workers = kernel.workers
@@ -48,6 +50,14 @@ class CollectionsContext:
                 return f"the name belongs to the collection {owner.name!r}; append with POST /push"
         return None
 
+    def _check_name(self, name: str) -> None:
+        """Raise CollectionError (``not_a_document``) if the log of a new document would take a name of a table."""
+        try:
+            self.kernel.catalog.check_name(name, owner=self._reserved)
+        except NotWritable as error:
+            message = f"the document {name!r} cannot be created: {error.why}"
+            raise CollectionError("not_a_document", message) from None
+
     async def caller_of(self, call: Call) -> Caller:
         """The caller of a request for several documents, or for none. One without a valid certificate has no roles."""
         try:
@@ -56,12 +66,38 @@ class CollectionsContext:
         except (CollectionRefusal, CollectionError):
             return UNIDENTIFIED
 
+    def has_accepted(self, path: DocumentPath, caller: Caller) -> bool:
+        """Whether the same signed push was accepted before, and is still remembered."""
+        name: str | None = path.key
+        if not path.collection.is_stored:
+            announcer = path.bound.announcer
+            name = None if announcer is None else announcer.topic_for(path.params)
+        log = None if name is None else self.kernel.engine.find(name)
+        return log is not None and caller.request_id is not None and log.remembers(caller.request_id)
+
     def check_rate(self, bound: BoundCollection, action: str, caller: Caller, call: Call, now: int) -> None:
         """Count a request. Raises CollectionError (``rate_limited``) if it exceeds a limit."""
-        name = bound.collection.name
-        if self.rate_limiter.limits(bound.namespace, name, action):
-            address = address_of(call, self.settings.trusted_proxy_hops)
-            self.rate_limiter.check(bound.namespace, name, action, caller.identity, address, now)
+        if self.rate_limiter.limits(bound.namespace, bound.collection.name, action):
+            self._count(bound, action, caller.identity, call, now)
+
+    def check_push_rate(self, path: DocumentPath, caller: Caller, call: Call, now: int) -> None:
+        """Count a push. One that was accepted before counts for the address only: it may be a recording, whose sender
+        must not use up the limit of its author. Raises CollectionError (``rate_limited``)."""
+        bound = path.bound
+        if self.rate_limiter.limits(bound.namespace, bound.collection.name, PUSH):
+            self._count(bound, PUSH, "" if self.has_accepted(path, caller) else caller.identity, call, now)
+
+    def _count(self, bound: BoundCollection, action: str, identity: str, call: Call, now: int) -> None:
+        address = address_of(call, self.settings.trusted_proxy_hops)
+        self.rate_limiter.check(bound.namespace, bound.collection.name, action, identity, address, now)
+
+    @staticmethod
+    def cache_control(collection: Collection) -> Headers:
+        """How long caches may keep an answer to a pull."""
+        if collection.cache_duration_ms is None:
+            return ()
+        private = "" if PUBLIC in collection.read_roles else "private, "
+        return ((b"cache-control", f"{private}max-age={collection.cache_duration_ms // 1000}".encode()),)
 
 
 class CatalogTopics:

@@ -21,6 +21,8 @@ from strandline.service.problems import (
     INVALID_REQUEST,
     LOG_FULL,
     LOG_NOT_FOUND,
+    METHOD_NOT_ALLOWED,
+    NOT_ACCEPTABLE,
     NOT_FOUND,
     NOT_READY,
     NOT_WRITABLE,
@@ -44,9 +46,9 @@ CONFLICT = Problem(
     "conflict",
     409,
     "`non_monotonic_timestamp`: the time is not later than that of the last element; `append_limit_exceeded`: the "
-    "document has as many elements as it may have; `not_a_document`: another protocol has a log of this name.",
+    "document has as many elements as it may have; `hash_mismatch`: the regular document has another version than the "
+    "one to replace; `not_a_document`: another protocol has a log of this name.",
 )
-NOT_SUPPORTED = Problem("not_supported", 501, "`regular_documents_not_supported`: the collection is not append-only.")
 UNAVAILABLE = Problem(
     "unavailable",
     503,
@@ -82,7 +84,17 @@ RENAMED = {
 _CODED = (RENAMED[READ_ONLY], RENAMED[DAMAGED_DATA])
 
 PROBLEMS = by_code(
-    dict.fromkeys((*RENAMED.values(), CONFLICT, UNSUPPORTED_MEDIA_TYPE, INTERNAL, NOT_SUPPORTED, UNAVAILABLE))
+    dict.fromkeys(
+        (
+            *RENAMED.values(),
+            CONFLICT,
+            METHOD_NOT_ALLOWED,
+            NOT_ACCEPTABLE,
+            UNSUPPORTED_MEDIA_TYPE,
+            INTERNAL,
+            UNAVAILABLE,
+        )
+    )
 )
 
 
@@ -137,7 +149,6 @@ def invalid(what: str) -> CollectionRefusal:
 _REFUSALS: dict[Code, tuple[int, str | None]] = {
     "path_not_found": (404, "Not Found"),
     "invalid_path": (400, "Invalid path parameter"),
-    "not_append_only": (501, "regular_documents_not_supported"),
     "not_a_document": (409, "not_a_document"),
     "unauthorized": (401, "Unauthorized"),
     "forbidden": (403, "Forbidden"),
@@ -159,13 +170,18 @@ _REFUSALS: dict[Code, tuple[int, str | None]] = {
     "time_not_increasing": (409, "non_monotonic_timestamp"),
     "document_full": (409, "append_limit_exceeded"),
     "queue_unavailable": (503, "queue_unavailable"),
+    "invalid_base_hash": (400, "baseHash must be a string or null"),
+    "hash_mismatch": (409, "hash_mismatch"),
+    "incomplete_proof": (400, "author proof requires authorPubkey and authorSignature"),
+    "foreign_document_author": (403, "document author must be the request presenter"),
+    "invalid_document_proof": (403, "invalid document author signature"),
     "bound_required": (400, "pull_bound_required"),
     "full_with_bounds": (400, "full_with_bounds"),
     "full_not_allowed": (400, "full_not_allowed"),
     "checkpoint_too_old": (400, "checkpoint_too_old"),
 }
 #: Codes whose answer has the message of the error as well.
-_EXPLAINED: frozenset[Code] = frozenset(("not_append_only", "not_a_document", "queue_unavailable"))
+_EXPLAINED: frozenset[Code] = frozenset(("not_a_document", "queue_unavailable"))
 
 
 def collection_refused(error: CollectionError) -> CollectionRefusal:

@@ -10,14 +10,18 @@ from strandline.protocols.collections.errors import PROBLEMS, RENAMED
 from strandline.protocols.collections.wire import (
     DESCRIPTIONS,
     BatchAnswer,
+    BundleAnswer,
     CollectionErrorAnswer,
     ConfigAnswer,
+    DocumentAnswer,
     ListAnswer,
     PullAnswer,
     PushAnswer,
     PushRequest,
 )
 from strandline.service.openapi import (
+    EVENT_STREAM,
+    EVENTS,
     JSON,
     TEXT,
     AnswerShape,
@@ -26,11 +30,13 @@ from strandline.service.openapi import (
     Operation,
     Parameter,
     Schema,
+    preflight,
     shown,
 )
 
 PUSH = "/push/{path}"
 PULL = "/pull/{path}"
+LIVE = "/live/{path}"
 LIST = "/list/{path}"
 BATCH = "/batch/pull"
 CONFIG = "/config"
@@ -53,15 +59,22 @@ _PATH = Parameter(
 )
 _SOME_TEXT: Schema = {"type": "string", "minLength": 1}
 _NUMBER: Schema = {"type": "string", "pattern": "^(0|[1-9][0-9]*)$"}
-_ETAG = Header("ETag", "The hash of the document, if it has elements.", TEXT)
+_ETAG = Header("ETag", "The hash of the document, if it exists.", TEXT)
 _CACHE = Header("Cache-Control", "How long the answer is valid.", TEXT)
 
 _PUSH = """The body has the element under `data`. The collection decides who may append and whether the author must sign
 the element; a signed request has the headers of the protocol. An acknowledged element is durable. The event of the
-append, if the collection has one, is written in the same step."""
+append, if the collection has one, is written in the same step. A push to a regular document replaces it if `baseHash`
+is the hash of its current version."""
 _PULL = f"""A pull needs a bound: `checkpoint` selects the elements later than a time, `limit` or `last` the newest ones
 (with a checkpoint: of those after it), `full` all. A strict collection that does not allow full pulls returns the
-oldest elements after a checkpoint, up to its limit or {DEFAULT_PAGE}, and `more`."""
+oldest elements after a checkpoint, up to its limit or {DEFAULT_PAGE}, and `more`. A regular document is always pulled
+as a whole, without a bound."""
+_LIVE = """Server-sent events: an `element` for every element of an append-only document, as a pull shows it, with its
+time as the id. The stream starts with new elements, or with the existing ones after `checkpoint`. The document need not
+exist yet. A client that reconnects sends the last id. The request is authorized like a pull; the signature covers the
+path and the query. The stream ends with `end`, whose data is an error, when the certificate expires or is revoked, or
+if the client does not keep up."""
 _BATCH = """`params` and `appendParams` are JSON objects of arrays, by the names of collections. Each array has one
 object per document: the parameters of its path in `params`, its bounds (`since`, `last`, `limit`) in `appendParams`. If
 a document fails, its entry in the answer has the error."""
@@ -74,20 +87,25 @@ def _query(name: str, description: str, schema: Schema = TEXT, *, required: bool
 _OPERATIONS: dict[tuple[str, str], Operation] = {
     ("POST", PUSH): Operation(
         group=_GROUP,
-        summary="Append an element to a document",
+        summary="Append an element to a document, or replace a regular document",
         description=_PUSH,
         body={JSON: PushRequest},
         needs_body=True,
         answers=shown(PushAnswer),
         parameters=(_PATH,),
-        errors=("unauthorized", "forbidden", "not_found", "conflict", "not_supported", "read_only", "no_room"),
+        errors=("unauthorized", "forbidden", "not_found", "conflict", "read_only", "no_room"),
     ),
     ("GET", PULL): Operation(
         group=_GROUP,
-        summary="Pull elements of a document",
+        summary="Pull elements of a document, or a regular document",
         description=_PULL,
         answers=(
-            AnswerShape(200, "The elements.", {JSON: PullAnswer}, (_ETAG, _CACHE)),
+            AnswerShape(
+                200,
+                "Elements, a regular document, or the documents of a bundle.",
+                {JSON: (PullAnswer, DocumentAnswer, BundleAnswer)},
+                (_ETAG, _CACHE),
+            ),
             AnswerShape(304, "The document still has the ETag of `If-None-Match`."),
         ),
         parameters=(
@@ -96,9 +114,26 @@ _OPERATIONS: dict[tuple[str, str], Operation] = {
             _query("limit", "The number of newest elements.", _NUMBER),
             _query("last", "Same as `limit`, which takes precedence.", _NUMBER),
             _query("full", "All elements.", {"type": "string", "enum": ["true", "1"]}),
+            _query(
+                "withKeyring",
+                "Regular documents: add the document at the path followed by `/_keyring`.",
+                {"type": "string", "enum": ["true", "1"]},
+            ),
             Parameter("If-None-Match", "header", "The ETag of a known version.", TEXT),
         ),
-        errors=("bad_request", "unauthorized", "forbidden", "not_found", "conflict", "not_supported"),
+        errors=("bad_request", "unauthorized", "forbidden", "not_found", "conflict"),
+    ),
+    ("GET", LIVE): Operation(
+        group=_GROUP,
+        summary="Follow the elements of a document",
+        description=_LIVE,
+        answers=(AnswerShape(200, "The events.", {EVENT_STREAM: EVENTS}),),
+        parameters=(
+            _PATH,
+            _query("checkpoint", "First send the existing elements after this time. Default: none.", _NUMBER),
+            Parameter("Last-Event-ID", "header", "The id of the last event; replaces `checkpoint`.", _NUMBER),
+        ),
+        errors=("bad_request", "unauthorized", "forbidden", "not_found", "conflict"),
     ),
     ("GET", LIST): Operation(
         group=_GROUP,
@@ -114,7 +149,7 @@ _OPERATIONS: dict[tuple[str, str], Operation] = {
             ),
             _query("after", "Only documents after this one."),
         ),
-        errors=("bad_request", "unauthorized", "forbidden", "not_found", "not_supported"),
+        errors=("bad_request", "unauthorized", "forbidden", "not_found"),
     ),
     ("GET", BATCH): Operation(
         group=_GROUP,
@@ -159,17 +194,4 @@ def describe(mounts: Iterable[str]) -> Described:
 
 
 def _preflight(operation: Operation) -> Operation:
-    headers = tuple(
-        Header(f"Access-Control-{name}", words, TEXT)
-        for name, words in (
-            ("Allow-Methods", "The methods of this path."),
-            ("Allow-Headers", "The headers that pages may send."),
-            ("Max-Age", "How many seconds the answer is valid."),
-        )
-    )
-    return Operation(
-        group=_GROUP,
-        summary="Ask what pages may send",
-        answers=(AnswerShape(204, "What pages of allowed origins may send.", headers=headers),),
-        parameters=tuple(parameter for parameter in operation.parameters if parameter.place == "path"),
-    )
+    return preflight(_GROUP, tuple(parameter for parameter in operation.parameters if parameter.place == "path"))

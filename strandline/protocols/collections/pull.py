@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Mapping
 
 from msgspec import UNSET
 
-from strandline.collections.config import PUBLIC, READ, Collection
+from strandline.collections.config import READ
 from strandline.collections.documents import EMPTY, Document, Version
 from strandline.collections.errors import invalid_path
 from strandline.collections.paths import DocumentPath, PathIndex
@@ -16,6 +16,7 @@ from strandline.collections.pull import Elements, ElementSelection, PullBounds, 
 from strandline.collections.rate_limits import PULL
 from strandline.protocols.collections.context import CollectionsContext
 from strandline.protocols.collections.errors import invalid
+from strandline.protocols.collections.regular_documents import RegularDocumentHandler
 from strandline.protocols.collections.wire import PullAnswer, encode, stored
 from strandline.service.admission import Replying, reply_of
 from strandline.service.http import Call, Reply
@@ -30,13 +31,14 @@ _TRUE = ("true", "1")
 
 def bounds_of(query: Mapping[str, str]) -> PullBounds:
     """The bounds in a query string. With a ``limit``, ``last`` is ignored."""
-    checkpoint = _number(query, "checkpoint")
-    limit = _number(query, "limit")
-    last = _number(query, "last") if limit is None else None
+    checkpoint = number_of(query, "checkpoint")
+    limit = number_of(query, "limit")
+    last = number_of(query, "last") if limit is None else None
     return PullBounds(checkpoint, last, query.get("full") in _TRUE, limit)
 
 
-def _number(query: Mapping[str, str], name: str) -> int | None:
+def number_of(query: Mapping[str, str], name: str) -> int | None:
+    """A number of the query string; None if it is not given."""
     text = query.get(name)
     if text is None:
         return None
@@ -52,11 +54,16 @@ class PullHandler:
         self._context = context
         self._index = index
         self._skip = len(prefix)
+        self._regular = RegularDocumentHandler(context, index)
 
     def pull(self, call: Call) -> Replying:
         """GET /pull/<path>"""
         now = self._context.hub.now()
-        path = self._index.resolve(call.head.path[self._skip :], READ)
+        raw_path = call.head.path[self._skip :]
+        bundle = self._index.resolve_bundle(raw_path)
+        if bundle is not None:
+            return self._regular.pull_bundle(call, bundle)
+        path = self._index.resolve(raw_path, READ)
         caller = self._context.authorizer.authorize(call, path.bound, READ, path.params, self._context.hub.wall())
         if not isinstance(caller, Caller):
             return self._pull_later(call, path, caller)
@@ -66,10 +73,13 @@ class PullHandler:
         return await reply_of(self._pull(call, path, await caller, self._context.hub.now()))
 
     def _pull(self, call: Call, path: DocumentPath, caller: Caller, now: int) -> Replying:
-        context, collection, rules = self._context, path.collection, path.rules
+        context, collection = self._context, path.collection
         context.check_rate(path.bound, PULL, caller, call, now)
         if not path.is_safe:
             raise invalid_path()
+        if path.is_regular:
+            return self._regular.pull(call, path, caller)
+        rules = path.rules
         if not rules.persist:
             return Reply(encode(PullAnswer({}, "", now)))
         selection = select(collection, rules, bounds_of(call.query), now)
@@ -99,12 +109,12 @@ class PullHandler:
         collection, rules, now = path.collection, path.rules, self._context.hub.now()
         if version is EMPTY:
             return Reply(encode(PullAnswer({rules.field: []}, "", now)))
-        if is_expired(collection, version, now):
+        if is_expired(collection, version.ts, now):
             return Reply(encode(PullAnswer({}, "", now)))
         etag = b'"%b"' % version.hash.encode()
         if call.head.headers.get(b"if-none-match") == etag:
             return Reply(b"", 304)
-        headers: Headers = ((b"etag", etag), *cache_control(collection))
+        headers: Headers = ((b"etag", etag), *self._context.cache_control(collection))
         hidden = hidden_fields(collection, caller.roles)
         if rules.field in hidden:
             return Reply(encode(PullAnswer({}, version.hash, now)), headers=headers)
@@ -132,10 +142,3 @@ class PullHandler:
 def _reply(field: str, elements: Elements, version: Version, now: int, headers: Headers) -> Reply:
     answer = PullAnswer({field: stored(elements.json)}, version.hash, now, elements.more or UNSET)
     return Reply(encode(answer), headers=headers)
-
-
-def cache_control(collection: Collection) -> Headers:
-    if collection.cache_duration_ms is None:
-        return ()
-    private = "" if PUBLIC in collection.read_roles else "private, "
-    return ((b"cache-control", f"{private}max-age={collection.cache_duration_ms // 1000}".encode()),)

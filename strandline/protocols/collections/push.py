@@ -1,4 +1,5 @@
-"""``POST /push/<path>``: append an element. The checks are in the order of the protocol."""
+"""``POST /push/<path>``: append an element, or replace a regular document. The checks are in the order of the
+protocol."""
 
 from __future__ import annotations
 
@@ -10,10 +11,16 @@ import msgspec
 from strandline.collections.config import WRITE
 from strandline.collections.documents import PreparedAppend, prepare
 from strandline.collections.elements import is_deep
-from strandline.collections.errors import invalid_path
+from strandline.collections.errors import invalid_path, unauthorized
 from strandline.collections.paths import DocumentPath, PathIndex
 from strandline.collections.permissions import Caller
-from strandline.collections.rate_limits import PUSH
+from strandline.collections.regular_documents import (
+    MAX_ATTEMPTS,
+    PreparedPush,
+    VersionPushed,
+    busy,
+    prepare_push,
+)
 from strandline.protocols.collections.authorization import is_json
 from strandline.protocols.collections.context import CollectionsContext
 from strandline.protocols.collections.errors import (
@@ -28,6 +35,9 @@ from strandline.service.admission import Replying, reply_of
 from strandline.service.http import Call, Reply
 from strandline.signing.canonical_json import NotJson, RepeatedMember, canonical, check_members, parse, parse_signed
 
+#: Larger bodies are read and validated on a worker thread: the event loop would take milliseconds for them.
+PREPARED_AT_ONCE = 32 << 10
+
 _decode = msgspec.json.Decoder(PushRequest).decode
 _read_any = msgspec.json.Decoder().decode
 
@@ -39,6 +49,7 @@ class PushBody(NamedTuple):
     data: Any
     raw: bytes
     ts: Any
+    base_hash: Any
     author: tuple[Any, Any]
 
 
@@ -49,7 +60,8 @@ def read_body(body: bytes) -> PushBody:
             body.decode()
         decoded = _decode(body)
         raw = bytes(decoded.data)
-        read = PushBody(parse(raw), raw, decoded.ts, (decoded.author_pubkey, decoded.author_signature))
+        author = decoded.author_pubkey, decoded.author_signature
+        read = PushBody(parse(raw), raw, decoded.ts, decoded.base_hash, author)
         check_members(body, _read_any(body))
     except RecursionError:
         raise too_deep() from None
@@ -76,7 +88,7 @@ def _read_slowly(body: bytes) -> PushBody:
         raise not_an_object()
     data = decoded.get("data")
     author = (decoded.get("authorPubkey"), decoded.get("authorSignature"))
-    return PushBody(data, canonical(data), decoded.get("ts"), author)
+    return PushBody(data, canonical(data), decoded.get("ts"), decoded.get("baseHash"), author)
 
 
 class PushHandler:
@@ -101,23 +113,67 @@ class PushHandler:
 
     def _push(self, call: Call, path: DocumentPath, caller: Caller, now: int) -> Replying:
         context = self._context
+        if caller.is_repeated and not context.has_accepted(path, caller):
+            raise unauthorized()
         if not path.is_safe:
             raise invalid_path()
         _check_size(call, path.collection.max_body_bytes)
-        context.check_rate(path.bound, PUSH, caller, call, now)
+        context.check_push_rate(path, caller, call, now)
         if not is_json(call.head):
             raise wrong_media_type()
-        body = read_body(call.body)
         # The time of a client is also compared with the system clock, which the client's clock may agree with.
-        latest = now if body.ts is None else max(now, context.hub.wall())
-        append = prepare(path, body.data, body.raw, body.author, body.ts, caller, latest)
-        return context.kernel.admission.write(lambda _: self._append(append))
+        latest = max(now, context.hub.wall())
+        if len(call.body) > PREPARED_AT_ONCE:
+            return self._write_later(path, call.body, caller, now, latest)
+        return self._write(_prepared(path, call.body, caller, now, latest))
+
+    async def _write_later(self, path: DocumentPath, body: bytes, caller: Caller, now: int, latest: int) -> Reply:
+        """Prepare a large push on a worker thread."""
+        prepared = await self._context.workers.normal.run(_prepared, path, body, caller, now, latest)
+        return await reply_of(self._write(prepared))
+
+    def _write(self, prepared: PreparedAppend | PreparedPush) -> Replying:
+        admission = self._context.kernel.admission
+        if isinstance(prepared, PreparedPush):
+            return admission.write(lambda _: self._replace(prepared))
+        return admission.write(lambda _: self._append(prepared))
 
     def _append(self, append: PreparedAppend) -> Replying:
         context = self._context
         appended = context.documents.append(append, context.hub.now())
         reply = Reply(encode(PushAnswer(appended.hash, appended.ts)))
         return context.kernel.admission.after(appended.commit, lambda _: reply)
+
+    def _replace(self, push: PreparedPush) -> Replying:
+        pushed = self._context.regular_documents.push(push, self._context.hub.now())
+        return self._replace_later(push) if pushed is None else self._replaced(pushed)
+
+    async def _replace_later(self, push: PreparedPush) -> Reply:
+        """Replace a document whose current version must be read from the disk."""
+        context = self._context
+        for _ in range(MAX_ATTEMPTS):
+            document = context.regular_documents.find(push.path.key)
+            if document is not None:
+                await context.workers.normal.run(document.load)
+            pushed = context.regular_documents.push(push, context.hub.now())
+            if pushed is not None:
+                return await reply_of(self._replaced(pushed))
+        raise busy(push.path.key)
+
+    def _replaced(self, pushed: VersionPushed) -> Replying:
+        reply = Reply(encode(PushAnswer(pushed.hash, pushed.ts)))
+        return self._context.kernel.admission.after(pushed.commit, lambda _: reply)
+
+
+def _prepared(
+    path: DocumentPath, content: bytes, caller: Caller, now: int, latest: int
+) -> PreparedAppend | PreparedPush:
+    """Read and validate a push. ``latest`` is the latest time to compare the time of a client with. Any thread may call
+    it."""
+    body = read_body(content)
+    if path.is_regular:
+        return prepare_push(path, body.data, body.raw, body.author, body.base_hash, caller)
+    return prepare(path, body.data, body.raw, body.author, body.ts, caller, now if body.ts is None else latest)
 
 
 def _check_size(call: Call, limit: int) -> None:

@@ -6,11 +6,13 @@ import asyncio
 from collections.abc import Iterator
 
 from strandline.collections.paths import PathIndex
+from strandline.delivery.hub import Recurrence
 from strandline.protocols.collections.batch import BatchHandler
 from strandline.protocols.collections.catalogue import ConfigHandler, ListHandler
 from strandline.protocols.collections.context import CollectionsContext
 from strandline.protocols.collections.errors import refuse, reply_to
-from strandline.protocols.collections.openapi import BATCH, CONFIG, LIST, PULL, PUSH, describe, mounts_of
+from strandline.protocols.collections.live import CHECK_SECONDS, LiveHandler, LiveTails
+from strandline.protocols.collections.openapi import BATCH, CONFIG, LIST, LIVE, PULL, PUSH, describe, mounts_of
 from strandline.protocols.collections.pull import PullHandler
 from strandline.protocols.collections.push import PushHandler
 from strandline.service.http import Cors, Handler, Route, preflight
@@ -25,7 +27,7 @@ _ALLOWED = (
 )
 _EXPOSED = (b"access-control-expose-headers", b"ETag, Retry-After")
 _PREFLIGHT = (
-    (b"access-control-allow-methods", b"GET, POST, OPTIONS"),
+    (b"access-control-allow-methods", b"GET, HEAD, POST, OPTIONS"),
     (b"access-control-allow-headers", _ALLOWED),
     (b"access-control-max-age", b"86400"),
 )
@@ -43,10 +45,13 @@ class CollectionsProtocol:
         self.context = context
         self._config = ConfigHandler(context)
         self._cors = cors_of(context.settings.cors)
+        self._tails = LiveTails(context)
+        self._checking: Recurrence | None = None
         self._watch: asyncio.Task[None] | None = None
 
     def begin(self) -> None:
-        """Start refreshing the revocation lists."""
+        """Start refreshing the revocation lists, and checking the certificates of live responses."""
+        self._checking = self.context.hub.every(CHECK_SECONDS, "check of live certificates", self._tails.check)
         self._watch = asyncio.ensure_future(
             self.context.authorizer.capabilities.revocations.watch(self.context.hub.in_thread)
         )
@@ -54,6 +59,8 @@ class CollectionsProtocol:
     def close(self) -> None:
         if self._watch is not None:
             self._watch.cancel()
+        if self._checking is not None:
+            self._checking.stop()
 
     def routes(self) -> list[Route]:
         routes = [self._route("GET", CONFIG, self._config.config)]
@@ -71,10 +78,12 @@ class CollectionsProtocol:
         context = self.context
         push = PushHandler(context, index, f"{mount}/push/")
         pull = PullHandler(context, index, f"{mount}/pull/")
+        live = LiveHandler(self._tails, index, f"{mount}/live/")
         listing = ListHandler(context, index, f"{mount}/list/")
         batch = BatchHandler(context, index)
         yield self._route("POST", mount + PUSH, push.push, body="any", fast=True)
         yield self._route("GET", mount + PULL, pull.pull, fast=True)
+        yield self._route("GET", mount + LIVE, live.open, fast=True, stream=True)
         yield self._route("GET", mount + LIST, listing.get)
         yield self._route("GET", mount + BATCH, batch.pull, fast=True)
 
@@ -82,13 +91,23 @@ class CollectionsProtocol:
         for path in dict.fromkeys(route.path for route in routes):
             yield self._route("OPTIONS", path, preflight)
 
-    def _route(self, method: str, path: str, handler: Handler, *, body: str = "none", fast: bool = False) -> Route:
+    def _route(
+        self,
+        method: str,
+        path: str,
+        handler: Handler,
+        *,
+        body: str = "none",
+        fast: bool = False,
+        stream: bool = False,
+    ) -> Route:
         return Route(
             method=method,
             path=path,
             handler=handler,
             body=body,
             fast=fast,
+            stream=stream,
             own_access=True,
             certified=True,
             spans="path" if path.endswith("{path}") else "",

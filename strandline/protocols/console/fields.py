@@ -1,16 +1,21 @@
-"""The fields of a log, for completion: fields that its search configuration declares, and fields of its records."""
+"""The fields of a log: for completion those that its search configuration declares and those of its records, and a
+proposal of a search configuration."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
 from strandline.engine import Log
+from strandline.engine.ownership import REGISTRY
 from strandline.protocols.console.context import ConsoleContext
-from strandline.protocols.console.wire import FieldRow, FieldsAnswer
-from strandline.service.catalog import holds_json, registry_of
+from strandline.protocols.console.wire import FieldRow, FieldsAnswer, InferenceAnswer
+from strandline.query.declaration import SearchDeclaration
+from strandline.query.inference import SAMPLE_BYTES, SAMPLE_RECORDS, infer_search
+from strandline.schema.log_search import log_search
+from strandline.service.catalog import holds_json
 from strandline.service.http import Call, Reply
 
 #: The number of recent records that are inspected, and limits for their size, depth and fields.
@@ -39,12 +44,28 @@ class Fields:
 
         return await self._context.work(look)
 
+    async def infer(self, call: Call) -> Reply:
+        """GET /console/api/log/{name}/inference"""
+        log = self._context.log(call)
+
+        def look() -> Reply:
+            is_json = holds_json(log)
+            sample = log.read_back(None, SAMPLE_RECORDS, max_bytes=SAMPLE_BYTES).data if is_json else ()
+            installed = log_search(log.notes.get(REGISTRY))
+            found = infer_search(sample, None if installed is None else installed.config.document())
+            search = cast(SearchDeclaration | None, found.search)
+            answer = InferenceAnswer(records=found.records, fields=found.fields, search=search)
+            return Reply(msgspec.json.encode(answer))
+
+        return await self._context.work(look)
+
 
 def declared_fields(log: Log) -> list[FieldRow]:
-    """The fields and aliases of the stream's search configuration."""
-    config = registry_of(log).search
-    if config is None:
+    """The fields and aliases of the log's search configuration."""
+    search = log_search(log.notes.get(REGISTRY))
+    if search is None:
         return []
+    config = search.config
     kinds = {name: field.kind for name, field in config.fields.items()}
     kinds |= {alias: config.fields[name].kind for alias, name in config.aliases.items()}
     return [FieldRow(name=name, type=kind, origin="configuration") for name, kind in kinds.items()]

@@ -53,7 +53,7 @@ class LogDescriptions:
             **row,
             epoch=log.epoch,
             floor=floor,
-            config=shown_config(log.config, traits_of(log.config), call.access),
+            config=shown_config(log.config, traits_of(log.config), log.notes, call.access),
             media_type=media_type_of(log.config),
             schema=bool(registry_of(log).schemas),
             profile=profile_of(log).kind,

@@ -9,6 +9,7 @@ from strandline.protocols.console import keys, logs, queues, read, routes, wire
 from strandline.protocols.console.catalogue import SORTS
 from strandline.protocols.console.errors import PROBLEMS
 from strandline.protocols.console.kinds import KINDS
+from strandline.query.inference import SAMPLE_RECORDS
 from strandline.service.openapi import (
     EVENT_STREAM,
     EVENTS,
@@ -71,7 +72,8 @@ To continue after a disconnect, send the id of the last event as `Last-Event-ID`
 the stream starts with the next new record."""
 
 _QUEUE = """Returns the number of jobs in each state; the jobs that workers hold and the delayed jobs, each ordered by
-when their state changes next; and the next jobs to be delivered, in order."""
+when their state changes next; and the next jobs to be delivered, in order. Jobs that failed before have their last
+failures."""
 
 _OPERATIONS: dict[tuple[str, str], Operation] = {
     ("GET", routes.PAGE): Operation(
@@ -204,6 +206,16 @@ _OPERATIONS: dict[tuple[str, str], Operation] = {
         parameters=(_NAME,),
         errors=("invalid_request", "log_not_found"),
     ),
+    ("GET", routes.INFERENCE): Operation(
+        group=_GROUP,
+        summary="Propose a search configuration",
+        description=f"Infers searchable fields from the last {SAMPLE_RECORDS:,} records of a log, in addition to those "
+        "of its search configuration. The proposal is valid as it is. Install it with `_schema` of streams or the "
+        "configuration of a topic.",
+        answers=shown(wire.InferenceAnswer),
+        parameters=(_NAME,),
+        errors=("invalid_request", "log_not_found"),
+    ),
 }
 
 _LOG_FIELDS = {
@@ -237,6 +249,15 @@ CONSOLE = Described(
             "of": "The collection or table that the log belongs to.",
             "writable_by": "The protocols that can append to the log.",
         },
+        "InferenceAnswer": {
+            "records": "Number of records in the sample that are JSON objects.",
+            "fields": "The new fields.",
+            "search": "The search configuration of the log with the new fields; null if there are none.",
+        },
+        "InferredField": {
+            "records": "Number of records in the sample that have the member.",
+            "example": "A value of the field. A long text is cut.",
+        },
         "SampleAnswer": {
             "appends": "Records per second.",
             "bytes": "Bytes of records per second.",
@@ -248,7 +269,19 @@ CONSOLE = Described(
             "ready": "Jobs that can be claimed now.",
             "in_flight": "Jobs leased to workers.",
             "delayed": "Jobs that become ready later.",
-            "dead": "Jobs that became dead letters since the queue was created.",
+            "dead": "Records in the dead-letter log now, including those of other queues that share the log; 0 if the "
+            "queue has no such log, or the API key may not access it.",
+            "dead_lettered": "Jobs that became dead letters since the queue was created.",
+            "dropped": "Jobs that were dropped after their last delivery failed, because there is no dead-letter log.",
+        },
+        "QueueAnswer": {
+            "oldest_ready_ms": "The age of the oldest ready job, since it became ready; null if no job is ready.",
+            "throughput": "Completed jobs per second in the last minute.",
+            "failure_rate": "Of the deliveries that ended in the last minute, the fraction that failed, 0 to 1.",
+        },
+        "FailureRow": {
+            "delivery": "Which delivery failed, counted from 1.",
+            "reason": "What the worker gave as the reason, or a text if no worker reported the failure.",
         },
         "RemovalAnswer": {"sample": "The first records that would be deleted."},
         "ShownRouter": {

@@ -183,9 +183,12 @@ class Overview:
         taking.add_done_callback(self._sampled)
 
     def _sampled(self, taking: asyncio.Future[None]) -> None:
-        if taking.cancelled() or self._timer is None:
+        if taking.cancelled():
             return
+        # Ask for the error even when the server stops: asyncio logs an error that is not asked for.
         error = taking.exception()
+        if self._timer is None:
+            return
         if error is None:
             self._sampling.succeeded()
             self._wind(EVERY_SECONDS)

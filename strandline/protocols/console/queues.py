@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from heapq import nsmallest
 
 import msgspec
 
-from strandline.delivery.queues import Queue, QueueCounters
+from strandline.delivery.queues import Failure, Queue, QueueCounters
+from strandline.delivery.queues.state import KnownJob
 from strandline.engine import Log
 from strandline.engine.errors import UnknownLog
 from strandline.engine.reads.single_records import records_at
@@ -17,12 +19,13 @@ from strandline.protocols.console.records import render_all
 from strandline.protocols.console.wire import (
     DeadLetters,
     DelayedJob,
+    FailureRow,
     HeldJob,
+    NextJob,
     QueueAnswer,
     QueueCounts,
     QueueRow,
     QueuesAnswer,
-    RecordAnswer,
 )
 from strandline.service.access import Access
 from strandline.service.http import Call, Reply
@@ -36,7 +39,7 @@ MAX_LIMIT = 500
 SHOWN = 100
 NEXT = 20
 
-_decode_records = msgspec.json.Decoder(list[RecordAnswer]).decode
+_decode_jobs = msgspec.json.Decoder(list[NextJob]).decode
 
 
 class ConsoleQueues:
@@ -71,21 +74,27 @@ class ConsoleQueues:
     def _row(self, log: Log, access: Access) -> QueueRow | None:
         try:
             counters = self._context.kernel.queue_counters(log)
-            dead_letter = traits_of(log.config).dead_letter
-            shown = dead_letter if dead_letter is not None and access.may_touch(dead_letter) else None
-            return QueueRow(**_counts(counters), name=log.name, dead_letter=shown)
+            letters = self._dead_letters(log, access)
+            shown = None if letters is None else letters.log
+            return QueueRow(**_counts(counters, letters), name=log.name, dead_letter=shown)
         except UnknownLog:  # dropped a moment ago
             return None
 
     def _details(self, log: Log, access: Access) -> Reply:
-        queue = self._context.kernel.known_queue(log)
+        kernel = self._context.kernel
+        queue = kernel.known_queue(log)
+        figures = kernel.queue_figures(log)
         jobs = [] if queue is None else queue.known_jobs()
         held = (job for job in jobs if job.lease and job.node is not None)
         delayed = (job for job in jobs if job.until and not job.lease)
+        letters = self._dead_letters(log, access)
         answer = QueueAnswer(
             name=log.name,
-            counts=QueueCounts(**_counts(self._context.kernel.queue_counters(log))),
-            config=shown_config(log.config, traits_of(log.config), access),
+            counts=QueueCounts(**_counts(figures.counters, letters)),
+            oldest_ready_ms=figures.oldest_ready_ms,
+            throughput=figures.rates.throughput,
+            failure_rate=figures.rates.failure_rate,
+            config=shown_config(log.config, traits_of(log.config), log.notes, access),
             # Ordered by when their state changes next.
             held=[
                 HeldJob(
@@ -94,15 +103,22 @@ class ConsoleQueues:
                     until=job.until,
                     deliveries=job.deliveries,
                     priority=job.priority,
+                    failures=_failures(job.failures),
                 )
                 for job in nsmallest(SHOWN, held, key=lambda job: (job.until, job.seq))
             ],
             delayed=[
-                DelayedJob(seq=job.seq, at=job.until, deliveries=job.deliveries, priority=job.priority)
+                DelayedJob(
+                    seq=job.seq,
+                    at=job.until,
+                    deliveries=job.deliveries,
+                    priority=job.priority,
+                    failures=_failures(job.failures),
+                )
                 for job in nsmallest(SHOWN, delayed, key=lambda job: (job.until, job.seq))
             ],
-            next=_next(log, queue),
-            dead_letters=self._dead_letters(log, access),
+            next=_next(log, queue, jobs),
+            dead_letters=letters,
         )
         return Reply(msgspec.json.encode(answer))
 
@@ -115,17 +131,29 @@ class ConsoleQueues:
         return DeadLetters(log=name, exists=dead is not None, records=0 if dead is None else dead.state().count)
 
 
-def _counts(counters: QueueCounters) -> dict[str, int]:
+def _counts(counters: QueueCounters, letters: DeadLetters | None) -> dict[str, int]:
     return {
         "ready": counters.ready,
         "in_flight": counters.in_flight,
         "delayed": counters.delayed,
-        "dead": counters.dead_lettered,
+        "dead": 0 if letters is None else letters.records,
+        "dead_lettered": counters.dead_lettered,
+        "dropped": counters.dropped,
     }
 
 
-def _next(log: Log, queue: Queue | None) -> list[RecordAnswer]:
+def _failures(failures: Iterable[Failure]) -> list[FailureRow]:
+    return [FailureRow(at=each.at, delivery=each.delivery, worker=each.node, reason=each.reason) for each in failures]
+
+
+def _next(log: Log, queue: Queue | None, known: list[KnownJob]) -> list[NextJob]:
     """The next jobs to be delivered, in order."""
     seqs = log.read(0, NEXT).seqs if queue is None else queue.upcoming(NEXT)
     by_seq = {record.seq: record for record in records_at(log, sorted(seqs))}
-    return _decode_records(render_all(log, [by_seq[seq] for seq in seqs if seq in by_seq]))
+    jobs = _decode_jobs(render_all(log, [by_seq[seq] for seq in seqs if seq in by_seq]))
+    delivered = {job.seq: job for job in known if job.deliveries}
+    for job in jobs:
+        if job.seq in delivered:
+            job.deliveries = delivered[job.seq].deliveries
+            job.failures = _failures(delivered[job.seq].failures)
+    return jobs

@@ -29,6 +29,7 @@ RECORDS = LOG + "/records"
 TAIL = LOG + "/tail"
 KEYS = LOG + "/keys"
 REMOVAL = LOG + "/removal"
+INFERENCE = LOG + "/inference"
 QUEUES = API + "/queues"
 QUEUE = API + "/queue/{name}"
 FIELDS = API + "/fields/{name}"
@@ -64,6 +65,7 @@ class ConsoleProtocol:
             _route(TAIL, self.tailing.open, "read", stream=True),
             _route(KEYS, self.keying.keys, "read"),
             _route(REMOVAL, self.keying.removal, "read", "delete"),
+            _route(INFERENCE, self.fields.infer, "read"),
             _route(QUEUES, self.queueing.queues, "read"),
             _route(QUEUE, self.queueing.queue, "read"),
             _route(FIELDS, self.fields.get, "read"),

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from strandline.delivery.hub import SLICE_SECONDS
-from strandline.delivery.watch import FeedPosition, FeedReader, FeedView
+from strandline.delivery.watch import FeedPosition, FeedReader, FeedView, PlainSubject
 from strandline.engine import Log, Page
 from strandline.engine.errors import UnknownLog
 from strandline.protocols.console.context import ConsoleContext
@@ -30,19 +30,6 @@ PIECE_BYTES = 256 << 10
 
 #: The id of an event: the epoch of the log and the seq.
 _ID = re.compile(rb"([0-9]{1,19})-([0-9]{1,19})")
-
-
-class TailedLog:
-    """A log as the feeds of the tails see it."""
-
-    __slots__ = ("consumed_at", "log")
-
-    def __init__(self, log: Log) -> None:
-        self.log = log
-        self.consumed_at: int | None = None
-
-    def priority(self, now: int) -> int:
-        return 0
 
 
 class TailView(FeedView):
@@ -100,7 +87,7 @@ class TailStream(ConsoleStream, FeedReader):
     def __init__(self, context: ConsoleContext, access: Access, tailed: Log, epoch: int, start: int) -> None:
         super().__init__(context.live, access)
         self._context = context
-        self._place = FeedPosition(self, TailedLog(tailed), start, VIEW)
+        self._place = FeedPosition(self, PlainSubject(tailed), start, VIEW)
         self._place.epoch = epoch
 
     def begin(self) -> None:

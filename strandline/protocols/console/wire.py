@@ -9,6 +9,8 @@ from msgspec import UNSET, Meta, UnsetType
 
 from strandline.engine.record import Durability, Reason
 from strandline.protocols.console.kinds import Kind, Protocol
+from strandline.query.declaration import SearchDeclaration
+from strandline.query.inference import InferredField
 from strandline.service.log_config import ConfigShown
 
 Number = Annotated[int, Meta(ge=0)]
@@ -202,6 +204,12 @@ class FieldsAnswer(msgspec.Struct, kw_only=True):
     fields: list[FieldRow]
 
 
+class InferenceAnswer(msgspec.Struct, kw_only=True):
+    records: Number
+    fields: list[InferredField]
+    search: SearchDeclaration | None
+
+
 # --- queues and routers ----------------------------------------------------------------------------------------------
 
 
@@ -210,6 +218,8 @@ class QueueCounts(msgspec.Struct, kw_only=True):
     in_flight: Number
     delayed: Number
     dead: Number
+    dead_lettered: Number
+    dropped: Number
 
 
 class QueueRow(QueueCounts, kw_only=True):
@@ -222,12 +232,20 @@ class QueuesAnswer(msgspec.Struct, kw_only=True):
     total: Number
 
 
+class FailureRow(msgspec.Struct, kw_only=True):
+    at: Number
+    delivery: Number
+    worker: str
+    reason: Any
+
+
 class HeldJob(msgspec.Struct, kw_only=True):
     seq: Number
     worker: str
     until: Number
     deliveries: Number
     priority: int
+    failures: list[FailureRow]
 
 
 class DelayedJob(msgspec.Struct, kw_only=True):
@@ -235,6 +253,12 @@ class DelayedJob(msgspec.Struct, kw_only=True):
     at: Number
     deliveries: Number
     priority: int
+    failures: list[FailureRow]
+
+
+class NextJob(RecordAnswer, kw_only=True):
+    deliveries: Number = 0
+    failures: list[FailureRow] = []
 
 
 class DeadLetters(msgspec.Struct, kw_only=True):
@@ -246,10 +270,13 @@ class DeadLetters(msgspec.Struct, kw_only=True):
 class QueueAnswer(msgspec.Struct, kw_only=True):
     name: str
     counts: QueueCounts
+    oldest_ready_ms: Number | None
+    throughput: Rate
+    failure_rate: Annotated[float, Meta(ge=0, le=1)]
     config: ConfigShown
     held: list[HeldJob]
     delayed: list[DelayedJob]
-    next: list[RecordAnswer]
+    next: list[NextJob]
     dead_letters: DeadLetters | None
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from strandline.engine.ownership import PROFILE, REGISTRY
+from strandline.engine.ownership import JSON, PROFILE, REGISTRY
 from strandline.protocols.streams.context import StreamsContext
+from strandline.protocols.streams.errors import bad_request
 from strandline.protocols.streams.replies import json_reply
 from strandline.schema.profiles import GENERIC, Profile, keep_hidden, parse_profile_update, show
 from strandline.schema.registry import Registry
@@ -32,9 +33,11 @@ class Schemas:
             if self._context.stream(call) is stream and stream.registry is before:
                 break
         after = after.moved(before, stream.end)
+        if after.search is not None and not stream.is_json:
+            raise bad_request(f"search requires a stream of {JSON}, and this one holds {stream.media_type}")
         stream.use(self._context.hub.now())
         answer: Answer | Later = self._context.admission.after(
-            stream.log.note({REGISTRY: after.stored()}), lambda _: json_reply(after.document())
+            stream.log.note({REGISTRY: after.note()}), lambda _: json_reply(after.document())
         )
         return await answer if isinstance(answer, Later) else answer
 
@@ -59,7 +62,8 @@ class StreamProfiles:
         notes = notes_of(profile, profile.registry(stream.name))
         stream.use(self._context.hub.now())
         shown = show(profile, call.access.may_touch)
-        return self._context.admission.after(stream.log.note(notes), lambda _: json_reply(shown))
+        noted = stream.log.note(notes)
+        return self._context.admission.after(noted, lambda _: json_reply(shown))
 
 
 def notes_of(profile: Profile, registry: Registry | None) -> dict[str, object]:

@@ -11,12 +11,11 @@ from strandline.delivery.watch.feed import Feeds
 from strandline.engine.commit import Commit
 from strandline.protocols.streams.errors import append_timeout, overloaded, request_timeout
 from strandline.protocols.streams.grammar import unescape
-from strandline.protocols.streams.index_builder import IndexBuilder
 from strandline.protocols.streams.memory import Memory
 from strandline.protocols.streams.settings import StreamsSettings
 from strandline.protocols.streams.stream import Stream
 from strandline.protocols.streams.streams import Streams
-from strandline.query.index_files.catalog import IndexCatalog
+from strandline.query.index_files.indexer import Indexer
 from strandline.query.searcher import Searcher
 from strandline.service.catalog import SYSTEM, check_change
 from strandline.service.http import Call, Later, Reply
@@ -133,8 +132,15 @@ T = TypeVar("T")
 class StreamsContext:
     """Created on the event loop's thread, after the engine is opened."""
 
-    def __init__(self, kernel: Kernel, settings: StreamsSettings, shelf: IndexCatalog | None = None) -> None:
-        """``shelf``: the indexes of the lake for searches, if the server has a lake."""
+    def __init__(
+        self,
+        kernel: Kernel,
+        settings: StreamsSettings,
+        searcher: Searcher | None = None,
+        indexer: Indexer | None = None,
+    ) -> None:
+        """``searcher`` may be shared with other protocols. Without an ``indexer``, searches index records
+        themselves."""
         self.kernel = kernel
         self.engine = kernel.engine
         self.hub = hub = kernel.hub
@@ -149,10 +155,10 @@ class StreamsContext:
         self.appends = AppendDeadlines(
             hub.loop, settings.append_timeout_ms / 1000, append_timeout(), self.meters.append_wait
         )
-        self.searcher = Searcher(settings.search_memory_bytes, shelf)
+        self.searcher = searcher or Searcher(settings.search_memory_bytes)
         self.memory = Memory(kernel.engine, self.searcher, lambda: self.appends.size)
         kernel.catalog.dropping.append(self.searcher.forget)
-        self.indexing = IndexBuilder(self.searcher, kernel.workers.in_order("indexing"))
+        self.indexer = indexer
 
     @staticmethod
     def check_path(call: Call) -> None:
@@ -198,6 +204,3 @@ class StreamsContext:
             return await self.workers.bulk.run(work, until=call.started + self.settings.request_timeout_ms / 1000)
         except TimeoutError:
             raise request_timeout() from None
-
-    def stop(self) -> None:
-        self.indexing.stop()

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from strandline.engine.ownership import REGISTRY
 from strandline.protocols.streams import offsets
+from strandline.protocols.streams.grammar import iso
 from strandline.protocols.streams.index_status import Inspected, family_sizes, index_status
 from strandline.protocols.streams.list import profile_of, time
 from strandline.protocols.streams.stream import STREAM_SEQ
@@ -52,16 +53,16 @@ def details(seen: Inspected) -> StreamDetails:
 
 def _facts(seen: Inspected) -> StreamFacts:
     stream, holdings = seen.stream, seen.holdings
-    created_at = stream.traits.created_at
+    created_at = stream.log.created_at
     kind, observability = profile_of(stream, seen.access)
     return StreamFacts(
         name=stream.name,
         content_type=stream.content_type,
         profile=kind,
         observability=observability,
-        created_at=time(created_at),
+        created_at=iso(created_at),
         # The times of changes of schema and profile are not stored.
-        updated_at=time(max(created_at, holdings.last_ts)),
+        updated_at=iso(max(created_at, holdings.last_ts)),
         expires_at=time(stream.expires_at),
         ttl_seconds=stream.traits.ttl_seconds,
         stream_seq=stream.log.notes.get(STREAM_SEQ),

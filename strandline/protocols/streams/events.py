@@ -18,6 +18,7 @@ from strandline.protocols.streams.offsets import cursor, encode, encode_bytes
 from strandline.protocols.streams.pages import lost
 from strandline.protocols.streams.read_request import ReadRequest
 from strandline.protocols.streams.replies import end_offset, next_offset
+from strandline.protocols.streams.state_messages import with_offsets
 from strandline.protocols.streams.stream import Stream
 from strandline.service import sse
 from strandline.service.access import Access
@@ -60,6 +61,7 @@ class EventView(FeedView):
             registry = stream.registry
             if registry.promotes:
                 data = registry.promote_rows(page.seqs, data)
+            data = with_offsets(stream, page.seqs, data, None if self._key is not None else (after, page.next_after))
             payload = b"[%b]" % b",".join(data)
         else:
             payload = b"".join(data)

@@ -12,6 +12,7 @@ from strandline.service import parameters
 from strandline.service.parameters import parse_rfc3339
 
 _NUMBER = re.compile(r"0|[1-9][0-9]{0,14}", re.ASCII)
+_INTEGER = re.compile(r"-?[0-9]{1,300}", re.ASCII)
 _DIGITS = re.compile(r"[0-9]{1,30}", re.ASCII)
 _DURATION = re.compile(r"([0-9]{1,15})(ms|s|m|h|d)?", re.ASCII)
 _UNIT_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
@@ -22,6 +23,13 @@ def number(name: str, text: str) -> int:
     if _NUMBER.fullmatch(text) is None:
         raise bad_request(f"{name} must be an integer, not {text!r}")
     return int(text)
+
+
+def clamped(name: str, text: str, most: int) -> int:
+    """An integer; one outside of 0 to ``most`` counts as the nearest of the two."""
+    if _INTEGER.fullmatch(text) is None:
+        raise bad_request(f"{name} must be an integer, not {text!r}")
+    return min(max(int(text), 0), most)
 
 
 def ttl_seconds(text: str) -> int:

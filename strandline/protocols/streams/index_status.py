@@ -1,10 +1,10 @@
 """The state of a stream's indexes, in the words of the protocol.
 
 There are two kinds of indexes. The index of routing keys is a part of every segment and of the tail: it is always
-complete, and has no objects and no bytes of its own. The index of searched fields is in companions, files that the
-pipeline builds, and in memory for records that companions do not cover; searches bring it up to the head. A *segment*
-of a stream is the part of the stream in one segment file. *Uploaded* are the segments in the cold tier, or all segments
-if there is none. Objects of the second kind are companions and pieces in memory. Their bytes count as "at rest", each
+complete, and has no objects and no bytes of its own. The index of searched fields is in index files, which the server
+builds in the background and the pipeline in the lake, and in memory for the newest records. A *segment* of a stream is
+the part of the stream in one segment file. *Uploaded* are the segments in the cold tier, or all segments if there is
+none. Objects of the second kind are index files and pieces in memory. Their bytes count as "at rest", each
 field once: under the family that answers for it first.
 """
 
@@ -13,6 +13,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple, get_args
 
+from msgspec import UNSET
+
 from strandline.engine.reads.status import LogStatus, SealedPart
 from strandline.protocols.streams.list import time
 from strandline.protocols.streams.stream import Stream
@@ -20,12 +22,14 @@ from strandline.protocols.streams.wire.inspection import (
     CompanionStatus,
     ExactIndexStatus,
     FamilyStatus,
+    IndexProgressStatus,
     IndexStatus,
     KeyIndexStatus,
     ManifestStatus,
     SegmentCounts,
 )
 from strandline.query.config import Field, SearchConfig
+from strandline.query.index_files.indexer import IndexProgress
 from strandline.query.search import Family
 from strandline.query.searcher import LogIndexStatus
 from strandline.service.access import Access
@@ -42,6 +46,8 @@ class Inspected(NamedTuple):
     has_cold_tier: bool
     #: None if the stream has no search configuration.
     held: LogIndexStatus | None
+    #: How far the background is with indexing; None if this is not known.
+    progress: IndexProgress | None
     #: How many search configurations of the stream the server has seen since it started.
     plan_generation: int
     #: When the newest segment was written, in milliseconds; None if unknown.
@@ -72,6 +78,17 @@ def index_status(seen: Inspected) -> IndexStatus:
         exact_indexes=_exact_indexes(seen),
         bundled_companions=_companions(seen),
         search_families=_families(seen),
+        progress=UNSET if seen.progress is None else _progress(seen.progress),
+    )
+
+
+def _progress(progress: IndexProgress) -> IndexProgressStatus:
+    return IndexProgressStatus(
+        indexed_records=progress.indexed_records,
+        records=progress.records,
+        records_per_second=None if progress.records_per_second is None else round(progress.records_per_second, 1),
+        remaining_ms=progress.remaining_ms,
+        complete=progress.complete,
     )
 
 
@@ -115,8 +132,8 @@ def _is_full(seen: Inspected) -> bool:
 
 
 def _exact_indexes(seen: Inspected) -> list[ExactIndexStatus]:
-    held, config = seen.held, seen.stream.registry.search
-    if held is None or config is None:
+    held, search = seen.held, seen.stream.search
+    if held is None or search is None:
         return []
     covered = _covered(seen)
     return [
@@ -133,7 +150,7 @@ def _exact_indexes(seen: Inspected) -> list[ExactIndexStatus]:
             stale_configuration=held.is_stale,
             updated_at=time(held.index_files.built_at),
         )
-        for field in sorted(config.fields.values(), key=lambda field: field.name)
+        for field in sorted(search.config.fields.values(), key=lambda field: field.name)
         if field.exact
     ]
 
@@ -148,8 +165,8 @@ def _companions(seen: Inspected) -> CompanionStatus:
 
 
 def _families(seen: Inspected) -> list[FamilyStatus]:
-    held, config = seen.held, seen.stream.registry.search
-    if held is None or config is None:
+    held, search = seen.held, seen.stream.search
+    if held is None or search is None:
         return []
     covered, sizes = _covered(seen), family_sizes(seen)
     sealed = seen.holdings.sealed
@@ -168,7 +185,7 @@ def _families(seen: Inspected) -> list[FamilyStatus]:
             fully_indexed_uploaded_segments=_is_full(seen),
             updated_at=time(held.index_files.built_at),
         )
-        for family, fields in families_of(config).items()
+        for family, fields in families_of(search.config).items()
     ]
 
 
@@ -193,12 +210,12 @@ def family_sizes(seen: Inspected) -> dict[Family, int]:
     """The bytes of each family, in memory and in files. A column that serves several families counts for the first of
     them. Values that only rollups add up count for rollups. The records of metrics use the same columns."""
     sizes = dict.fromkeys(FAMILIES, 0)
-    held, config = seen.held, seen.stream.registry.search
-    if held is None or config is None:
+    held, search = seen.held, seen.stream.search
+    if held is None or search is None:
         return sizes
     for name in held.sizes.keys() | held.index_files.sizes.keys():
         size = held.size_of(name)
-        field = config.fields.get(name)
+        field = search.config.fields.get(name)
         if field is None:
             sizes["agg"] += size
         elif field.kind == "text":

@@ -92,19 +92,21 @@ class StreamInspection:
         return await answer if isinstance(answer, Later) else answer
 
     def _wants_look(self, stream: Stream) -> bool:
-        search = stream.registry.search
-        return search is not None and bool(search.fields) and self._context.searcher.wants_look(stream.log)
+        if stream.search is None:
+            return False
+        indexer = self._context.indexer
+        if indexer is not None and indexer.known_progress(stream.log) is None:
+            return True
+        return self._context.searcher.wants_look(stream.log)
 
     def _look(self, stream: Stream) -> None:
-        registry = stream.registry
-        if registry.search is not None:
-            self._context.searcher.refresh_status(stream.log, registry.search, registry.versions)
+        if stream.search is not None:
+            (self._context.indexer or self._context.searcher).look(stream.log, *stream.search)
 
     def look_later(self, stream: Stream) -> None:
         """Look up the index files in the background, for the next request."""
-        registry = stream.registry
-        if registry.search is not None and self._wants_look(stream):
-            self._context.indexing.look(stream.log, registry.search, registry.versions)
+        if stream.search is not None and self._context.indexer is not None and self._wants_look(stream):
+            self._context.indexer.look_later(stream.log, *stream.search)
 
     def _answer_at_once(self, call: Call, kind: Kind, stream: Stream) -> Reply | Later:
         live = _LIVE.get(call.query.get("live", ""))
@@ -148,14 +150,15 @@ class StreamInspection:
     # --- inspecting ------------------------------------------------------------------------------------------------
 
     def _inspect(self, stream: Stream, access: Access) -> Inspected:
-        log, search = stream.log, stream.registry.search
+        log, search = stream.log, stream.search
         holdings = status_of(log)
-        held = None if search is None or not search.fields else self._context.searcher.held(log, search)
+        held = None if search is None else self._context.searcher.held(log, search.config)
         return Inspected(
             stream,
             holdings,
             log.engine.store.has_cold_tier,
             held,
+            None if search is None or self._context.indexer is None else self._context.indexer.known_progress(log),
             0 if held is None else self._generation(log, held.plan),
             self._written_at(holdings.sealed[-1].segment) if holdings.sealed else None,
             access,

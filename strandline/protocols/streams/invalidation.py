@@ -50,6 +50,8 @@ LIVE_METRICS = "live.metrics"
 MAX_WAITING = 200_000
 
 _CURSOR = re.compile("([0-9a-f]{16}):(0|[1-9][0-9]{0,18})", re.ASCII)
+#: How the decoder names the pattern of names.
+_NOT_BLANK = r"matching regex '\\S'"
 _PATH = re.compile(r"^(?P<words>.*?)(?: - at `\$(?P<path>.*)`)?$", re.DOTALL)
 T = TypeVar("T")
 
@@ -153,11 +155,11 @@ class TouchRoutes:
 
     def _publish(self, ticks: list[dict[str, object]]) -> None:
         """Best effort: a stream of metrics that cannot be written must not affect requests."""
-        streams, now = self._context.streams, self._context.hub.now()
+        streams = self._context.streams
         try:
             stream = streams.find(LIVE_METRICS)
             if stream is None:
-                stream, _ = streams.create(LIVE_METRICS, StreamTraits(created_at=now), durability="disk")
+                stream, _ = streams.create(LIVE_METRICS, StreamTraits(), durability="disk")
             if ticks and stream.is_plain and stream.is_json and not stream.closed:
                 stream.log.append(Batch([msgspec.json.encode(tick) for tick in ticks]))
         except (EngineError, Refusal):
@@ -174,7 +176,8 @@ def _decoded(decoder: msgspec.json.Decoder[T], body: bytes, what: str) -> T:
     except msgspec.ValidationError as error:
         match = _PATH.match(str(error))
         assert match is not None
-        raise bad_request(f"{what}{match['path'] or ''} is not valid: {match['words']}") from None
+        words = match["words"].replace(_NOT_BLANK, "that is not blank")
+        raise bad_request(f"{what}{match['path'] or ''} is not valid: {words}") from None
     except msgspec.DecodeError:
         raise bad_request(f"{what} must be valid JSON") from None
 

@@ -27,6 +27,8 @@ from strandline.service.http import NO_STORE, Call, Head, Reply
 from strandline.service.problems import FORBIDDEN, Headers, Refusal, body_too_large, may_not_touch
 
 PREFIX = "/v1/stream/"
+#: The other form of the path of a stream, which some clients use.
+ALIAS = "/v1/streams/"
 OCTETS = "application/octet-stream"
 _CONTENT_TYPE = re.compile(r"[!-~]+/[!-~]+[ -~\t]*", re.ASCII)
 #: The start of a stream, as written by another server.
@@ -106,9 +108,10 @@ def _fork(head: Head) -> ForkHead | None:
 
 def _source_name(value: bytes) -> str:
     path = value.decode("latin-1").strip()
-    if not path.startswith(PREFIX):
-        raise bad_request(f"Stream-Forked-From must be the path of a stream, {PREFIX}…")
-    return check_name(unescape(path[len(PREFIX) :].rstrip("/")))
+    for prefix in (PREFIX, ALIAS):
+        if path.startswith(prefix):
+            return check_name(unescape(path[len(prefix) :].rstrip("/")))
+    raise bad_request(f"Stream-Forked-From must be the path of a stream, {PREFIX}…")
 
 
 def _fork_offset(value: bytes) -> int | None:
@@ -168,12 +171,10 @@ class Lifecycle:
             return context.admission.after(existing.log.sync(), lambda _: _described(existing, 200))
         if head.fork is not None:
             return self._forked(call, name, head, head.fork)
-        now = context.hub.now()
         traits = StreamTraits(
             content_type=head.content_type or OCTETS,
             ttl_seconds=head.ttl_seconds,
             expires_at=head.expires_at,
-            created_at=now,
         )
         return self._make(call, name, head, _Plan(traits, bool(head.compact)))
 
@@ -264,11 +265,10 @@ class Lifecycle:
             content_type=head.content_type or source.content_type,
             ttl_seconds=source.traits.ttl_seconds if inherits else head.ttl_seconds,
             expires_at=source.traits.expires_at if inherits else head.expires_at,
-            created_at=self._context.hub.now(),
             fork=ForkTraits(source=source.name, offset=offset, sub=fork.sub),
         )
         compact = source.log.config.compact if head.compact is None else head.compact
-        if source.is_plain:
+        if source.log.notes.keys().isdisjoint((REGISTRY, PROFILE)):
             return _Plan(traits, compact, (source.log, through))
         notes: dict[str, object] = {}
         registry = source.registry.cut(through)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
 
 from msgspec import UNSET, UnsetType
 
@@ -11,17 +10,18 @@ from strandline.engine.errors import UnknownLog
 from strandline.engine.reads.status import cold_through, sealed_through
 from strandline.protocols.streams import offsets
 from strandline.protocols.streams.context import StreamsContext
-from strandline.protocols.streams.errors import bad_request
-from strandline.protocols.streams.grammar import iso, number
+from strandline.protocols.streams.grammar import clamped, iso
 from strandline.protocols.streams.replies import json_reply
 from strandline.protocols.streams.stream import Stream
-from strandline.protocols.streams.wire.inspection import StreamRow
-from strandline.schema.profiles import NAMES_STREAMS, ProfileKind, shown_document
+from strandline.protocols.streams.wire.inspection import Observability, RequestStreams, StreamRow
+from strandline.schema.profiles import Evlog, ProfileKind
 from strandline.service.access import Access
 from strandline.service.http import Call, Reply
 
 DEFAULT_LIMIT = 100
 MAX_LIMIT = 1000
+#: More streams than a server can have.
+MAX_OFFSET = 10**15
 #: How many streams are described before other work gets its turn: about a millisecond.
 SLICE = 200
 
@@ -33,10 +33,8 @@ class StreamLists:
     async def get(self, call: Call) -> Reply:
         """GET /v1/streams. ``offset`` counts streams; ``after`` continues after a name, even if streams come and go."""
         query = call.query
-        limit = number("limit", query.get("limit", str(DEFAULT_LIMIT)))
-        if limit > MAX_LIMIT:
-            raise bad_request(f"invalid limit: expected at most {MAX_LIMIT}")
-        position = number("offset", query.get("offset", "0"))
+        limit = clamped("limit", query.get("limit", str(DEFAULT_LIMIT)), MAX_LIMIT)
+        position = clamped("offset", query.get("offset", "0"), MAX_OFFSET)
         streams = self._context.streams
         # Expired streams are not counted.
         streams.catalog.sweep()
@@ -65,7 +63,7 @@ def describe(stream: Stream, access: Access) -> StreamRow:
     kind, observability = profile_of(stream, access)
     return StreamRow(
         name=stream.name,
-        created_at=time(stream.traits.created_at),
+        created_at=iso(log.created_at),
         expires_at=time(stream.expires_at),
         epoch=offsets.EPOCH,
         next_offset=str(log.head),
@@ -76,12 +74,16 @@ def describe(stream: Stream, access: Access) -> StreamRow:
     )
 
 
-def profile_of(stream: Stream, access: Access) -> tuple[ProfileKind, dict[str, Any] | UnsetType]:
-    """The kind of the profile, and the other streams that it names, unless the key may not touch them."""
+def profile_of(stream: Stream, access: Access) -> tuple[ProfileKind, Observability | UnsetType]:
+    """The kind of the profile, and the pair of streams that it names, unless the key may not touch the other one."""
     if stream.is_plain:
         return "generic", UNSET
     profile = stream.profile
-    return profile.kind, shown_document(profile, access.may_touch).get(NAMES_STREAMS, UNSET)
+    if not profile.named_streams or not all(map(access.may_touch, profile.named_streams)):
+        return profile.kind, UNSET
+    [other] = profile.named_streams
+    events, traces = (stream.name, other) if isinstance(profile, Evlog) else (other, stream.name)
+    return profile.kind, Observability(RequestStreams(events_stream=events, traces_stream=traces))
 
 
 def time(milliseconds: int | None) -> str | None:

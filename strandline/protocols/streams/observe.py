@@ -82,6 +82,7 @@ class Shelf:
         self._name = stream.name
         self._log = stream.log
         self._registry = stream.registry
+        self._search = stream.search
         self._searcher = searcher
         self._deadline = deadline
         self._coverage: Coverage | None = None
@@ -118,11 +119,12 @@ class Shelf:
                 return
 
     def _by_search(self, found: CollectedRecords, field: str, value: str) -> None:
-        config = self._registry.search
-        searched = None if config is None else config.fields.get(field)
-        if config is None or searched is None or not searched.exact:
+        configured = self._search
+        searched = None if configured is None else configured.config.fields.get(field)
+        if configured is None or searched is None or not searched.exact:
             self.warnings.append(f"{self._name} cannot be searched by {field}: only records with that key were found")
             return
+        config, versions = configured
         values = dict.fromkeys((value, value.lower()))
         compared: list[Node] = [Compare(field, "=", each, True) for each in values]
         query = bind_search(compared[0] if len(compared) == 1 else Or(tuple(compared)), config)
@@ -130,7 +132,7 @@ class Shelf:
         after: SortValues | None = None
         while True:
             request = SearchRequest(query=query, size=MAX_SIZE, sort=sort, after=after, timeout_ms=0)
-            result = self._searcher.search(self._log, config, request, self._registry.versions, _stored, self._deadline)
+            result = self._searcher.search(self._log, config, request, versions, _stored, self._deadline)
             self._coverage = result.coverage
             if result.coverage.timed_out:
                 self._give_up()

@@ -26,6 +26,8 @@ _VALUES |= {"O": 0, "I": 1, "L": 1}
 _VALUES |= {character.lower(): value for character, value in _VALUES.items()}
 _FORM = re.compile(r"[0-9A-HJKMNP-TV-ZOILa-hjkmnp-tv-zoil]{26}", re.ASCII)
 _PAIRS = tuple(a + b for a in _ALPHABET for b in _ALPHABET)
+#: The other characters; the last six are always 0.
+_ENDS = tuple(_PAIRS[seq << 4] + "000000" for seq in range(64))
 
 #: The epoch in every offset.
 EPOCH = 0
@@ -34,16 +36,19 @@ START = "-1"
 NOW = "now"
 
 
-@lru_cache(maxsize=8192)
 def encode(seq: int) -> str:
     """The offset of the record with this seq."""
-    # The six characters at the end are always 0, and so is everything before the seq.
-    value = seq << 4
+    return _beginning(seq >> 6) + _ENDS[seq & 63]
+
+
+@lru_cache(maxsize=8192)
+def _beginning(block: int) -> str:
+    """The first 18 characters, which 64 consecutive records share."""
     characters = []
-    for _ in range(10):
-        characters.append(_PAIRS[value & 1023])
-        value >>= 10
-    return "".join(reversed(characters)) + "000000"
+    for _ in range(9):
+        characters.append(_PAIRS[block & 1023])
+        block >>= 10
+    return "".join(reversed(characters))
 
 
 @lru_cache(maxsize=8192)

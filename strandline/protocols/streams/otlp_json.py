@@ -1,4 +1,4 @@
-"""Traces in the JSON format of OTLP: names in camel case, ids in hexadecimal, large integers as text.
+"""The JSON format of OTLP: names in camel case, ids in hexadecimal, large integers as text.
 
 Unknown fields are ignored, as OTLP requires.
 """
@@ -11,8 +11,15 @@ import msgspec
 from msgspec import UNSET
 
 from strandline.protocols.streams.errors import bad_request
-from strandline.protocols.streams.otlp_limits import SpanCollector
-from strandline.protocols.streams.wire.observe import ExportedTraces, PartialSuccess
+from strandline.protocols.streams.otlp_limits import METRIC_KINDS, PARTS, TEMPORALITIES, OtlpItems, SignalName
+from strandline.protocols.streams.wire.observe import (
+    ExportedLogs,
+    ExportedMetrics,
+    ExportedTraces,
+    PartialLogs,
+    PartialMetrics,
+    PartialSuccess,
+)
 from strandline.schema.profiles.otel_limits import OtlpLimits
 from strandline.schema.profiles.otel_span import KINDS, STATUS_CODES
 from strandline.schema.profiles.values import number_of, whole_of
@@ -23,42 +30,51 @@ _STATUS_CODES = {f"STATUS_CODE_{code.upper()}": code for code in STATUS_CODES}
 _NO_NUMBERS = ("NaN", "Infinity", "-Infinity")
 
 
-def read_json(body: bytes, limits: OtlpLimits) -> SpanCollector:
-    """Decode the spans. Refuses a body that is not valid or has too many parts."""
+def read_json(signal: SignalName, body: bytes, limits: OtlpLimits) -> OtlpItems:
+    """Decode the items. Refuses a body that is not valid or has too many parts."""
     try:
         request = msgspec.json.decode(body)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise bad_request(f"the body is not valid JSON: {error}") from None
-    collector = SpanCollector(limits)
+    items = OtlpItems(signal, limits)
     values = _Values(limits)
-    all_resource_spans = _objects(_object(request, "the body"), "resourceSpans")
-    collector.check_resources(len(all_resource_spans))
-    for resource_spans in all_resource_spans:
+    part = PARTS[signal].capitalize()
+    resources = _objects(_object(request, "the body"), f"resource{part}")
+    items.check_resources(len(resources))
+    for of_resource in resources:
         resource = {
-            "schemaUrl": _text(resource_spans, "schemaUrl"),
-            "attributes": values.map(_object(resource_spans.get("resource"), "resource")),
+            "schemaUrl": _text(of_resource, "schemaUrl"),
+            "attributes": values.map(_object(of_resource.get("resource"), "resource")),
         }
-        all_scope_spans = _objects(resource_spans, "scopeSpans")
-        collector.check_scopes(len(all_scope_spans))
-        for scope_spans in all_scope_spans:
-            shared = {"resource": resource, "instrumentationScope": _scope(scope_spans, values)}
-            for span in collector.within(_objects(scope_spans, "spans")):
-                collector.spans.append(_span(span, values) | shared)
-    return collector
+        scopes = _objects(of_resource, f"scope{part}")
+        items.check_scopes(len(scopes))
+        for of_scope in scopes:
+            shared = {"resource": resource, "instrumentationScope": _scope(of_scope, values)}
+            _READERS[signal](items, of_scope, values, shared)
+    return items
 
 
-def write_json(rejected: int, message: str) -> bytes:
-    return msgspec.json.encode(ExportedTraces(PartialSuccess(str(rejected), message) if rejected else UNSET))
+def write_json(signal: SignalName, rejected: int, message: str) -> bytes:
+    exported, partial = _ANSWERS[signal]
+    return msgspec.json.encode(exported(partial(str(rejected), message) if rejected else UNSET))
 
 
-def _scope(scope_spans: dict[str, Any], values: _Values) -> dict[str, Any]:
-    scope = _object(scope_spans.get("scope"), "scope")
+def _scope(of_scope: dict[str, Any], values: _Values) -> dict[str, Any]:
+    scope = _object(of_scope.get("scope"), "scope")
     return {
         "name": _text(scope, "name"),
         "version": _text(scope, "version"),
-        "schemaUrl": _text(scope_spans, "schemaUrl"),
+        "schemaUrl": _text(of_scope, "schemaUrl"),
         "attributes": values.map(scope),
     }
+
+
+# --- spans ---------------------------------------------------------------------------------------------------------
+
+
+def _read_spans(items: OtlpItems, of_scope: dict[str, Any], values: _Values, shared: dict[str, Any]) -> None:
+    for span in items.within(_objects(of_scope, "spans")):
+        items.accepted.append(_span(span, values) | shared)
 
 
 def _span(span: dict[str, Any], values: _Values) -> dict[str, Any]:
@@ -105,8 +121,126 @@ def _span(span: dict[str, Any], values: _Values) -> dict[str, Any]:
     }
 
 
+# --- log records ---------------------------------------------------------------------------------------------------
+
+
+def _read_logs(items: OtlpItems, of_scope: dict[str, Any], values: _Values, shared: dict[str, Any]) -> None:
+    for log in items.within(_objects(of_scope, "logRecords")):
+        items.accepted.append(_log(log, values) | shared)
+
+
+_SEVERITIES = {
+    f"SEVERITY_NUMBER_{name}{step if step > 1 else ''}": 4 * group + step
+    for group, name in enumerate(("TRACE", "DEBUG", "INFO", "WARN", "ERROR", "FATAL"))
+    for step in (1, 2, 3, 4)
+}
+
+
+def _log(log: dict[str, Any], values: _Values) -> dict[str, Any]:
+    severity = log.get("severityNumber")
+    named = _SEVERITIES.get(severity) if type(severity) is str else None
+    return {
+        "timeUnixNano": _number(log, "timeUnixNano"),
+        "observedTimeUnixNano": _number(log, "observedTimeUnixNano"),
+        "severityNumber": _number(log, "severityNumber") if named is None else named,
+        "severityText": _text(log, "severityText"),
+        "eventName": _text(log, "eventName"),
+        "body": values.of(log.get("body")),
+        "attributes": values.map(log),
+        "droppedAttributes": _number(log, "droppedAttributesCount"),
+        "flags": _number(log, "flags"),
+        "traceId": _text(log, "traceId"),
+        "spanId": _text(log, "spanId"),
+    }
+
+
+# --- data points -----------------------------------------------------------------------------------------------------
+
+_TEMPORALITIES = {f"AGGREGATION_TEMPORALITY_{name.upper()}": name for name in TEMPORALITIES}
+
+
+def _read_metrics(items: OtlpItems, of_scope: dict[str, Any], values: _Values, shared: dict[str, Any]) -> None:
+    for metric in _objects(of_scope, "metrics"):
+        for kind in METRIC_KINDS:
+            if metric.get(kind) is None:
+                continue
+            data = _object(metric[kind], kind)
+            of_metric = shared | {
+                "metric": _text(metric, "name"),
+                "unit": _text(metric, "unit"),
+                "kind": kind,
+                "monotonic": data.get("isMonotonic") is True,
+                "temporality": _enumerated(data, "aggregationTemporality", TEMPORALITIES, _TEMPORALITIES),
+            }
+            for point in items.within(_objects(data, "dataPoints")):
+                items.accepted.append(_point(point, kind, values) | of_metric)
+
+
+def _point(point: dict[str, Any], kind: str, values: _Values) -> dict[str, Any]:
+    found = {
+        "startTimeUnixNano": _number(point, "startTimeUnixNano"),
+        "timeUnixNano": _number(point, "timeUnixNano"),
+        "attributes": values.map(point),
+        "flags": _number(point, "flags"),
+    }
+    if kind in ("gauge", "sum"):
+        found["value"] = _number(point, "asInt") if point.get("asInt") is not None else _measure(point, "asDouble")
+        return found
+    found["count"] = _number(point, "count")
+    if kind == "summary":
+        # Members of these messages that are 0 may be omitted.
+        quantiles = [(_measure(each, "quantile") or 0, _measure(each, "value") or 0)
+                     for each in _objects(point, "quantileValues")]  # fmt: skip
+        return found | {"sum": _measure(point, "sum") or 0, "quantiles": quantiles}
+    found |= {"sum": _measure(point, "sum"), "min": _measure(point, "min"), "max": _measure(point, "max")}
+    if kind == "histogram":
+        found["bounds"] = [_double_value(bound) for bound in _array(point, "explicitBounds")]
+        found["counts"] = _counts(point, "bucketCounts")
+        return found
+    return found | {
+        "scale": _number(point, "scale"),
+        "zeroCount": _number(point, "zeroCount"),
+        "positive": _exponential(point, "positive"),
+        "negative": _exponential(point, "negative"),
+    }
+
+
+def _exponential(point: dict[str, Any], name: str) -> tuple[int, list[int]]:
+    buckets = _object(point.get(name), name)
+    return _number(buckets, "offset"), _counts(buckets, "bucketCounts")
+
+
+def _counts(parent: dict[str, Any], name: str) -> list[int]:
+    return [_number({name: count}, name) for count in _array(parent, name)]
+
+
+def _measure(parent: dict[str, Any], name: str) -> int | float | str | None:
+    value = parent.get(name)
+    return None if value is None else _double_value(value)
+
+
+_READERS = {"traces": _read_spans, "logs": _read_logs, "metrics": _read_metrics}
+_ANSWERS: dict[SignalName, tuple[Any, Any]] = {
+    "traces": (ExportedTraces, PartialSuccess),
+    "logs": (ExportedLogs, PartialLogs),
+    "metrics": (ExportedMetrics, PartialMetrics),
+}
+
+
+# --- values ----------------------------------------------------------------------------------------------------------
+
+
 def _malformed(what: str, must: str) -> Refusal:
-    return bad_request(f"malformed traces: {what} must be {must}")
+    return bad_request(f"malformed request: {what} must be {must}")
+
+
+def _array(parent: dict[str, Any], name: str) -> list[Any]:
+    value = parent.get(name)
+    if value is None:
+        return []
+    if type(value) is not list:
+        raise _malformed(name, "an array")
+    return value
 
 
 def _object(value: Any, name: str) -> dict[str, Any]:
@@ -163,8 +297,12 @@ class _Values:
         self._pairs = limits.max_kv_list_values_per_any_value
 
     def map(self, parent: dict[str, Any]) -> dict[str, Any]:
-        """The attributes of a span, an event, a link, a resource or a scope."""
+        """The attributes of an item, an event, a link, a resource or a scope."""
         return {_text(pair, "key"): self._value(pair.get("value"), 1) for pair in _objects(parent, "attributes")}
+
+    def of(self, given: Any) -> Any:
+        """A value that is not an attribute."""
+        return self._value(given, 1)
 
     def _value(self, given: Any, depth: int) -> Any:
         for kind, value in _object(given, "value").items():

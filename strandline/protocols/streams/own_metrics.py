@@ -66,8 +66,7 @@ class OwnMetrics:
         try:
             stream = self._context.streams.find(METRICS_STREAM)
             if stream is None:
-                traits = StreamTraits(created_at=self._since)
-                config = Config(durability="disk", ttl_ms=KEPT_MS, attributes=traits.attributes)
+                config = Config(durability="disk", ttl_ms=KEPT_MS, attributes=StreamTraits().attributes)
                 engine.create(METRICS_STREAM, config, notes=notes)
             elif any(stream.log.notes.get(name) != value for name, value in notes.items()):
                 stream.log.note(notes)

@@ -6,7 +6,7 @@ from time import perf_counter
 from typing import NamedTuple
 from urllib.parse import quote
 
-from strandline.engine import Log, Page
+from strandline.engine import Page
 from strandline.engine.record import Tombstone
 from strandline.protocols.streams.context import StreamsContext
 from strandline.protocols.streams.errors import GONE, bad_request
@@ -21,6 +21,7 @@ from strandline.protocols.streams.replies import (
     next_offset,
 )
 from strandline.protocols.streams.settings import StreamsSettings
+from strandline.protocols.streams.state_messages import with_offsets
 from strandline.protocols.streams.stream import Stream
 from strandline.query.bound import Bound, bind_filter
 from strandline.query.config import SearchConfig
@@ -38,15 +39,21 @@ _NOTHING = SearchConfig()
 
 _IMMUTABLE = (b"cache-control", b"immutable, max-age=31536000")
 _REVALIDATE = (b"cache-control", b"no-cache")
+#: Of long-polls. As long as the protocol suggests: readers of one offset and cursor arrive within a short time.
+_COLLAPSED = (b"cache-control", b"max-age=60")
 
 
 class ReadPage(NamedTuple):
-    """The result of a read. ``scanned`` is the bytes that a filter has scanned; ``capped``: it reached its limit."""
+    """The result of a read. ``revision`` is that of the log before it was read, and ``version`` that of the schema to
+    which the records were converted. ``scanned`` is the bytes that a filter has scanned; ``capped``: it reached its
+    limit."""
 
     data: list[bytes]
     after: int
     next_after: int
     head: int
+    revision: int = 0
+    version: int = 0
     scanned: int = 0
     capped: bool = False
 
@@ -63,7 +70,10 @@ class Scan:
     """A filtered page while it is built."""
 
     def __init__(self, stream: Stream, ask: ReadRequest, bound: Bound, settings: StreamsSettings) -> None:
+        self._stream = stream
         self._registry = stream.registry
+        self._as_json = ask.as_json(stream)
+        self.version = self._registry.current_version
         self._key = ask.key
         self._bound = bound
         self._room = settings.read_max_records
@@ -108,9 +118,10 @@ class Scan:
         chosen = filter_rows(self._bound, [page.data[row] for row in rows], [versions[row] for row in rows])
         return [rows[at] for at in chosen]
 
-    def promoted(self) -> list[bytes]:
+    def shown(self) -> list[bytes]:
         registry = self._registry
-        return registry.promote_rows(self._seqs, self._data) if registry.promotes else self._data
+        data = registry.promote_rows(self._seqs, self._data) if registry.promotes else self._data
+        return with_offsets(self._stream, self._seqs, data) if self._as_json else data
 
 
 class StreamPages:
@@ -125,12 +136,14 @@ class StreamPages:
             return None
         if not stream.is_json:
             raise bad_request("filter requires application/json stream content-type")
-        return bind_filter(parse(ask.filter, "filter"), stream.registry.search or _NOTHING)
+        config = _NOTHING if stream.search is None else stream.search.config
+        return bind_filter(parse(ask.filter, "filter"), config)
 
     def resident(self, stream: Stream, ask: ReadRequest, after: int) -> ReadPage | None:
         """The page, if it is in memory and the request has no filter."""
         if ask.filter is not None or stream.registry.promotes:
             return None
+        revision = stream.log.revision
         read = stream.log.read_latest_resident if ask.latest else stream.log.read_resident
         page = read(
             after,
@@ -139,7 +152,7 @@ class StreamPages:
             key=ask.key,
             since=ask.since,
         )
-        return None if page is None else self._found(stream, ask, after, page)
+        return None if page is None else self._found(stream, ask, after, page, revision)
 
     async def fetched(self, stream: Stream, ask: ReadRequest, after: int, bound: Bound | None) -> ReadPage:
         """The page, read and filtered on a worker thread."""
@@ -152,6 +165,7 @@ class StreamPages:
     def _fetch(self, stream: Stream, ask: ReadRequest, after: int, bound: Bound | None) -> ReadPage:
         if bound is not None:
             return self._filtered(stream, ask, after, bound)
+        revision = stream.log.revision
         read = stream.log.read_latest if ask.latest else stream.log.read
         page = read(
             after,
@@ -160,20 +174,24 @@ class StreamPages:
             key=ask.key,
             since=ask.since,
         )
-        return self._found(stream, ask, after, page)
+        return self._found(stream, ask, after, page, revision)
 
-    def _found(self, stream: Stream, ask: ReadRequest, after: int, page: Page) -> ReadPage:
+    def _found(self, stream: Stream, ask: ReadRequest, after: int, page: Page, revision: int) -> ReadPage:
         if page.tombstone is not None and ask.given:
             raise lost(page.tombstone)
         data = page.data
         registry = stream.registry
         if registry.promotes:
             data = registry.promote_rows(page.seqs, data)
-        return ReadPage(data, after, page.next_after, page.head)
+        if ask.as_json(stream):
+            some = ask.key is not None or ask.latest or ask.since is not None
+            data = with_offsets(stream, page.seqs, data, None if some else (after, page.next_after))
+        return ReadPage(data, after, page.next_after, page.head, revision, registry.current_version)
 
     def _filtered(self, stream: Stream, ask: ReadRequest, after: int, bound: Bound) -> ReadPage:
         """Scan records until the page is full, or the scan limit is reached."""
         scan = Scan(stream, ask, bound, self._settings)
+        revision, version = stream.log.revision, scan.version
         at, since = after, ask.since
         read = stream.log.read_latest if ask.latest else stream.log.read
         while True:
@@ -182,7 +200,8 @@ class StreamPages:
                 raise lost(page.tombstone)
             at, since = scan.take(page), None
             if scan.full or scan.capped or page.caught_up:
-                return ReadPage(scan.promoted(), after, at, page.head, scan.scanned, scan.capped and at < page.head)
+                capped = scan.capped and at < page.head
+                return ReadPage(scan.shown(), after, at, page.head, revision, version, scan.scanned, capped)
 
     # --- replies ---------------------------------------------------------------------------------------------------
 
@@ -202,34 +221,46 @@ class StreamPages:
 
     def caught_up(self, stream: Stream, ask: ReadRequest, found: ReadPage, if_none_match: bytes | None) -> Reply:
         """The reply to a read that does not wait."""
-        as_json = ask.as_json(stream)
-        etag = _etag(stream, ask, found, as_json, _is_last(stream, found))
-        # A page changes if it ends at the end of the stream, if its schema evolves, or if it shows the last records of
-        # keys that get newer ones.
-        passing = found.next_after >= found.head or stream.registry.current_version or ask.latest
+        headers, unchanged = self.caught_up_headers(stream, ask, found, if_none_match)
+        return unchanged or self._page(stream, found, ask.as_json(stream), headers)
+
+    def caught_up_headers(
+        self, stream: Stream, ask: ReadRequest, found: ReadPage, if_none_match: bytes | None
+    ) -> tuple[Headers, Reply | None]:
+        """The headers of the reply to a read that does not wait, and the reply itself if the client has the body."""
+        last = _is_last(stream, found)
+        etag = _etag(stream, ask, found, ask.as_json(stream), last)
+        # The records change if they reach the end of an open stream, if their schema evolves, or if they are the last
+        # records of keys that get newer ones. A stream that expires is not there any longer then.
+        passing = (found.next_after >= found.head and not last) or found.version or ask.latest or stream.expires_at
         caching = _REVALIDATE if passing else _IMMUTABLE
         headers = (*self.headers(stream, found), (b"etag", etag), caching)
-        if if_none_match is not None and _same(if_none_match, etag):
-            return Reply(b"", 304, headers=headers)
-        return self._page(stream, found, as_json, headers)
+        unchanged = if_none_match is not None and _same(if_none_match, etag)
+        return headers + disposition(stream), Reply(b"", 304, headers=headers) if unchanged else None
 
     def live(self, stream: Stream, ask: ReadRequest, found: ReadPage, cursor: int) -> Reply:
         """The reply to a read that waits, or may have waited."""
-        headers = (*self.headers(stream, found), NO_STORE, (b"stream-cursor", b"%d" % cursor))
-        if not found.data and not found.capped:
+        empty = not found.data and not found.capped
+        # A reader that sends a cursor never sends the same request twice, so it cannot get a kept reply again and
+        # again. Its reply may answer other readers that wait at the same offset.
+        kept = ask.cursor and not empty and not found.version and stream.expires_at is None
+        caching = _COLLAPSED if kept else NO_STORE
+        headers = (*self.headers(stream, found), caching, (b"stream-cursor", b"%d" % cursor))
+        if empty:
             return Reply(b"", 204, headers=headers)
-        return self._page(stream, found, ask.as_json(stream), headers)
+        return self._page(stream, found, ask.as_json(stream), headers + disposition(stream))
 
     def _page(self, stream: Stream, found: ReadPage, as_json: bool, headers: Headers) -> Reply:
         body = body_of(found.data, as_json)
         self._meters.read_records.add(len(found.data))
         self._meters.read_bytes.add(len(body))
-        return Reply(body, 200, stream.content_type_bytes, headers + disposition(stream))
+        return Reply(body, 200, stream.content_type_bytes, headers)
 
 
-def beyond(log: Log, after: int) -> ReadPage:
+def beyond(stream: Stream, after: int) -> ReadPage:
     """A position past the end: there are no records, and that is not an error."""
-    return ReadPage([], after, after, log.head)
+    log = stream.log
+    return ReadPage([], after, after, log.head, log.revision, stream.registry.current_version)
 
 
 def _is_last(stream: Stream, found: ReadPage) -> bool:
@@ -249,12 +280,11 @@ def lost(tombstone: Tombstone) -> Refusal:
 
 def _etag(stream: Stream, ask: ReadRequest, found: ReadPage, as_json: bool, closed: bool) -> bytes:
     """Beside the page, the tag identifies the stream among those of its name, and changes when records are removed."""
-    log = stream.log
     text = (
         f'W/"slice:{encode(found.after)}:{encode(found.next_after)}:key={quote(ask.key or "", safe="")}'
         f":fmt={'json' if as_json else 'raw'}:filter={quote(ask.filter or '', safe='')}"
         f"{f':latest={found.head:x}' if ask.latest else ''}"
-        f':{log.epoch:x}.{log.revision:x}.{stream.registry.current_version}{":closed" if closed else ""}"'
+        f':{stream.log.epoch:x}.{found.revision:x}.{found.version}{":closed" if closed else ""}"'
     )
     return text.encode()
 

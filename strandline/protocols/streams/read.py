@@ -1,4 +1,4 @@
-"""GET: a page of a stream, now or when there are new records; HEAD; and opening event streams."""
+"""GET: the records of a stream, now or when there are new ones; HEAD; and opening event streams."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 
 from strandline.delivery.hub import Waiter
 from strandline.engine import Log
+from strandline.protocols.streams.catch_up import CatchUpReads
 from strandline.protocols.streams.context import StreamsContext
 from strandline.protocols.streams.errors import gone, not_found, overloaded, request_timeout
 from strandline.protocols.streams.events import EventStream
@@ -25,6 +26,7 @@ class StreamReads:
     def __init__(self, context: StreamsContext) -> None:
         self._context = context
         self._pages = StreamPages(context)
+        self._catch_up = CatchUpReads(context, self._pages)
         self._polls: set[LongPoll] = set()
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -48,24 +50,30 @@ class StreamReads:
             return self._poll(stream, ask, bound)
         if ask.after is None:
             return _at_the_end(stream, ask)
-        found = self.at_hand(stream, ask, ask.after)
-        if found is None:
-            return self._later(call, stream, ask, ask.after, bound)
+        found = self.resident(stream, ask, ask.after)
+        if found is None or self._catch_up.wants(call, stream, ask, found):
+            return self._later(call, stream, ask, ask.after, bound, found)
         return self._pages.caught_up(stream, ask, found, call.head.headers.get(b"if-none-match"))
 
-    def at_hand(self, stream: Stream, ask: ReadRequest, after: int) -> ReadPage | None:
+    def resident(self, stream: Stream, ask: ReadRequest, after: int) -> ReadPage | None:
         """The page, if it is in memory."""
         if after > stream.log.head:
-            return beyond(stream.log, after)
+            return beyond(stream, after)
         return self._pages.resident(stream, ask, after)
 
-    def _later(self, call: Call, stream: Stream, ask: ReadRequest, after: int, bound: Bound | None) -> Later:
+    def _later(
+        self, call: Call, stream: Stream, ask: ReadRequest, after: int, bound: Bound | None, page: ReadPage | None
+    ) -> Later:
+        """Fetch the first page if it is not in memory, and the following ones."""
         later = Later()
 
         async def fetch() -> None:
             try:
-                found = await self._pages.fetched(stream, ask, after, bound)
-                later.settle(self._pages.caught_up(stream, ask, found, call.head.headers.get(b"if-none-match")))
+                found = page or await self._pages.fetched(stream, ask, after, bound)
+                if self._catch_up.wants(call, stream, ask, found):
+                    later.settle(await self._catch_up.answer(call, stream, ask, found))
+                else:
+                    later.settle(self._pages.caught_up(stream, ask, found, call.head.headers.get(b"if-none-match")))
             except Exception as error:
                 later.fail(error)
 
@@ -77,7 +85,7 @@ class StreamReads:
     def _poll(self, stream: Stream, ask: ReadRequest, bound: Bound | None) -> Reply | Later:
         after = stream.log.head if ask.after is None else ask.after
         if bound is None:
-            found = self.at_hand(stream, ask, after)
+            found = self.resident(stream, ask, after)
             if found is not None and (not found.nothing or stream.ended):
                 return self.answer(stream, ask, found)
         poll = LongPoll(self, self._context, stream, ask, bound, after)
@@ -188,7 +196,7 @@ class LongPoll(Waiter):
             self._fail(not_found() if log.dropped else gone())
             return
         try:
-            found = None if self._bound is not None else self._reading.at_hand(stream, ask, self._after)
+            found = None if self._bound is not None else self._reading.resident(stream, ask, self._after)
         except Exception as error:
             self._fail(error)
             return

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from strandline.protocols.streams.append import StreamAppends
 from strandline.protocols.streams.configuration import Schemas, StreamProfiles
@@ -10,10 +10,10 @@ from strandline.protocols.streams.context import StreamsContext
 from strandline.protocols.streams.errors import refuse, reply_to, too_many_records
 from strandline.protocols.streams.inspection import StreamInspection
 from strandline.protocols.streams.invalidation import TouchRoutes
-from strandline.protocols.streams.lifecycle import Lifecycle
+from strandline.protocols.streams.lifecycle import ALIAS, PREFIX, Lifecycle
 from strandline.protocols.streams.list import StreamLists
 from strandline.protocols.streams.observe import Observations
-from strandline.protocols.streams.otlp import Otlp
+from strandline.protocols.streams.otlp import SIGNALS, Otlp
 from strandline.protocols.streams.own_metrics import MetricsSampler, OwnMetrics
 from strandline.protocols.streams.read import StreamReads
 from strandline.protocols.streams.replies import CORS, SANDBOX
@@ -23,7 +23,7 @@ from strandline.protocols.streams.server_details import ServerDetails
 from strandline.protocols.streams.subscriptions.routes import SubscriptionRoutes
 from strandline.service.http import ElementLimit, Handler, Route, preflight
 
-ONE = "/v1/stream/{name}"
+ONE = PREFIX + "{name}"
 
 
 class StreamsProtocol:
@@ -65,8 +65,7 @@ class StreamsProtocol:
             _route("POST", ONE + "/_aggregate", self.searching.aggregate, "read", body="any", fast=True),
             _route("GET", ONE + "/_profile", self.profiling.get, "read"),
             _route("POST", ONE + "/_profile", self.profiling.post, "write", body="any"),
-            _route("POST", ONE + "/_otlp/v1/traces", self.otlp.into_stream, "write", body="any"),
-            _route("POST", "/v1/traces", self.otlp.into_default, "write", body="any"),
+            *self._otlp_routes(),
             _route("POST", "/v1/observe/request", self.observing.observe, "read", body="any"),
             _route("GET", ONE + "/touch/meta", self.touching.meta, "read", fast=True),
             _route("POST", ONE + "/touch/wait", self.touching.wait, "read", body="any", fast=True),
@@ -79,6 +78,11 @@ class StreamsProtocol:
             _route("GET", "/v1/server/_mem", self.server_details.mem, "read"),
         ]
         return [*routes, *self._preflights(routes), *self.subscribing.routes()]
+
+    def _otlp_routes(self) -> Iterator[Route]:
+        for signal in SIGNALS:
+            yield _route("POST", f"{ONE}/_otlp/v1/{signal}", self.otlp.into_stream(signal), "write", body="any")
+            yield _route("POST", f"/v1/{signal}", self.otlp.into_default(signal), "write", body="any")
 
     def _records_limit(self) -> ElementLimit:
         """Bodies with more than twice the records of an append are refused before they are decoded."""
@@ -101,7 +105,6 @@ class StreamsProtocol:
         self.touching.drain()
         self.sampling.stop()
         self.subscribing.stop()
-        self.context.stop()
 
 
 def _route(
@@ -127,6 +130,7 @@ def _route(
         elements=elements,
         any_case=True,
         spans="name" if names_stream else "",
+        alias=ALIAS.rstrip("/") if names_stream else "",
         headers=SANDBOX,
         cors=CORS,
         errors=reply_to,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from time import perf_counter
-from typing import Any, cast
+from typing import Any
 from urllib.parse import parse_qs
 
 import msgspec
@@ -18,7 +18,6 @@ from strandline.protocols.streams.stream import Stream
 from strandline.protocols.streams.wire.search import (
     SEARCH_COUNTERS,
     AggregateAnswer,
-    AggregateBucket,
     AggregateCoverage,
     SearchAnswer,
     SearchCoverage,
@@ -26,6 +25,7 @@ from strandline.protocols.streams.wire.search import (
     SearchTotal,
 )
 from strandline.query.aggregate import AggregateResult
+from strandline.query.config import SearchConfig
 from strandline.query.order import OFFSET, SortKey, SortValues
 from strandline.query.requests import (
     AggregateRequest,
@@ -48,17 +48,17 @@ class StreamSearch:
         """GET /v1/stream/{name}/_search"""
         stream = self._context.stream(call)
         parameters = parse_qs(call.head.query_string, keep_blank_values=True)
-        return await self._search(call, stream, parse_search_query(parameters, stream.registry.search, offsets.decode))
+        return await self._search(call, stream, parse_search_query(parameters, _config(stream), offsets.decode))
 
     async def search_post(self, call: Call) -> Reply:
         """POST /v1/stream/{name}/_search"""
         stream = self._context.stream(call)
-        return await self._search(call, stream, parse_search_body(call.body, stream.registry.search, offsets.decode))
+        return await self._search(call, stream, parse_search_body(call.body, _config(stream), offsets.decode))
 
     async def _search(self, call: Call, stream: Stream, request: SearchRequest) -> Reply:
-        context, registry = self._context, stream.registry
-        assert registry.search is not None, "the request was bound to it"
-        config, versions = registry.search, registry.versions
+        context, registry, searched = self._context, stream.registry, stream.search
+        assert searched is not None, "the request was bound to it"
+        config, versions = searched
         now = context.hub.now()
         stream.use(now)
         stream.consumed_at = now
@@ -68,8 +68,6 @@ class StreamSearch:
             result = context.searcher.search(
                 stream.log, config, request, versions, promotion(registry), call.started + timeout_ms / 1000
             )
-            if result.coverage.behind:
-                context.indexing.go_on(stream.log, config, versions)
             return _found(stream.log, request, result, timeout_ms, call.started)
 
         return await context.search(call, search)
@@ -78,10 +76,10 @@ class StreamSearch:
         """POST /v1/stream/{name}/_aggregate"""
         context = self._context
         stream = context.stream(call)
-        registry = stream.registry
-        request = parse_aggregate_body(call.body, registry.search)
-        assert registry.search is not None, "the request was bound to it"
-        config, versions = registry.search, registry.versions
+        request = parse_aggregate_body(call.body, _config(stream))
+        searched = stream.search
+        assert searched is not None, "the request was bound to it"
+        config, versions = searched
         now = context.hub.now()
         stream.use(now)
         stream.consumed_at = now
@@ -90,11 +88,13 @@ class StreamSearch:
 
         def aggregate() -> Reply:
             result = context.searcher.aggregate(stream.log, config, request, versions, deadline)
-            if result.coverage.behind:
-                context.indexing.go_on(stream.log, config, versions)
             return _added_up(stream.log, request, result)
 
         return await context.search(call, aggregate)
+
+
+def _config(stream: Stream) -> SearchConfig | None:
+    return None if stream.search is None else stream.search.config
 
 
 def promotion(registry: Registry) -> Callable[[int, bytes], msgspec.Raw]:
@@ -202,6 +202,9 @@ def _added_up(log: Log, request: AggregateRequest, result: AggregateResult) -> R
             scanned_tail_docs=coverage.caught_up,
             index_families_used=coverage.families,
         ),
-        buckets=cast("list[AggregateBucket]", msgspec.Raw(result.buckets)),
+        buckets=[],
     )
-    return json_reply(answer)
+    reply = json_reply(answer)
+    # The buckets come last.
+    reply.body = b"".join((reply.body.removesuffix(b"[]}"), *result.buckets, b"}"))
+    return reply

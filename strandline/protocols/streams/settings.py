@@ -14,15 +14,29 @@ class StreamsSettings(Section, frozen=True, kw_only=True):
     stream_durability: Annotated[
         Durability, "Durability of new streams: what an acknowledged append survives (ephemeral, memory, disk, fsync)."
     ] = "fsync"
-    max_append_bytes: Annotated[BatchBytes, "Maximum size of the body of one append."] = 10 << 20
+    max_append_bytes: Annotated[
+        BatchBytes,
+        "Maximum size of the body of one append, which can be one record. It cannot be more than `max_body_bytes` and "
+        "`unsealed_bytes`.",
+    ] = 10 << 20
     # An append is made in one step, at about a microsecond per record, and other requests wait meanwhile.
     max_append_records: Annotated[
         BatchRecords, "Maximum number of records in one append: elements of its JSON array."
     ] = 50_000
-    read_max_records: Annotated[Positive, "Maximum number of records in one page."] = 1000
+    read_max_records: Annotated[
+        Positive, "Maximum number of records in one page: of a live read, a filtered one, or one of the latest records."
+    ] = 1000
     read_max_bytes: Annotated[Positive, "Maximum payload of one page; a single larger record is still returned."] = (
         1 << 20
     )
+    catch_up_max_bytes: Annotated[
+        Positive, "Maximum payload, approximately, of the answer to a read without `live`; at least a page is returned."
+    ] = 64 << 20
+    # The published client for JavaScript passes all elements of an array to one call. Safari takes 65,536, Chrome and
+    # Node about 120,000.
+    catch_up_max_records: Annotated[
+        Positive, "Maximum number of records in the JSON array of such an answer; at least a page is returned."
+    ] = 50_000
     filter_scan_bytes: Annotated[Positive, "Maximum payload that one filtered read looks at."] = 100 << 20
     long_poll_ms: Annotated[Milliseconds, "How long a long-poll waits if the request does not say."] = 3_000
     request_timeout_ms: Annotated[Milliseconds, "Maximum time that a request can ask for."] = 5_000
@@ -38,9 +52,18 @@ class StreamsSettings(Section, frozen=True, kw_only=True):
     ] = 60.0
     metrics_flush_ms: Annotated[Count, "How often the server records its own metrics in a stream; 0: never."] = 10_000
     otlp_traces_stream: Annotated[
-        Text, "Stream for traces that arrive without the name of a stream; empty: such traces are refused."
+        Text, "Stream for traces that arrive by OTLP without the name of a stream; empty: such traces are refused."
     ] = ""
-    otlp_auto_create: Annotated[Flag, "Create the stream `otlp_traces_stream` if it does not exist."] = False
+    otlp_logs_stream: Annotated[
+        Text, "Stream for logs that arrive by OTLP without the name of a stream; empty: such logs are refused."
+    ] = ""
+    otlp_metrics_stream: Annotated[
+        Text, "Stream for metrics that arrive by OTLP without the name of a stream; empty: such metrics are refused."
+    ] = ""
+    otlp_auto_create: Annotated[
+        Flag,
+        "Create the streams `otlp_traces_stream`, `otlp_logs_stream` and `otlp_metrics_stream` if they do not exist.",
+    ] = False
     webhook_allow_loopback: Annotated[
         Flag,
         "Allow webhooks to this machine, with or without TLS. Anyone who may create a subscription can then reach "

@@ -8,8 +8,10 @@ import msgspec
 
 from strandline.engine import Config, Log
 from strandline.engine.commit import Commit
-from strandline.engine.ownership import CLOSED, JSON, PROFILE, REGISTRY, STREAMS, media_type
-from strandline.schema.profiles import GENERIC, Profile
+from strandline.engine.ownership import CLOSED, JSON, PROFILE, REGISTRY, STREAMS, checks_records, media_type, owner_of
+from strandline.engine.record import MAX_SEQ
+from strandline.schema.log_search import LogSearch, log_search
+from strandline.schema.profiles import GENERIC, Profile, StateProtocol
 from strandline.schema.registry import Registry
 from strandline.service.catalog import is_hidden, profile_of, registry_of
 from strandline.service.lifetime import Lifetime
@@ -32,7 +34,6 @@ class StreamTraits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     content_type: str = JSON
     ttl_seconds: int | None = None
     expires_at: int | None = None
-    created_at: int = 0
     fork: ForkTraits | None = None
 
     @property
@@ -59,7 +60,8 @@ class Stream:
 
     __slots__ = (
         "_profile", "_registry", "_stored_profile", "_stored_registry", "close_commit", "consumed_at", "content_type",
-        "content_type_bytes", "is_json", "lifetime", "log", "media_type", "name", "traits",
+        "content_type_bytes", "is_json", "lifetime", "log", "media_type", "name", "readable_through", "traits",
+        "without_messages",
     )  # fmt: skip
 
     def __init__(self, log: Log, lifetime: Lifetime | None = None) -> None:
@@ -75,8 +77,13 @@ class Stream:
         self.media_type = media_type(self.content_type)
         self.is_json = self.media_type == JSON
         self.consumed_at: int | None = None
+        #: The last seq before records that could not be read. Long answers end here, so that their readers get the
+        #: records before the damage, and then the error.
+        self.readable_through = MAX_SEQ
         #: The commit of a close without an append; None: none since the start.
         self.close_commit: Commit[Any] | None = None
+        #: Records after the first and up to the second seq are known not to be messages of the state protocol.
+        self.without_messages = (0, 0)
         self._stored_registry: object = None
         self._registry: Registry | None = None
         self._stored_profile: object = None
@@ -96,6 +103,11 @@ class Stream:
         return self._registry
 
     @property
+    def search(self) -> LogSearch | None:
+        """The search configuration; None if the stream has none."""
+        return log_search(self.log.notes.get(REGISTRY))
+
+    @property
     def profile(self) -> Profile:
         stored = self.log.notes.get(PROFILE)
         if stored is not self._stored_profile:
@@ -106,8 +118,15 @@ class Stream:
     @property
     def is_plain(self) -> bool:
         """Whether appends are stored unchanged: there is no schema, no routing key by pointer and no profile."""
-        notes = self.log.notes
-        return REGISTRY not in notes and PROFILE not in notes
+        return not checks_records(self.log.notes)
+
+    @property
+    def has_state_messages(self) -> bool:
+        """Whether records may be messages of the state protocol: they are JSON, and no schema or other protocol says
+        what they are."""
+        if self.is_plain:
+            return self.is_json and owner_of(self.name, self.log.notes) is None
+        return isinstance(self.profile, StateProtocol)
 
     @property
     def rules(self) -> tuple[object, object]:

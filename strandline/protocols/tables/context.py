@@ -9,7 +9,7 @@ from typing import TypeVar
 from strandline.delivery.watch import Feeds
 from strandline.engine import Log
 from strandline.protocols.tables.users import Users
-from strandline.service.http import Answer, Later, Reply, later_of
+from strandline.service.http import Answer, Call, Later, Reply, later_of
 from strandline.service.kernel import Kernel
 from strandline.tables.declaration import TableDeclaration
 from strandline.tables.errors import TableError
@@ -41,6 +41,10 @@ class TablesContext:
         if table is None or table not in self.tables:
             return None
         return f"the name belongs to the table {table!r}; use the endpoints of the table"
+
+    def seen_by(self, call: Call) -> tuple[str, ...]:
+        """The names of the tables that the API key of a request may access."""
+        return tuple(table.name for table in self.tables if self.users.may_see(call, table.name))
 
     # --- other threads ---------------------------------------------------------------------------------------------
 

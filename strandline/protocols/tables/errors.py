@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from typing import Any, Unpack
 
@@ -19,6 +20,7 @@ from strandline.service.problems import (
     INVALID_REQUEST,
     LOG_FULL,
     LOG_NOT_FOUND,
+    METHOD_NOT_ALLOWED,
     NOT_ACCEPTABLE,
     NOT_FOUND,
     NOT_READY,
@@ -37,6 +39,8 @@ from strandline.service.problems import (
 from strandline.tables import TableError
 from strandline.tables.errors import ErrorMembers
 
+log = logging.getLogger(__name__)
+
 CONFLICT = Problem("CONFLICT", 409, "Another request changed the row or took the name first. Read it, then decide.")
 RATE_LIMITED = Problem(
     "RATE_LIMITED",
@@ -44,7 +48,14 @@ RATE_LIMITED = Problem(
     "The user appended more rows than the table allows in its window; `retryAfter` says when to continue.",
     SOON_MS,
 )
-UNAVAILABLE = SHUTTING_DOWN.renamed("UNAVAILABLE", "The server is starting or shutting down.")
+HOOK_FAILED = Problem(
+    "HOOK_FAILED",
+    500,
+    "A hook of the application failed; `hook` names it and the log of the server has the details. Nothing was written.",
+)
+UNAVAILABLE = SHUTTING_DOWN.renamed(
+    "UNAVAILABLE", "The server is starting or shutting down, or `identify` of the application took too long."
+)
 _NOT_FOUND = NOT_FOUND.renamed(
     "NOT_FOUND", "The row, the parent or the table does not exist, or the user may not know of it."
 )
@@ -62,6 +73,7 @@ RENAMED = {
     FORBIDDEN: FORBIDDEN.renamed("FORBIDDEN", "The user may not do this, or the API key lacks a scope."),
     NOT_FOUND: _NOT_FOUND,
     LOG_NOT_FOUND: _NOT_FOUND,
+    METHOD_NOT_ALLOWED: METHOD_NOT_ALLOWED.renamed("METHOD_NOT_ALLOWED"),
     NOT_ACCEPTABLE: NOT_ACCEPTABLE.renamed("NOT_ACCEPTABLE"),
     NOT_WRITABLE: CONFLICT,
     LOG_FULL: CONFLICT,
@@ -72,14 +84,14 @@ RENAMED = {
     DAMAGED_DATA: DAMAGED_DATA.renamed(
         "DAMAGED_DATA", "A file with the rows is damaged or missing; `detail.file` names it. Other rows can be read."
     ),
-    INTERNAL: INTERNAL.renamed("INTERNAL", "The server or a hook failed; the log of the server has the details."),
+    INTERNAL: INTERNAL.renamed("INTERNAL", "The server failed; the log of the server has the details."),
     NOT_READY: UNAVAILABLE,
     SHUTTING_DOWN: UNAVAILABLE,
     READ_ONLY: READ_ONLY.renamed("READ_ONLY"),
     DISK_FULL: DISK_FULL.renamed("DISK_FULL"),
 }
 
-PROBLEMS = by_code(dict.fromkeys((*RENAMED.values(), RATE_LIMITED)))
+PROBLEMS = by_code(dict.fromkeys((*RENAMED.values(), RATE_LIMITED, HOOK_FAILED)))
 
 
 def invalid(message: str, **more: Unpack[ErrorMembers]) -> TableError:
@@ -99,11 +111,13 @@ class Errors:
     """The replies to errors in one operation of a table."""
 
     def __init__(self, table: str, op: str) -> None:
-        self._about = {"table": table, "op": op}
+        self._about = {name: value for name, value in (("table", table), ("op", op)) if value}
 
     def reply_to(self, error: Exception) -> Reply | None:
         """The reply to an exception that has a code; None for any other exception."""
         if isinstance(error, TableError):
+            if error.code == HOOK_FAILED.code:
+                log.error("%s", error.message, exc_info=error.__cause__)
             refusal = Refusal(PROBLEMS[error.code], error.message, retry_after_ms=error.retry_after)
             return self._reply(refusal, error.more)
         found = problems.refusal_of(error)

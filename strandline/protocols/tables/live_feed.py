@@ -11,7 +11,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 import msgspec
 
-from strandline.delivery.watch import FeedView
+from strandline.delivery.watch import FeedView, PlainSubject
 from strandline.engine import Log, Page
 from strandline.protocols.tables.records import RenderedRow, RowRenderer
 
@@ -22,18 +22,14 @@ MAX_RECORDS = 256
 MAX_BYTES = 256 << 10
 
 
-class LiveLog:
-    """One log as feeds see it."""
+class LiveLog(PlainSubject):
+    """One log of a parent, with the renderer of its rows."""
 
-    __slots__ = ("consumed_at", "log", "renderer")
+    __slots__ = ("renderer",)
 
     def __init__(self, log: Log, parent: str) -> None:
-        self.log = log
-        self.consumed_at: int | None = None
+        super().__init__(log)
         self.renderer = RowRenderer(parent)
-
-    def priority(self, now: int) -> int:
-        return 0
 
 
 class ShownChange(msgspec.Struct, frozen=True, rename="camel"):

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
-import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from time import perf_counter
 from typing import Any, NamedTuple
 
 from strandline.delivery.hub import SLICE_SECONDS, Waiter
-from strandline.delivery.watch import FeedPosition, FeedReader
+from strandline.delivery.watch import FeedPosition
 from strandline.engine import Log, Page
-from strandline.engine.errors import DamagedFile, UnknownLog
+from strandline.engine.errors import UnknownLog
 from strandline.protocols.tables.context import TablesContext
-from strandline.protocols.tables.errors import error_body
 from strandline.protocols.tables.live_feed import (
     CHANGES,
     ROWS,
@@ -25,15 +22,14 @@ from strandline.protocols.tables.live_feed import (
     Told,
     merge,
 )
+from strandline.protocols.tables.live_response import TableLiveResponse, end_frame
 from strandline.protocols.tables.records import Authors, RenderedRow, authors_of
-from strandline.protocols.tables.wire import PurgeEvent, ReadyEvent, RestoreAllEvent, RmEvent, encode
+from strandline.protocols.tables.wire import PurgeEvent, RestoreAllEvent, RmEvent, encode
 from strandline.service import sse
 from strandline.service.access import Access
-from strandline.service.live import Ending, LiveResponse
-from strandline.tables import Table, TableError
+from strandline.tables import Table, TableError, User
 from strandline.tables.names import changes_log, rows_log
-
-log = logging.getLogger(__name__)
+from strandline.tables.view import View
 
 NOTHING = Stretch[Any]((), 0, True)
 
@@ -43,48 +39,40 @@ class Asked(NamedTuple):
 
     table: Table
     parent: str
-    user: str | None
+    user: User | None
     public: bool
     access: Access
     start: MergedCursor
 
 
-class LiveStream(LiveResponse, FeedReader):
+class LiveStream(TableLiveResponse):
     """Has a position in the log of rows and in the log of changes; either log may not exist yet."""
 
     __slots__ = (
-        "_asked", "_busy", "_came", "_changes", "_context", "_cursor", "_everything", "_left", "_must_look",
-        "_parent_watch", "_ready", "_rows", "_task",
+        "_asked", "_came", "_changes", "_cursor", "_left", "_must_look", "_parent_watch", "_rows", "_view",
     )  # fmt: skip
 
     def __init__(
         self,
         context: TablesContext,
         asked: Asked,
-        everything: bool,
+        view: View,
         came: Callable[[LiveStream], None],
         left: Callable[[LiveStream], None],
     ) -> None:
-        """``everything``: whether the reader sees all rows, not only its own. ``came`` is called when the connection is
-        open, ``left`` when the response has ended."""
-        super().__init__(context.live, asked.access)
-        self._context = context
+        """``view`` says which rows the reader sees. ``came`` is called when the connection is open, ``left`` when the
+        response has ended."""
+        super().__init__(context, asked.access, asked.user)
         self._asked = asked
-        self._everything = everything
+        self._view = view
         self._came = came
         self._left = left
         self._cursor = asked.start
         self._rows: FeedPosition | None = None
         self._changes: FeedPosition | None = None
         self._parent_watch: ParentWatch | None = None
-        #: The running task; a reference keeps it from being garbage-collected.
-        self._task: asyncio.Task[None] | None = None
-        #: Whether a worker thread looks something up; the next events wait for it.
-        self._busy = False
         #: Whether to check that the reader may still see the parent, before more is sent.
         self._must_look = False
-        #: Whether the reader got the event ``ready``.
-        self._ready = False
 
     # --- the connection --------------------------------------------------------------------------------------------
 
@@ -92,9 +80,6 @@ class LiveStream(LiveResponse, FeedReader):
         self.look_for_logs()
         if not self.ended:
             self._came(self)
-
-    def last_message(self, ending: Ending) -> bytes:
-        return b"" if ending is Ending.SHUTDOWN else _end_frame(TableError("THROTTLED", ending.value))
 
     def leave(self) -> None:
         context = self._context
@@ -106,9 +91,13 @@ class LiveStream(LiveResponse, FeedReader):
         self._left(self)
 
     @property
-    def about(self) -> tuple[str, str]:
+    def about(self) -> tuple[str, ...]:
         """The table and the parent."""
         return self._asked.table.name, self._asked.parent
+
+    @property
+    def position(self) -> str:
+        return str(self._cursor)
 
     # --- the logs --------------------------------------------------------------------------------------------------
 
@@ -119,7 +108,7 @@ class LiveStream(LiveResponse, FeedReader):
         try:
             self._find_logs()
         except TableError as error:
-            self.end(_end_frame(error))
+            self.end(end_frame(error))
             return
         self.go_on()
 
@@ -160,16 +149,13 @@ class LiveStream(LiveResponse, FeedReader):
 
     # --- events ----------------------------------------------------------------------------------------------------
 
-    def deliver(self, place: FeedPosition) -> None:
-        self.go_on()
-
     def go_on(self) -> None:
         """Send events until the reader has all, its buffer is full, or other readers have waited long enough."""
         until = perf_counter() + SLICE_SECONDS
         while self.keeps_up and not self._busy:
             if self._must_look:
                 self._must_look = False
-                self._meanwhile(self._look())
+                self.meanwhile(self._look())
                 return
             # Changes are read first, so that the rows that they are about are in the rows that are read next.
             changes = self._stretch(self._changes)
@@ -178,7 +164,7 @@ class LiveStream(LiveResponse, FeedReader):
                 return
             told, behind = merge(self._cursor, rows, changes)
             if behind == self._cursor and not told:
-                self._be_ready()
+                self.be_ready()
                 return
             self._move(behind)
             if told:
@@ -214,36 +200,18 @@ class LiveStream(LiveResponse, FeedReader):
             self._cursor.changes if self._changes is None else behind.changes,
         )
 
-    def _be_ready(self) -> None:
-        if not self._ready:
-            self._ready = True
-            self.write(sse.frame(b"ready", encode(ReadyEvent(str(self._cursor))), bytes(self._cursor)))
-
     def _tell(self, told: Told) -> None:
         with_author = self._asked.table.declaration.with_author
         rows = None if with_author is not None else self._changed_rows(told, resident=True)
         if rows is not None:
             self.write(self._frames(told, rows, None))
             return
-        self._meanwhile(self._tell_later(told))
+        self.meanwhile(self._tell_later(told))
 
     async def _tell_later(self, told: Told) -> None:
         data = await self._context.workers.normal.run(self._frames_of, told)
         if not self.ended:
             self.write(data)
-
-    def _meanwhile(self, work: Coroutine[Any, Any, None]) -> None:
-        """Run slow work; no further events are sent until it is done."""
-        self._busy = True
-        self._task = self._context.hub.loop.create_task(self._do(work))
-
-    async def _do(self, work: Coroutine[Any, Any, None]) -> None:
-        try:
-            await work
-        except Exception as error:
-            self._fail(error)
-        self._busy = False
-        self.go_on()
 
     def _frames_of(self, told: Told) -> bytes:
         """The frames of events, with everything that must be read or looked up. Runs on a worker thread."""
@@ -287,8 +255,7 @@ class LiveStream(LiveResponse, FeedReader):
         return b"".join(frames)
 
     def _row(self, row: RenderedRow, authors: Authors | None) -> bytes:
-        user = self._asked.user
-        return row.whole(user, authors) if self._everything or row.user == user else b""
+        return row.whole(self._view.user, authors) if self._view.shows(row.user) else b""
 
     def _change(self, change: ShownChange, rows: dict[int, RenderedRow], authors: Authors | None) -> bytes:
         """The data of a change; empty if this reader may not see it, or may no longer see it."""
@@ -297,7 +264,7 @@ class LiveStream(LiveResponse, FeedReader):
             row = None if change.seq is None else rows.get(change.seq)
             return b"" if row is None else self._row(row, authors)
         if op == "rm":
-            if not self._everything and change.author != self._asked.user:
+            if not self._view.shows(change.author):
                 return b""
             return encode(RmEvent(f"{parent}:{change.seq}", change.seq, change.soft))
         if op == "purge":
@@ -316,13 +283,11 @@ class LiveStream(LiveResponse, FeedReader):
     async def _look(self) -> None:
         asked = self._asked
         try:
-            view = await self._context.workers.normal.run(
+            self._view = await self._context.workers.normal.run(
                 asked.table.view, asked.parent, user=asked.user, public=asked.public
             )
         except TableError as error:
-            self.end(_end_frame(error))
-            return
-        self._everything = view.sees_all
+            self.end(end_frame(error))
 
     # --- other events ----------------------------------------------------------------------------------------------
 
@@ -332,21 +297,6 @@ class LiveStream(LiveResponse, FeedReader):
         if self.keeps_up and self._asked.table.declaration.parent_row is not None:
             self.check_sight()
         return after
-
-    def gone(self, place: FeedPosition) -> None:
-        """A log was dropped. The client reconnects and reads the logs that exist then."""
-        self.end()
-
-    def paced(self, place: FeedPosition) -> None:
-        pass
-
-    def failed(self, place: FeedPosition, error: Exception) -> None:
-        self._fail(error)
-
-    def _fail(self, error: Exception) -> None:
-        log.warning("stopped the live response for %r at cursor %s: %s", self.about, self._cursor, error)
-        damaged = isinstance(error, DamagedFile)
-        self.end(_end_frame(TableError("DAMAGED_DATA" if damaged else "INTERNAL", "the rows cannot be read")))
 
 
 class ParentWatch(Waiter):
@@ -375,8 +325,3 @@ class ParentWatch(Waiter):
 
 def _one(log: Log, seq: int, resident: bool) -> Page | None:
     return log.read_resident(seq - 1, 1) if resident else log.read(seq - 1, 1)
-
-
-def _end_frame(error: TableError) -> bytes:
-    """The last event: the reason why the response ends."""
-    return sse.frame(b"end", error_body(error.code, error.message, error.more))

@@ -11,10 +11,23 @@ from strandline.protocols.tables.errors import invalid
 from strandline.protocols.tables.paths import PUB
 from strandline.protocols.tables.records import RenderedRow, RowRenderer, authors_of
 from strandline.protocols.tables.requests import Query
-from strandline.protocols.tables.wire import FoundAnswer, HistoryAnswer, PageAnswer, RowsAfterAnswer, encode, stored
+from strandline.protocols.tables.wire import (
+    COMPLETE,
+    HAS_MORE,
+    HEAD,
+    LAST,
+    FeedAnswer,
+    HistoryAnswer,
+    PageAnswer,
+    SchemaAnswer,
+    VersionAnswer,
+    encode,
+    headers_of,
+    stored,
+)
 from strandline.service.admission import Replying
 from strandline.service.http import Call, Handler, Reply
-from strandline.tables import Row, Table, View
+from strandline.tables import Row, Table, TableError, User, View
 from strandline.tables.names import parse_id
 from strandline.tables.view import LIST_AFTER_ROWS, LIST_ROWS, PAGE_BYTES, check_cursor, check_limit, check_seq
 
@@ -36,6 +49,8 @@ class TableReads:
             "indexed": self.indexed,
             "counts": self.counts,
             "history": self.history,
+            "trash": self.trash,
+            "feed": self.feed,
         }
         return handlers[op]
 
@@ -44,8 +59,9 @@ class TableReads:
     def list(self, call: Call) -> Replying:
         """GET /tables/{table}/{variant}/list"""
         query = Query(call)
-        parent, cursor, where = query.text("parent"), query.optional("cursor"), query.json("where")
-        limit = check_limit(query.number("limit", 1, None), LIST_ROWS)
+        parent, where = query.text("parent"), query.json("where")
+        asked, cursor = query.page()
+        limit = check_limit(asked, LIST_ROWS)
         user = self._reader(call, parent)
         before = check_cursor(cursor)
 
@@ -89,12 +105,12 @@ class TableReads:
         def page(view: View, resident: bool) -> Reply | None:
             log = view.log
             if log is None:
-                return Reply(encode(RowsAfterAnswer([], 0, False, seq)))
+                return _rows_after([], 0, False, seq)
             found = (log.read_resident if resident else log.read)(seq, limit, max_bytes=PAGE_BYTES)
             if found is None:
                 return None
             rows = stored(self._joined(view, self._rendered(view, found)))
-            return Reply(encode(RowsAfterAnswer(rows, found.head, not found.caught_up, found.next_after)))
+            return _rows_after(rows, found.head, not found.caught_up, found.next_after)
 
         def slowly() -> Reply:
             table, public = self._table, self._public
@@ -104,12 +120,12 @@ class TableReads:
                 assert reply is not None
                 return reply
             found = table.list_after(parent, seq, limit=limit, user=user, public=public)
-            return Reply(encode(RowsAfterAnswer(_shown(found.rows), found.head, found.has_more, found.last)))
+            return _rows_after(_shown(found.rows), found.head, found.has_more, found.last)
 
         return self._page(parent, user, page, slowly)
 
     def _page(
-        self, parent: str, user: str | None, page: Callable[[View, bool], Reply | None], slowly: Callable[[], Reply]
+        self, parent: str, user: User | None, page: Callable[[View, bool], Reply | None], slowly: Callable[[], Reply]
     ) -> Replying:
         """A page of all rows: at once if it is in memory, otherwise on a worker thread."""
         declaration = self._table.declaration
@@ -158,6 +174,43 @@ class TableReads:
 
         return self._context.elsewhere(read)
 
+    def trash(self, call: Call) -> Replying:
+        """GET /tables/{table}/auth/trash"""
+        query = Query(call)
+        parent, (limit, cursor) = query.text("parent"), query.page()
+        user = self._reader(call, parent)
+
+        def read() -> Reply:
+            found = self._table.trash(parent, limit=limit, cursor=cursor, user=user)
+            return Reply(encode(PageAnswer(_shown(found.rows), found.is_done, found.cursor)))
+
+        return self._context.elsewhere(read)
+
+    # --- all parents -----------------------------------------------------------------------------------------------
+
+    def feed(self, call: Call) -> Replying:
+        """GET /tables/{table}/{variant}/feed"""
+        limit, cursor = Query(call).page()
+        user, may_read = feed_reader_of(self._context, self._table, self._public, call)
+
+        def read() -> Reply:
+            found = self._table.feed(limit=limit, cursor=cursor, user=user, public=self._public, may_read=may_read)
+            return Reply(encode(FeedAnswer(_shown(found.rows), found.is_done, found.cursor, found.live_cursor)))
+
+        return self._context.elsewhere(read)
+
+    # --- the schema ------------------------------------------------------------------------------------------------
+
+    def schema(self, call: Call) -> Replying:
+        """GET /tables/{table}/schema"""
+        if not self._table.declaration.public:
+            self._context.users.acting(call, "read")
+            if not self._context.users.may_see(call, self._table.name):
+                raise TableError("FORBIDDEN", f"the API key may not access {self._table.name}")
+        versions = self._table.versions
+        shown = [VersionAnswer(each.version, each.at, each.schema, each.lens) for each in versions.recorded]
+        return Reply(encode(SchemaAnswer(self._table.name, versions.current, shown)))
+
     # --- reads that look into payloads -----------------------------------------------------------------------------
 
     def search(self, call: Call) -> Replying:
@@ -168,7 +221,7 @@ class TableReads:
 
         def search() -> Reply:
             found = self._table.search(parent, words, limit=limit, user=user, public=self._public)
-            return Reply(encode(FoundAnswer(_shown(found.rows), found.complete)))
+            return Reply(encode(_shown(found.rows)), headers=headers_of({COMPLETE: found.complete}))
 
         return self._context.elsewhere(search)
 
@@ -197,17 +250,38 @@ class TableReads:
 
     # --- the reader ------------------------------------------------------------------------------------------------
 
-    def _reader(self, call: Call, parent: str) -> str | None:
+    def _reader(self, call: Call, parent: str) -> User | None:
         return reader_of(self._context, self._table, self._public, call, parent)
 
 
-def reader_of(context: TablesContext, table: Table, public: bool, call: Call, parent: str) -> str | None:
+def reader_of(context: TablesContext, table: Table, public: bool, call: Call, parent: str) -> User | None:
     """The user who reads; refuses unknown users unless the read is public."""
     if public:
         return context.users.anybody(call)
     user = context.users.acting(call, "read")
     context.users.check_names(call, table.name, parent)
     return user
+
+
+def feed_reader_of(
+    context: TablesContext, table: Table, public: bool, call: Call
+) -> tuple[User | None, Callable[[str], bool] | None]:
+    """The user who reads the feed, and a function that returns whether the API key may access a parent."""
+    if public:
+        return context.users.anybody(call), None
+
+    def may_read(parent: str) -> bool:
+        try:
+            context.users.check_names(call, table.name, parent)
+        except TableError:
+            return False
+        return True
+
+    return context.users.acting(call, "read"), may_read
+
+
+def _rows_after(rows: Sequence[object], head: int, has_more: bool, last: int) -> Reply:
+    return Reply(encode(rows), headers=headers_of({HEAD: head, HAS_MORE: has_more, LAST: last}))
 
 
 def _shown(rows: Sequence[Row]) -> list[dict[str, object]]:

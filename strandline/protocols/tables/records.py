@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
 
 from strandline.engine import Page
+from strandline.tables.rows import split_stamps
 
-#: The end of an edited row. No part of a payload can look like it in this position.
-_UPDATED = re.compile(rb',?"\$updatedAt":(\d+)\}$')
 _JSON_USER = msgspec.json.Decoder(dict[str, Any])
 
 #: The authors of rows, as returned by the table's ``with_author``.
@@ -51,16 +49,12 @@ class RowRenderer:
 
     def row(self, seq: int, ts: int, data: bytes, key: str | None, meta: bytes | None) -> RenderedRow:
         user, user_json = self._user(meta)
-        payload, updated = data, ts
-        if data.endswith(b"}") and b'"$updatedAt":' in data[-32:]:
-            edited = _UPDATED.search(data)
-            if edited is not None:
-                payload, updated = data[: edited.start()] + b"}", int(edited[1])
+        payload, _, updated = split_stamps(data)
         front = payload.strip()[:-1].rstrip()
         comma = b"" if front == b"{" else b","
         further = b"" if key is None else b',"idempotencyKey":%b' % msgspec.json.encode(key)
         json = b'%b%b%b%d%b%d,"userId":%b,"createdAt":%d,"updatedAt":%d%b' % (
-            front, comma, self._id, seq, self._parent, seq, user_json, ts, updated, further,
+            front, comma, self._id, seq, self._parent, seq, user_json, ts, ts if updated is None else updated, further,
         )  # fmt: skip
         return RenderedRow(seq, ts, user, json)
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from strandline.protocols.tables.wire import ANSWERS, BODIES, REFERENCE
+from strandline.protocols.tables.wire import ANSWERS, BODIES, REFERENCE, AppendItem, Key
 from strandline.service.openapi import Schema
 from strandline.tables import Row, TableDeclaration
 
@@ -20,12 +20,12 @@ _NO_NAME = re.compile(r"[^A-Za-z0-9._-]")
 
 
 _FORMS = (*BODIES.values(), *ANSWERS.values())
-_SCHEMAS, _COMPONENTS = msgspec.json.schema_components((*_FORMS, Row), ref_template=REFERENCE)
+_SCHEMAS, _COMPONENTS = msgspec.json.schema_components((*_FORMS, Row, AppendItem), ref_template=REFERENCE)
 
 
 def _of_tables() -> frozenset[str]:
     """The names of the components that differ by table: payloads, patches, rows, and all that contain them."""
-    found = {"payload", "patch", "row"}
+    found = {"payload", "patch", "row", "item"}
     while further := {name for name in _COMPONENTS.keys() - found if _references(_COMPONENTS[name]) & found}:
         found |= further
     return frozenset(found)
@@ -54,11 +54,12 @@ class TableSchemas:
         def moved(schema: Any) -> Any:
             return _mapped(schema, lambda reference: _there(reference, place))
 
-        members = {key: moved(value) for key, value in _fields(document).items()}
+        members = {key: moved(value) for key, value in fields_of(document).items()}
         own = {
             "payload": moved({key: value for key, value in document.items() if key not in _NOT_MOVED}),
             "patch": {"type": "object", "properties": members, "minProperties": 1},
             "row": _row(table, members),
+            "item": moved(_item(document)),
             **{
                 f"payload.{_plain(key)}": moved(value)
                 for word in _PARTS
@@ -104,8 +105,20 @@ def _never_null(schema: Schema) -> Schema:
     return schema["anyOf"][0] if schema.get("default", ...) is None else schema
 
 
-def _fields(document: Mapping[str, Any]) -> dict[str, Any]:
-    """The members that the schema names, after following its first reference."""
+def _item(document: Mapping[str, Any]) -> Schema:
+    """The schema of an item of a bulk: a payload that may also have an idempotency key."""
+    declared = {key: value for key, value in _declared(document).items() if key not in _NOT_MOVED}
+    return {**declared, "properties": {**fields_of(document), "idempotencyKey": msgspec.json.schema(Key)}}
+
+
+def fields_of(document: Mapping[str, Any]) -> dict[str, Any]:
+    """The members that the schema names."""
+    fields = _declared(document).get("properties", {})
+    return dict(fields) if isinstance(fields, Mapping) else {}
+
+
+def _declared(document: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The schema after following its first reference."""
     declared: Any = document
     for _ in range(16):
         reference = declared.get("$ref") if isinstance(declared, Mapping) else None
@@ -114,8 +127,7 @@ def _fields(document: Mapping[str, Any]) -> dict[str, Any]:
         declared = document
         for step in reference[2:].split("/"):
             declared = declared.get(step.replace("~1", "/").replace("~0", "~"), {})
-    fields = declared.get("properties", {}) if isinstance(declared, Mapping) else {}
-    return dict(fields) if isinstance(fields, Mapping) else {}
+    return declared if isinstance(declared, Mapping) else {}
 
 
 def _mapped(schema: Any, to: Callable[[str], str]) -> Any:

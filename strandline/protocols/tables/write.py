@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from strandline.protocols.tables.context import TablesContext, are_keys_resident, pass_on
-from strandline.protocols.tables.requests import body_of
+from strandline.protocols.tables.requests import body_of, item_of
 from strandline.protocols.tables.wire import (
     AppendBody,
     AppendBulkBody,
@@ -21,7 +21,7 @@ from strandline.protocols.tables.wire import (
 )
 from strandline.service.admission import Replying
 from strandline.service.http import Call, Handler, Later, Reply
-from strandline.tables import AppendResult, Item, Row, Table, Write
+from strandline.tables import AppendResult, Row, Table, User, Write
 from strandline.tables.names import parse_id
 
 T = TypeVar("T")
@@ -67,8 +67,8 @@ class TableWrites:
         user = self._context.users.known(call, "write")
         body = body_of(call, AppendBulkBody)
         self._check_names(call, body.parent)
-        items = [Item(item.payload, item.idempotency_key) for item in body.items]
-        keys = [item.idempotency_key for item in body.items]
+        items = [item_of(item, self._table.declaration.schema) for item in body.items]
+        keys = [item.idempotency_key for item in items]
         return self._append(body.parent, keys, lambda: self._table.append_bulk(body.parent, items, user=user), encode)
 
     def _append(
@@ -88,6 +88,8 @@ class TableWrites:
             and not context.writes_elsewhere
             and context.is_parent_resident(self._table.declaration, parent)
             and are_keys_resident(self._table, parent, keys)
+            # With a feed, the first row of a parent waits until the log of the parent is durable.
+            and (not self._table.declaration.feed or self._table.rows_log(parent) is not None)
         )
 
     # --- changing --------------------------------------------------------------------------------------------------
@@ -135,7 +137,7 @@ class TableWrites:
         user = self._changer(call, "delete", body.id)
         return self._change(lambda: self._table.restore(body.id, user=user), _row)
 
-    def _changer(self, call: Call, scope: str, *ids: str) -> str | None:
+    def _changer(self, call: Call, scope: str, *ids: str) -> User | None:
         """The user who changes these rows."""
         user = self._context.users.acting(call, scope)
         for id in ids:

@@ -8,16 +8,16 @@ from typing import Any
 import msgspec
 from msgspec import UNSET
 
-from strandline.delivery import queues as delivery_queues
-from strandline.engine import LogState
+from strandline.delivery.queues import QueueFigures
+from strandline.engine import Config, LogState
 from strandline.engine.commit import Commit
 from strandline.nearest_name import decode_body
 from strandline.protocols.topics.consumers import consumers_of
 from strandline.protocols.topics.context import Context, performance
 from strandline.protocols.topics.errors import TOPIC_EXISTS_INCOMPATIBLE, TOPIC_HAS_FORKS, TOPIC_NOT_EMPTY
 from strandline.protocols.topics.list import cursor_behind, page_size, start_after
-from strandline.protocols.topics.topics import Topic
-from strandline.protocols.topics.wire import QueueCounters, TopicDeleted, TopicList, TopicPut, TopicRow, TopicState
+from strandline.protocols.topics.topics import Topic, new_topic
+from strandline.protocols.topics.wire import QueueState, TopicDeleted, TopicList, TopicPut, TopicRow, TopicState
 from strandline.service.catalog import check_change, is_hidden
 from strandline.service.http import Call, Later, Reply, json_reply
 from strandline.service.log_config import (
@@ -26,7 +26,9 @@ from strandline.service.log_config import (
     check_name,
     engine_config,
     keep_hidden,
+    search_note,
     shown_config,
+    wanted_search,
 )
 from strandline.service.problems import Refusal
 
@@ -41,12 +43,14 @@ class TopicAdministration:
         """PUT /v0/topics/{topic}"""
         wanted = decode_body(_decoder, call.body) if call.body else TopicConfig()
         check_config(wanted, call.access)
-        name = check_name(call.param("topic"))
+        name = call.param("topic")
+        # Other protocols may have created a log with a name that a new topic cannot have.
         topic = self._context.topics.find(name)
         if topic is not None and is_hidden(topic.log):
             raise _has_forks(topic)
         if topic is None:
-            topic, created = self._context.topics.create(name, engine_config(name, wanted, wanted.kind()))
+            check_name(name)
+            topic, created = self._context.topics.create(name, new_topic(name, wanted))
             return self._context.admission.after(created, lambda _: self._put_reply(call, topic, created=True))
         return self._configure(call, topic, wanted)
 
@@ -60,13 +64,21 @@ class TopicAdministration:
         config = engine_config(topic.name, keep_hidden(wanted, topic.traits, call.access), kind)
         # Attributes of other protocols stay as they are.
         config = msgspec.structs.replace(config, attributes={**topic.log.config.attributes, **config.attributes})
-        if config == topic.log.config:
+        changed = config != topic.log.config
+        search = wanted_search(wanted)
+        if changed:
+            self._context.topics.check_dead_letter(topic.name, config)
+        # The search configuration first: if it is too large to be stored, nothing is changed.
+        note = search_note(topic.name, topic.log.notes, search)
+        noted = topic.log.note(note) if note else None
+        if changed:
+            return self._change(call, topic, config)
+        if noted is None:
             return self._put_reply(call, topic, created=False)
-        self._context.topics.check_dead_letter(config)
-        return self._change(call, topic, config)
+        return self._context.admission.after(noted, lambda _: self._put_reply(call, topic, created=False))
 
-    async def _change(self, call: Call, topic: Topic, config: Any) -> Reply:
-        # It waits for pending changes, which the event loop must not do.
+    async def _change(self, call: Call, topic: Topic, config: Config) -> Reply:
+        # It waits for pending changes, also of notes, which the event loop must not do.
         def configure() -> Commit[LogState]:
             commit = topic.log.configure(config)
             commit.wait()
@@ -78,7 +90,7 @@ class TopicAdministration:
         return self._put_reply(call, topic, created=False)
 
     def _put_reply(self, call: Call, topic: Topic, *, created: bool) -> Reply:
-        config = shown_config(topic.log.config, topic.traits, call.access)
+        config = shown_config(topic.log.config, topic.traits, topic.log.notes, call.access)
         answer = TopicPut(topic.name, created, config, performance=performance(call))
         return json_reply(answer, 201 if created else 200)
 
@@ -86,13 +98,23 @@ class TopicAdministration:
         """GET /v0/topics/{topic}"""
         topic = self._context.topics.get(call.param("topic"))
         unfinished = self._context.catch_up(topic)
-        return self._state(call, topic) if unfinished is None else self._state_later(call, topic, unfinished)
+        if unfinished is not None:
+            return self._state_later(call, topic, unfinished)
+        if topic.traits.type == "log":
+            return self._state(call, topic, None)
+        kernel = self._context.kernel
+        if kernel.queue_figures_resident(topic.log):
+            return self._state(call, topic, kernel.queue_figures(topic.log))
+        return self._state_later(call, topic, None)
 
-    async def _state_later(self, call: Call, topic: Topic, unfinished: Commit[Any]) -> Reply:
-        await self._context.caught_up(topic, unfinished)
-        return self._state(call, topic)
+    async def _state_later(self, call: Call, topic: Topic, unfinished: Commit[Any] | None) -> Reply:
+        context, figures = self._context, None
+        await context.caught_up(topic, unfinished)
+        if topic.traits.type == "queue":
+            figures = await context.workers.normal.run(context.kernel.queue_figures, topic.log)
+        return self._state(call, topic, figures)
 
-    def _state(self, call: Call, topic: Topic) -> Reply:
+    def _state(self, call: Call, topic: Topic, figures: QueueFigures | None) -> Reply:
         context = self._context
         if call.flag("touch", True):
             context.consumed(topic)
@@ -107,8 +129,8 @@ class TopicAdministration:
                 next_seq=state.head + 1,
                 count=state.count,
                 bytes=state.size,
-                config=shown_config(state.config, traits, call.access),
-                queue=_counters(context.kernel.queue_counters(topic.log)) if traits.type == "queue" else UNSET,
+                config=shown_config(state.config, traits, topic.log.notes, call.access),
+                queue=UNSET if figures is None else _queue_state(figures),
                 consumers=consumers_of(topic) or UNSET,
                 effective_priority=topic.priority(context.hub.now()),
                 last_write_ts=state.last_ts or None,
@@ -135,6 +157,7 @@ class TopicAdministration:
         topic = context.topics.find(name)
         if topic is None or is_hidden(topic.log):
             return _deleted(call, name, False, [])
+        check_change(topic.log)
         if call.flag("if_empty", False):
             count = topic.log.state().count
             if count:
@@ -144,7 +167,6 @@ class TopicAdministration:
                 )
         if topic.log.forks:
             raise _has_forks(topic)
-        check_change(topic.log)
         context.kernel.check_removable(topic.log, call.access)
         removed = context.routers.remove_touching(topic.log)
         commit = context.kernel.catalog.drop(topic.log)
@@ -157,8 +179,18 @@ def _has_forks(topic: Topic) -> Refusal:
     return Refusal(TOPIC_HAS_FORKS, f"{forks} streams are forked from {name!r}; delete them first", detail)
 
 
-def _counters(now: delivery_queues.QueueCounters) -> QueueCounters:
-    return QueueCounters(ready=now.ready, in_flight=now.in_flight, delayed=now.delayed, dead_lettered=now.dead_lettered)
+def _queue_state(figures: QueueFigures) -> QueueState:
+    counters, rates, oldest_ready_ms = figures
+    return QueueState(
+        ready=counters.ready,
+        in_flight=counters.in_flight,
+        delayed=counters.delayed,
+        dead_lettered=counters.dead_lettered,
+        dropped=counters.dropped,
+        oldest_ready_ms=oldest_ready_ms,
+        throughput=round(rates.throughput, 3),
+        failure_rate=round(rates.failure_rate, 4),
+    )
 
 
 def _row(topic: Topic, now: int) -> TopicRow:

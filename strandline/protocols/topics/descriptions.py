@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from strandline.delivery.queues.jobs import MAX_REASON_BYTES
+
 _MATCH = 'Only records with these tags: `["tag","Eq","a"]`, `["tag","Glob","a*"]`, or just `"a"` or `"a*"`.'
 _SINCE = "Only records that are not older than this time."
 _NODES = "Leave out records that these nodes wrote."
@@ -26,9 +28,17 @@ DESCRIPTIONS: dict[str, dict[str, str]] = {
         "dedupe_node": "Whether readers that name their node do not get the records that it wrote.",
         "lease_ms": "How long a worker holds a claimed job, 100 ms to a day.",
         "claim_jitter_ms": "Claims that arrive within this time get jobs in turn, at most 5000.",
-        "max_deliveries": "After this number of deliveries a job is a dead letter; 0: never.",
-        "dead_letter": "The topic that dead letters are moved to.",
-        "leases_durable": "Whether a claim is answered only when it would survive a power cut.",
+        "max_deliveries": "Maximum number of deliveries. A job that fails on the last one becomes a dead letter; 0: no "
+        "limit.",
+        "dead_letter": "The topic that dead letters are moved to; null: jobs that reach `max_deliveries` are dropped.",
+        "leases_durable": "Whether leases survive the end of the server's process, and a claim is answered only when "
+        "it would survive a power cut. If false, all leases end with the process.",
+        "retry_delay_ms": "The delay after the first failure of a job that is returned without `delay_ms`, at most a "
+        "day; 0: none.",
+        "retry_backoff": "The delay is multiplied by this after each further failure, 1 to 1000.",
+        "retry_max_ms": "The longest delay, at most a day.",
+        "retry_jitter": "Delays are shortened at random by up to this fraction, 0 to 1.",
+        "search": "The searchable fields; null removes them. Without this member, a topic keeps those it has.",
     },
     "WriteBody": {
         "node": "The node of records that do not name their own.",
@@ -72,12 +82,20 @@ DESCRIPTIONS: dict[str, dict[str, str]] = {
         "lease_ms": "How long the worker holds the jobs; null: as configured for the topic.",
     },
     "AckBody": {"lease_ids": _LEASE_IDS},
-    "NackBody": {"delay_ms": "The jobs cannot be claimed for this time, at most a day.", "lease_ids": _LEASE_IDS},
+    "NackBody": {
+        "delay_ms": "The jobs cannot be claimed for this time, at most a day; null: the delay that is configured for "
+        "the queue (`retry_delay_ms`).",
+        "reason": f"Why the jobs failed: any JSON of at most {MAX_REASON_BYTES} bytes. A longer text is shortened "
+        "and ends with an ellipsis; any other value that is larger is refused. The reason is shown with the next "
+        "deliveries of the jobs, and in their dead letters.",
+        "lease_ids": _LEASE_IDS,
+    },
     "ExtendBody": {"lease_ms": "How long the worker holds the jobs from now.", "lease_ids": _LEASE_IDS},
     "RedriveBody": {
         "to": "The topic to move all of them to; null: each to the queue that it came from.",
         "limit": "Maximum number of dead letters; 0: as many as one request may move.",
         "match": _MATCH,
+        "seq": "Only the dead letter with this seq.",
     },
     "RouterBody": {
         "preserve_node": "Whether copies keep their node.",
@@ -120,6 +138,24 @@ DESCRIPTIONS: dict[str, dict[str, str]] = {
         "topic": "Only on the stream of a worker.",
         "deadline": "The end of the lease, in milliseconds since 1970.",
         "deliveries": "The number of deliveries, including this one.",
+        "failures": "The last failures of the job whose reasons are known, oldest first; left out if there are none.",
+    },
+    "JobFailure": {
+        "at": "When the delivery failed, in milliseconds since 1970.",
+        "delivery": "Which delivery failed, counted from 1.",
+        "node": "The worker that had the job.",
+        "reason": "What the worker gave as the reason, or a text if the lease expired or the worker disconnected.",
+    },
+    "QueueState": {
+        "ready": "Jobs that can be claimed now.",
+        "in_flight": "Jobs that workers hold.",
+        "delayed": "Jobs that wait for the end of their delay.",
+        "dead_lettered": "Jobs that became dead letters since the queue was created.",
+        "dropped": "Jobs that were dropped after `max_deliveries` since the queue was created, because it has no "
+        "`dead_letter`.",
+        "oldest_ready_ms": "The age of the oldest ready job, since it became ready; null if no job is ready.",
+        "throughput": "Completed jobs per second in the last minute.",
+        "failure_rate": "Of the deliveries that ended in the last minute, the fraction that failed, 0 to 1.",
     },
     "ErrorBody": {"detail": "Details of the error, for programs."},
 }

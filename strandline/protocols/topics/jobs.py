@@ -7,11 +7,12 @@ from time import perf_counter
 
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
+from msgspec.structs import astuple
 
 from strandline.delivery.queues import Acked, Claimed, ClaimRequest, Extended, Nacked, Queue
+from strandline.nearest_name import MAX_QUOTED, member_names, nearest_name
 from strandline.protocols.topics.context import Context, performance
 from strandline.protocols.topics.errors import BATCH_TOO_LARGE, not_a_queue
-from strandline.protocols.topics.settings import MAX_NACK_DELAY_MS
 from strandline.protocols.topics.topics import Topic
 from strandline.protocols.topics.wire import (
     AckAnswer,
@@ -23,6 +24,7 @@ from strandline.protocols.topics.wire import (
     ExtendAnswer,
     ExtendBody,
     Job,
+    JobFailure,
     NackAnswer,
     NackBody,
 )
@@ -34,6 +36,7 @@ _claim_decoder = msgspec.json.Decoder(ClaimBody)
 _ack_decoder = msgspec.json.Decoder(AckBody)
 _nack_decoder = msgspec.json.Decoder(NackBody)
 _extend_decoder = msgspec.json.Decoder(ExtendBody)
+_members_decoder = msgspec.json.Decoder(dict[str, Raw])
 
 
 def shown_jobs(jobs: list[Claimed], topic: str | UnsetType = UNSET) -> list[Job]:
@@ -50,6 +53,7 @@ def shown_jobs(jobs: list[Claimed], topic: str | UnsetType = UNSET) -> list[Job]
             priority=job.priority or UNSET,
             data=Raw(job.data),
             meta=UNSET if job.meta is None else Raw(job.meta),
+            failures=[JobFailure(*astuple(failure)) for failure in job.failures] if job.failures else UNSET,
         )
         for job in sorted(jobs, key=lambda job: (-job.priority, job.seq))
     ]
@@ -94,7 +98,7 @@ class QueueJobs:
         lease_ms = None if body.lease_ms is None else clamp_lease(body.lease_ms)
         if queue.settings.claim_jitter_ms:
             return self._claim_in_cohort(call, topic, queue, ClaimRequest(body.node, count, lease_ms), waited_ms)
-        if not queue.at_hand(count):
+        if not queue.has_resident(count):
             return self._claim_from_disk(call, topic, queue, ClaimRequest(body.node, count, lease_ms), waited_ms)
         return context.admission.after(
             queue.claim(body.node, count, lease_ms),
@@ -158,8 +162,12 @@ class QueueJobs:
     def nack(self, call: Call) -> Reply | Later:
         """POST /v0/topics/{topic}/nack"""
         body = _nack_decoder.decode(call.body)
+        if body.reason is UNSET:
+            _check_misspelled_reason(call.body)
         topic, queue = self._held(call, body)
-        commit = queue.nack(body.node, body.seqs, min(body.delay_ms, MAX_NACK_DELAY_MS), body.lease_ids)
+        commit = queue.nack(
+            body.node, body.seqs, body.delay_ms, body.lease_ids, None if body.reason is UNSET else bytes(body.reason)
+        )
 
         def reply(nacked: Nacked) -> Reply:
             counters = queue.counters()
@@ -214,6 +222,15 @@ class QueueJobs:
                 {"seqs": len(body.seqs), "max": maximum},
             )
         return topic, context.queue(topic)
+
+
+def _check_misspelled_reason(body: bytes) -> None:
+    """Refuse a nack with a member whose name is nearly ``reason``. Other unknown members are ignored, but a lost reason
+    cannot be sent again."""
+    known = member_names(NackBody)
+    for name in _members_decoder.decode(body):
+        if name not in known and nearest_name(name[:MAX_QUOTED], known) == "reason":
+            raise invalid(f"unknown member {name[:MAX_QUOTED]!r}; did you mean 'reason'?")
 
 
 def _claimed(call: Call, topic: Topic, queue: Queue, jobs: list[Claimed], waited_ms: float) -> Reply:

@@ -9,7 +9,7 @@ import msgspec
 from msgspec import UNSET
 
 from strandline.delivery.queues import QueueWrite, append_together
-from strandline.engine import Appended, Batch, Config, Log
+from strandline.engine import Appended, Batch, Log
 from strandline.engine.commit import Commit, after_all
 from strandline.nearest_name import decode_body
 from strandline.protocols.topics.batches import (
@@ -24,7 +24,7 @@ from strandline.protocols.topics.batches import (
 )
 from strandline.protocols.topics.context import Context
 from strandline.protocols.topics.errors import BATCH_TOO_LARGE
-from strandline.protocols.topics.topics import Topic, config_of_new
+from strandline.protocols.topics.topics import NewTopic, Topic, topic_of_write
 from strandline.protocols.topics.wire import MultiWriteAnswer, MultiWriteBody, OneWrite, WritePerformance, Written
 from strandline.service.http import Call, Later, Reply, json_reply
 from strandline.service.log_config import check_name, kind_of
@@ -36,7 +36,7 @@ _decoder = msgspec.json.Decoder(MultiWriteBody)
 class _Part:
     """All records for one topic, from one or more of the writes."""
 
-    __slots__ = ("batch", "config", "created", "first", "name", "records", "topic")
+    __slots__ = ("batch", "created", "first", "name", "new", "records", "topic")
 
     batch: Batch
 
@@ -46,8 +46,8 @@ class _Part:
         self.first = write
         self.records = list(write.records)
         self.topic: Topic | None = None
-        #: The configuration of a topic that must be created.
-        self.config: Config | None = None
+        #: The topic, if it must be created.
+        self.new: NewTopic | None = None
         self.created: Commit[Log] | None = None
 
     @property
@@ -147,7 +147,7 @@ class MultiWrites:
         for part in parts.values():
             part.topic = context.topics.find(part.name)
             if part.topic is None:
-                part.config = self._new_config(call, part)
+                part.new = self._new_topic(call, part)
                 absent += 1
                 continue
             part.topic.check_takes_writes()
@@ -155,12 +155,11 @@ class MultiWrites:
                 make_schedules(part.records, part.topic)
         context.engine.quota.check_logs(absent)
 
-    def _new_config(self, call: Call, part: _Part) -> Config:
-        wanted = part.first.config
-        config = config_of_new(check_name(part.name), part.first.create, wanted, call.access)
-        if part.scheduled and kind_of(config) != "queue":
+    def _new_topic(self, call: Call, part: _Part) -> NewTopic:
+        new = topic_of_write(check_name(part.name), part.first.create, part.first.config, call.access)
+        if part.scheduled and kind_of(new.config) != "queue":
             raise for_jobs_only(part.name)
-        return config
+        return new
 
     def _make(self, parts: dict[str, _Part], key: str | None) -> Commit[list[Appended]]:
         """Create the missing topics, and append. If that fails, no topic is created."""
@@ -168,8 +167,8 @@ class MultiWrites:
         try:
             for part in parts.values():
                 if part.topic is None:
-                    assert part.config is not None
-                    part.topic, part.created = context.topics.create(part.name, part.config)
+                    assert part.new is not None
+                    part.topic, part.created = context.topics.create(part.name, part.new)
             return append_together(context.engine, [self._write(part) for part in parts.values()], key)
         except BaseException:
             for part in parts.values():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from strandline.delivery.queues import Redriven, redrive
+from strandline.delivery.queues import Queue, Redriven, redrive
 from strandline.engine import Log
 from strandline.nearest_name import decode_body
 from strandline.protocols.topics.context import Context, performance
@@ -14,6 +14,7 @@ from strandline.protocols.topics.wire import RedriveAnswer, RedriveBody
 from strandline.service.access import Access
 from strandline.service.catalog import Catalog, check_change
 from strandline.service.http import Call, Reply, json_reply
+from strandline.service.log_config import kind_of
 from strandline.service.problems import invalid, may_not_touch
 
 _decoder = msgspec.json.Decoder(RedriveBody)
@@ -40,7 +41,13 @@ class Redrives:
         maximum = context.settings.max_batch_records
         # Dead letters must be read first, and they may not be in memory.
         redriven = await context.workers.normal.run(
-            self._move, topic.log, None if to is None else to.log, access, min(body.limit or maximum, maximum), match
+            self._move,
+            topic.log,
+            None if to is None else to.log,
+            access,
+            min(body.limit or maximum, maximum),
+            match,
+            body.seq,
         )
         self._forget(topic)
         return json_reply(
@@ -53,15 +60,24 @@ class Redrives:
             )
         )
 
-    def _move(self, dead: Log, to: Log | None, access: Access, limit: int, match: Match | None) -> Redriven:
+    def _move(
+        self, dead: Log, to: Log | None, access: Access, limit: int, match: Match | None, seq: int | None
+    ) -> Redriven:
         engine = self._context.engine
 
-        def origin(name: str) -> Log | None:
+        def origin(name: str) -> Log | Queue | None:
             log = engine.find(name)
-            return log if log is not None and Catalog.visible(log, access) and takes_writes(log) else None
+            if log is None or not Catalog.visible(log, access) or not takes_writes(log):
+                return None
+            return self._as_queue(log)
 
         key, prefix = (None, None) if match is None else (match.key, match.prefix)
-        return redrive(dead, origin if to is None else to, limit=limit, key=key, key_prefix=prefix).wait()
+        destination = origin if to is None else self._as_queue(to)
+        return redrive(dead, destination, limit=limit, key=key, key_prefix=prefix, seq=seq).wait()
+
+    def _as_queue(self, log: Log) -> Log | Queue:
+        """The queue of a log, which takes jobs with their priorities; the log itself if it is not a queue."""
+        return self._context.kernel.queue(log) if kind_of(log.config) == "queue" else log
 
     def _forget(self, topic: Topic) -> None:
         """Dead letters that were claimed as jobs themselves are no longer held."""

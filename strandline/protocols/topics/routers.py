@@ -30,7 +30,7 @@ from strandline.protocols.topics.errors import (
 )
 from strandline.protocols.topics.list import cursor_behind, page_size, start_after
 from strandline.protocols.topics.match import Match, parse_match
-from strandline.protocols.topics.topics import Topic, takes_writes
+from strandline.protocols.topics.topics import NewTopic, Topic, takes_writes
 from strandline.protocols.topics.wire import (
     Guarantee,
     RouterBody,
@@ -85,6 +85,10 @@ class TopicRouters:
     def _check(self, definition: RouterDefinition, create_dest: bool, access: Access) -> bool:
         """Whether the router is new; refuses one that is not allowed. Nothing is created before all checks pass."""
         context = self._context
+        for name in (definition.source, definition.dest):
+            # Other protocols may have created a log with a name that a new topic cannot have.
+            if context.topics.find(name) is None:
+                check_name(name)
         dest = context.topics.find(definition.dest)
         if dest is None and not create_dest:
             raise topic_not_found(definition.dest)
@@ -105,7 +109,7 @@ class TopicRouters:
         for name in missing:
             self._context.kernel.catalog.check_name(name)
         self._context.engine.quota.check_logs(len(missing))
-        return [topics.create(name, default_config())[0] for name in missing]
+        return [topics.create(name, NewTopic(default_config()))[0] for name in missing]
 
     def get(self, call: Call) -> Reply:
         """GET /v0/routers/{router}"""
@@ -185,8 +189,6 @@ def _definition(name: str, body: RouterBody) -> RouterDefinition:
         raise invalid(
             f"{name!r} is not a router name: expected 1 to 255 letters, digits and . _ : - >, first a letter or digit"
         )
-    check_name(body.source)
-    check_name(body.dest)
     if body.source == body.dest:
         raise invalid("source and dest must be different topics", {"topic": body.source})
     match = parse_match(body.filter, "filter")

@@ -41,8 +41,6 @@ MAX_WAIT_MS = 30_000
 DEFAULT_PAGE_BYTES = 1 << 20
 MAX_PAGE_BYTES = 8 << 20
 MAX_IDEMPOTENCY_KEY_BYTES = 256
-#: The longest delay of a nacked job.
-MAX_NACK_DELAY_MS = 86_400_000
 #: The defaults of a watch session: the byte limit of an event, and how long its streams may be silent.
 DEFAULT_FRAME_BYTES = 262_144
 DEFAULT_HEARTBEAT_MS = 15_000

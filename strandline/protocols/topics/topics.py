@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
 from strandline.delivery.scheduler import base_priority
 from strandline.engine import Config, Log
 from strandline.engine.commit import Commit
@@ -12,8 +15,18 @@ from strandline.service.access import Access
 from strandline.service.catalog import Catalog, check_append, holds_json, is_hidden
 from strandline.service.http import quote
 from strandline.service.lifetime import Lifetime
-from strandline.service.log_config import TopicConfig, Traits, check_config, check_name, engine_config, traits_of
-from strandline.service.problems import FORBIDDEN, Refusal
+from strandline.service.log_config import (
+    TopicConfig,
+    Traits,
+    check_config,
+    check_name,
+    engine_config,
+    kind_of,
+    search_note,
+    traits_of,
+    wanted_search,
+)
+from strandline.service.problems import FORBIDDEN, Refusal, invalid
 
 _DEFAULT_TRAITS = Traits()
 #: How many topics are kept with decoded traits. Others are decoded again when they are used.
@@ -45,11 +58,12 @@ class Topic:
 
     @property
     def is_plain(self) -> bool:
-        """Whether appends need no checks: it is not a queue, never full, and has no notes of another protocol."""
+        """Whether appends need no checks: it is not a queue, is never full, and every protocol may append to it."""
         config = self.log.config
         if config is not self._config:
             self._look_at(config)
-        return self._is_plain and not self.log.notes
+        notes = self.log.notes
+        return self._is_plain and (not notes or closed_to_others(self.name, notes) is None)
 
     def check_takes_writes(self) -> None:
         """Refuse if the log has an owner, is closed, or has a schema that only streams check."""
@@ -107,20 +121,30 @@ class Topics:
             raise topic_not_found(name)
         return topic
 
-    def create(self, name: str, config: Config) -> tuple[Topic, Commit[Log]]:
+    def create(self, name: str, new: NewTopic) -> tuple[Topic, Commit[Log]]:
         """Create a topic. It can be used at once, and is durable when the commit is done."""
         check_name(name)
-        self.check_dead_letter(config)
-        _, commit = self.catalog.create(name, config)
+        self.check_dead_letter(name, new.config)
+        _, commit = self.catalog.create(name, new.config, notes=new.notes)
         topic = self.find(name)
         assert topic is not None
         return topic, commit
 
-    def check_dead_letter(self, config: Config) -> None:
-        """Refuse a configuration that sends dead letters to a log with an owner."""
-        dead_letter = traits_of(config).dead_letter
-        if dead_letter is not None:
-            self.catalog.check_target(dead_letter)
+    def check_dead_letter(self, name: str, config: Config) -> None:
+        """Refuse a configuration that sends dead letters to a log with an owner, or through other queues back to the
+        topic itself, where no delivery would be the last."""
+        first = target = traits_of(config).dead_letter
+        if first is None:
+            return
+        self.catalog.check_target(first)
+        passed: set[str] = set()
+        while target is not None and target not in passed:
+            if target == name:
+                why = f"dead_letter {first!r} leads back to {name!r}, because dead letters of {first!r} end up there"
+                raise invalid(f"{why}; name a topic that is not part of such a cycle", {"dead_letter": first})
+            passed.add(target)
+            log = self.catalog.find(target)
+            target = None if log is None or kind_of(log.config) != "queue" else traits_of(log.config).dead_letter
 
     def page(self, prefix: str, after: str, limit: int, access: Access) -> tuple[list[Topic], bool]:
         """Topics by name, after the name ``after``, and whether there are more."""
@@ -140,12 +164,25 @@ def takes_writes(log: Log) -> bool:
     return holds_json(log) and closed_to_others(log.name, log.notes) is None
 
 
-def config_of_new(name: str, create: bool | None, wanted: TopicConfig | None, access: Access) -> Config:
-    """The configuration of a topic that a write creates, if it may create one."""
+class NewTopic(NamedTuple):
+    """A topic that does not exist yet: its configuration, and its notes."""
+
+    config: Config
+    notes: Mapping[str, Any] | None = None
+
+
+def new_topic(name: str, wanted: TopicConfig) -> NewTopic:
+    """The topic with a requested configuration. Raises a refusal if the request is not valid."""
+    notes = search_note(name, {}, wanted_search(wanted))
+    return NewTopic(engine_config(name, wanted, wanted.kind()), notes or None)
+
+
+def topic_of_write(name: str, create: bool | None, wanted: TopicConfig | None, access: Access) -> NewTopic:
+    """The topic that a write creates, if it may create one."""
     config = wanted or TopicConfig()
     if create is False or (create is None and not config.auto_create):
         raise topic_not_found(name)
     if wanted is not None and not access.may("admin"):
         raise Refusal(FORBIDDEN, "creating a topic with a config requires the admin scope", {"topic": name})
     check_config(config, access)
-    return engine_config(name, config, config.kind())
+    return new_topic(name, config)

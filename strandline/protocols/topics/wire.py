@@ -70,11 +70,15 @@ class TopicPut(Timed):
     config: ConfigShown
 
 
-class QueueCounters(msgspec.Struct):
+class QueueState(msgspec.Struct):
     ready: Number
     in_flight: Number
     delayed: Number
     dead_lettered: Number
+    dropped: Number
+    oldest_ready_ms: Number | None
+    throughput: Annotated[float, Meta(ge=0)]
+    failure_rate: Annotated[float, Meta(ge=0, le=1)]
 
 
 class ConsumerState(msgspec.Struct):
@@ -92,7 +96,7 @@ class TopicState(msgspec.Struct, kw_only=True):
     count: Number
     bytes: Number
     config: ConfigShown
-    queue: QueueCounters | UnsetType = UNSET
+    queue: QueueState | UnsetType = UNSET
     consumers: dict[str, ConsumerState] | UnsetType = UNSET
     effective_priority: int
     last_write_ts: Number | None
@@ -291,7 +295,8 @@ class AckBody(msgspec.Struct, kw_only=True, gc=False):
 
 
 class NackBody(AckBody, kw_only=True, gc=False):
-    delay_ms: Natural = 0
+    delay_ms: Natural | None = None
+    reason: Raw | UnsetType = UNSET
 
 
 class ExtendBody(AckBody, kw_only=True, gc=False):
@@ -302,6 +307,16 @@ class RedriveBody(msgspec.Struct, forbid_unknown_fields=True):
     to: NameField | None = None
     limit: Natural = 0
     match: MatchField = None
+    seq: Natural | None = None
+
+
+class JobFailure(msgspec.Struct, gc=False):
+    """Why a delivery of a job failed."""
+
+    at: Number
+    delivery: Number
+    node: str
+    reason: Raw
 
 
 class Job(msgspec.Struct, kw_only=True, gc=False):
@@ -317,6 +332,7 @@ class Job(msgspec.Struct, kw_only=True, gc=False):
     priority: int | UnsetType = UNSET
     data: Raw
     meta: Raw | UnsetType = UNSET
+    failures: list[JobFailure] | UnsetType = UNSET
 
 
 class ClaimAnswer(msgspec.Struct):

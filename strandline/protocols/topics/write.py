@@ -24,7 +24,7 @@ from strandline.protocols.topics.batches import (
 )
 from strandline.protocols.topics.context import Context
 from strandline.protocols.topics.records import number_list
-from strandline.protocols.topics.topics import Topic, config_of_new
+from strandline.protocols.topics.topics import Topic, topic_of_write
 from strandline.protocols.topics.wire import WriteBody
 from strandline.service.http import Call, Later, Reply
 
@@ -83,8 +83,8 @@ class TopicWrites:
         write.waited_ms = waited_ms
         topic = self._topics.find(name)
         if topic is None:
-            config = config_of_new(name, body.create, body.config, write.call.access)
-            topic, write.created = self._topics.create(name, config)
+            new = topic_of_write(name, body.create, body.config, write.call.access)
+            topic, write.created = self._topics.create(name, new)
         try:
             schedules = make_schedules(body.records, topic) if is_scheduled(body.records) else None
             if key is None and write.created is None and topic.is_plain and self._gathers(topic, write):

@@ -1,35 +1,39 @@
 """Answer queries from index files: which files are valid for the current log, and which of their records still exist.
 
 The engine knows in memory which records were removed. Restored or amended records are different, because their indexed
-values are no longer right. The log of erasures lists these changes, including those from before a restart.
+values are no longer right. A file states how often records had been rewritten when it was built; if the number has
+changed, the log of erasures lists which records these are. They are masked in the file and indexed in memory instead.
 """
 
 from __future__ import annotations
 
 import threading
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from time import perf_counter
 from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
+import numpy as np
 from msgspec import DecodeError
 
 from strandline.engine import Engine, Log
 from strandline.engine.operations.erasures import NAME, Erasure, is_told, read_erasure
+from strandline.engine.reads.single_records import payloads_at
 from strandline.engine.reads.status import live_ranges_of, rewrites_of
-from strandline.engine.state.checkpoints import read_manifest
 from strandline.engine.state.forks import layers
 from strandline.query.chunk import Chunk, Ranges, live_part, within
 from strandline.query.config import SearchConfig
-from strandline.query.index import IndexPlan, Versions
+from strandline.query.index import IndexPlan, Versions, chunks_of
 from strandline.query.index_files.builder import plan_id, rollups_id, versions_between
-from strandline.query.index_files.catalog import IndexCatalog, LogEntries
-from strandline.query.index_files.file import IndexFile
+from strandline.query.index_files.file import DamagedIndexFile, IndexFile
+from strandline.query.index_files.source import IndexSource
 from strandline.query.index_files.table import IndexEntry
 
 _BATCH = 4096
+#: A file in which more records than this were rewritten is not used. They are indexed in memory, by a request.
+MAX_REWRITTEN = 1024
 _REWRITES = ("restore", "amend")
 
 
@@ -48,6 +52,13 @@ class Rewritten(NamedTuple):
         at = bisect_left(self.seqs, first)
         return at < len(self.seqs) and self.seqs[at] <= last
 
+    def between(self, first: int, last: int) -> Sequence[int]:
+        """Return the seqs between two seqs that the event may affect."""
+        first, last = max(first, self.first), min(last, self.last)
+        if self.seqs is None:
+            return range(first, last + 1)
+        return self.seqs[bisect_left(self.seqs, first) : bisect_left(self.seqs, last + 1)]
+
 
 class Rewriting:
     """The events of one engine that rewrite records, starting at some seq of the log of erasures."""
@@ -59,6 +70,11 @@ class Rewriting:
         self._through = 0
         self._events: dict[int, list[Rewritten]] = {}
         self._rewrites: dict[int, int] = {}
+
+    @property
+    def through(self) -> int:
+        """The last event that was read."""
+        return self._through
 
     def since(self, log: Log, mark: int) -> list[Rewritten] | None:
         """Return the visible records of the log that were rewritten by events after ``mark``. None if this is no longer
@@ -83,8 +99,7 @@ class Rewriting:
             return [
                 event._replace(first=max(event.first, first), last=min(event.last, last))
                 for book, first, last in shown
-                for event in self._events.get(book.epoch, ())
-                if event.event > mark
+                for event in _later(self._events.get(book.epoch, []), mark)
             ]
 
     def _read(self, events: Log) -> None:
@@ -100,17 +115,46 @@ class Rewriting:
             self._through = page.next_after
 
 
+def _later(events: list[Rewritten], mark: int) -> list[Rewritten]:
+    return events[bisect_right(events, mark, key=lambda event: event.event) :]
+
+
 def _concerned(seq: int, event: Erasure) -> Rewritten:
     last = event.bound if event.before is None else min(event.bound, event.before - 1)
     return Rewritten(seq, 1, last, None if event.seqs is None else tuple(sorted(event.seqs)))
 
 
+class Usable(NamedTuple):
+    """An index file that is valid, except for the ``rewritten`` seqs (ascending)."""
+
+    entry: IndexEntry
+    source: IndexSource
+    rewritten: tuple[int, ...] = ()
+
+    @property
+    def first(self) -> int:
+        return self.entry.info.first
+
+    @property
+    def last(self) -> int:
+        return self.entry.info.last
+
+
+class _Changed(NamedTuple):
+    """The records of a file that have changed: all, when the log's rewrites were ``rewrites``, by events up to
+    ``through``. ``seqs`` is None if the file is not usable because of them."""
+
+    rewrites: int
+    through: int
+    seqs: tuple[int, ...] | None
+
+
 class Served(NamedTuple):
-    """The records from ``first`` to ``last``; ``chunk`` is None if none of them is left."""
+    """The records from ``first`` to ``last``, in chunks; none if none of them is left."""
 
     first: int
     last: int
-    chunk: Chunk | None
+    chunks: tuple[Chunk, ...]
 
 
 class Laid(NamedTuple):
@@ -134,75 +178,136 @@ class IndexFileStatus(NamedTuple):
     is_stale: bool = False
 
 
-class _Known(NamedTuple):
+class _Known:
     """The visible seqs of a log up to ``head``, and the chunks without other records."""
 
-    revision: int
-    head: int
-    live: Ranges
-    chunks: WeakKeyDictionary[IndexFile, tuple[Ranges, Chunk | None]]
+    def __init__(self, revision: int, head: int, live: Ranges) -> None:
+        self.revision = revision
+        self.head = head
+        self.live = live
+        self._masked: WeakKeyDictionary[IndexFile, tuple[object, Chunk | None]] = WeakKeyDictionary()
+        self._rewritten: WeakKeyDictionary[IndexFile, tuple[object, tuple[Chunk, ...]]] = WeakKeyDictionary()
 
-    def mask(self, index_file: IndexFile, live: Ranges) -> Chunk | None:
-        """Return the visible part of a chunk. The same object is returned while the same records are visible, so that
+    def move(self, revision: int, head: int, live: Ranges) -> None:
+        self.revision, self.head, self.live = revision, head, live
+
+    def masked(self, index_file: IndexFile, live: Ranges, rewritten: tuple[int, ...]) -> Chunk | None:
+        """Return the visible part of a file. The same object is returned while the same records are visible, so that
         cached results stay with it."""
-        known = self.chunks.get(index_file)
-        if known is None or known[0] != live:
+        seen = live, rewritten
+        known = self._masked.get(index_file)
+        if known is None or known[0] != seen:
             chunk = index_file.chunk()
-            known = self.chunks[index_file] = live, None if chunk is None else live_part(chunk, live)
+            known = self._masked[index_file] = seen, None if chunk is None else _masked(chunk, live, rewritten)
         return known[1]
+
+    def rewritten(
+        self, index_file: IndexFile, log: Log, plan: IndexPlan, versions: Versions, seqs: tuple[int, ...]
+    ) -> tuple[Chunk, ...]:
+        """Return the current values of these records."""
+        seen = seqs, rewrites_of(log), self.revision
+        known = self._rewritten.get(index_file)
+        if known is None or known[0] != seen:
+            found = list(payloads_at(log, seqs))
+            chunks = chunks_of(plan, [seq for seq, _ in found], [data for _, data in found], versions)
+            known = self._rewritten[index_file] = seen, tuple(chunks)
+        return known[1]
+
+
+def _masked(chunk: Chunk, live: Ranges, rewritten: tuple[int, ...]) -> Chunk | None:
+    found = live_part(chunk, live)
+    if found is None or not rewritten:
+        return found
+    gone = np.isin(found.seqs, rewritten, assume_unique=True)
+    gone = gone if found.gone is None else gone | found.gone
+    return None if gone.all() else found.without(gone)
 
 
 class IndexFiles:
     """The index files of the logs of one server. Thread-safe. May wait for disks."""
 
-    def __init__(self, catalog: IndexCatalog) -> None:
-        self.catalog = catalog
+    def __init__(self, sources: Sequence[IndexSource]) -> None:
+        self.sources = tuple(sources)
         self._lock = threading.Lock()
-        self._directory: str | None = None
         self._rewriting: Rewriting | None = None
         self._logs: dict[int, _Known] = {}
+        #: By log, and by the path of a file and its last event: the records that have changed since.
+        self._changed: dict[int, dict[tuple[str, int], _Changed]] = {}
 
     def lay_out(
         self, log: Log, config: SearchConfig, plan: IndexPlan, versions: Versions, deadline: float
     ) -> Laid | None:
         """Return the index files to answer from; None if no index file is valid for the log."""
-        if not is_told(log.name):  # its removals leave no events
+        opened = self._open(log, config, plan, versions, deadline)
+        if not opened:
             return None
-        listed = self.catalog.entries_of(log.epoch)
-        chosen = choose(self._holding(log, listed, plan, versions), rollups_id(config), log.head)
-        if not chosen:
-            return None
-        known = self._known(log, min(chosen[-1][2], log.head))
+        known = self._known(log, min(opened[-1][3], log.head))
         served = []
-        for entry, first, last in chosen:
-            index_file = self.catalog.open(entry, deadline)
-            if index_file is not None:
-                served.append(Served(first, last, known.mask(index_file, within(known.live, first, last))))
+        for index_file, file, first, last in opened:
+            rewritten = file.rewritten[bisect_left(file.rewritten, first) : bisect_left(file.rewritten, last + 1)]
+            chunk = known.masked(index_file, within(known.live, first, last), rewritten)
+            chunks: tuple[Chunk, ...] = () if chunk is None else (chunk,)
+            if rewritten:
+                chunks += known.rewritten(index_file, log, plan, versions, rewritten)
+            served.append(Served(first, last, chunks))
         return Laid(tuple(served), known.live)
 
-    def _holding(self, log: Log, listed: LogEntries, plan: IndexPlan, versions: Versions) -> list[IndexEntry]:
-        name, directory = plan_id(plan), self._directory_of(log.engine)
-        entries = [entry for entry in listed.entries if entry.info.plan == name and entry.info.directory == directory]
-        if not entries:
-            return []
-        rewriting = self._rewriting
-        assert rewriting is not None, "set together with the catalog"
-        marks = [max(entry.info.erasures, listed.erasures) for entry in entries]
-        events = rewriting.since(log, min(marks))
-        found = []
-        for entry, mark in zip(entries, marks, strict=True):
-            known = events if events is not None else rewriting.since(log, mark)
-            if known is not None and _holds(entry, mark, known, versions):
-                found.append(entry)
-        return found
+    def _open(
+        self, log: Log, config: SearchConfig, plan: IndexPlan, versions: Versions, deadline: float
+    ) -> list[tuple[IndexFile, Usable, int, int]]:
+        """Return the files to answer from, and the first and last seq that each answers for."""
+        opened: list[tuple[IndexFile, Usable, int, int]] = []
+        # Files may be merged while they are opened; then the merged one is there.
+        for _ in range(2):
+            chosen = choose(self.usable(log, plan, versions), rollups_id(config), log.head)
+            files = [(file.source.open(file.entry, deadline), file, first, last) for file, first, last in chosen]
+            opened = [(index_file, *rest) for index_file, *rest in files if index_file is not None]  # type: ignore[misc]
+            if len(opened) == len(chosen):
+                break
+        return opened
 
-    def _directory_of(self, engine: Engine) -> str:
+    def usable(self, log: Log, plan: IndexPlan, versions: Versions) -> list[Usable]:
+        """Return the index files that are valid for the log."""
+        if not is_told(log.name):  # its removals leave no events
+            return []
+        name, directory, rewrites = plan_id(plan), log.engine.maintenance.manifest.id, rewrites_of(log)
+        found, older = [], []
+        for source in self.sources:
+            listed = source.entries_of(log.epoch)
+            for entry in listed.entries:
+                info = entry.info
+                if (info.plan, info.directory) != (name, directory):
+                    continue
+                if versions_between(versions, info.first, info.last) != info.versions:
+                    continue
+                if info.rewrites == rewrites:
+                    found.append(Usable(entry, source))
+                else:
+                    older.append((max(info.erasures, listed.erasures), Usable(entry, source)))
+        return [*found, *self._older(log, rewrites, older)] if older else found
+
+    def _older(self, log: Log, rewrites: int, older: list[tuple[int, Usable]]) -> Iterator[Usable]:
+        """Yield the files that are valid except for some records. ``older`` are files with the last event that was
+        applied in each. What is known of a file is kept, so that later calls look at later events only."""
+        before, now = self._changed.get(log.epoch, {}), {}
+        rewriting = self._rewriting_of(log.engine)
+        for mark, file in older:
+            known = before.get((file.entry.path, mark)) or _Changed(-1, mark, ())
+            if known.rewrites != rewrites and known.seqs is not None:
+                through = rewriting.through
+                events = rewriting.since(log, max(mark, known.through))
+                seqs = None if events is None else _rewritten(file.entry, known.seqs, events)
+                known = _Changed(rewrites, through, seqs)
+            now[file.entry.path, mark] = known
+            if known.seqs is not None:
+                yield file._replace(rewritten=known.seqs)
+        self._changed[log.epoch] = now
+
+    def _rewriting_of(self, engine: Engine) -> Rewriting:
         with self._lock:
-            if self._directory is None:
-                manifest = read_manifest(engine.disk)
-                self._directory = "" if manifest is None else manifest.id
+            if self._rewriting is None:
                 self._rewriting = Rewriting(engine)
-            return self._directory
+            return self._rewriting
 
     def _known(self, log: Log, through: int) -> _Known:
         """Return the visible part of the log, at least up to the seq ``through``."""
@@ -210,65 +315,95 @@ class IndexFiles:
         if known is None or known.revision != log.revision or known.head < through:
             head = log.head
             live = live_ranges_of(log)
-            chunks = WeakKeyDictionary() if known is None else known.chunks
-            known = self._logs[log.epoch] = _Known(live.revision, head, live.ranges, chunks)
+            if known is None:
+                known = self._logs[log.epoch] = _Known(live.revision, head, live.ranges)
+            else:
+                known.move(live.revision, head, live.ranges)
         return known
 
     def describe(self, log: Log, config: SearchConfig, plan: IndexPlan, versions: Versions) -> IndexFileStatus:
         """Describe the current index files of the log. Opens the files without reading their contents."""
-        listed = self.catalog.entries_of(log.epoch)
-        chosen = choose(self._holding(log, listed, plan, versions), rollups_id(config), log.head)
+        chosen = choose(self.usable(log, plan, versions), rollups_id(config), log.head)
         sizes: Counter[str] = Counter()
         total = 0
         ranges: list[tuple[int, int]] = []
-        for entry, first, last in chosen:
-            index_file = self.catalog.open(entry, perf_counter())
-            if index_file is not None or entry.path not in self.catalog.broken:
+        for file, first, last in chosen:
+            index_file = file.source.open(file.entry, perf_counter())
+            if index_file is not None or file.entry.path not in file.source.broken:
                 ranges.append((first, last))
                 sizes.update({} if index_file is None else index_file.sizes())
-                total += entry.size
-        built_at = max((entry.built_at for entry, _, _ in chosen), default=None)
-        return IndexFileStatus(tuple(ranges), sizes, total, built_at, bool(listed.entries) and not chosen)
+                total += file.entry.size
+        built_at = max((file.entry.built_at for file, _, _ in chosen), default=None)
+        listed = any(source.entries_of(log.epoch).entries for source in self.sources)
+        return IndexFileStatus(tuple(ranges), sizes, total, built_at, listed and not chosen)
+
+    @property
+    def is_due(self) -> bool:
+        """Whether the index files should be checked again. Never waits."""
+        return any(source.is_due for source in self.sources)
+
+    def is_known(self, epoch: int) -> bool:
+        """Whether the index files of a log have been looked up. Never waits."""
+        return all(source.known(epoch) is not None for source in self.sources)
+
+    def report(self, damaged: DamagedIndexFile) -> None:
+        """Do not use a damaged file again."""
+        for source in self.sources:
+            if source.lists(damaged.path):
+                source.report(damaged.path, damaged)
 
     def forget(self, log: Log) -> None:
         """Drop the state of a log that is being dropped."""
         self._logs.pop(log.epoch, None)
-        self.catalog.forget(log.epoch)
+        self._changed.pop(log.epoch, None)
+        for source in self.sources:
+            source.forget(log.epoch)
 
 
-def _holds(entry: IndexEntry, mark: int, events: Iterable[Rewritten], versions: Versions) -> bool:
-    info = entry.info
-    if versions_between(versions, info.first, info.last) != info.versions:
-        return False
-    return not any(event.event > mark and event.touches(info.first, info.last) for event in events)
+def _rewritten(entry: IndexEntry, known: tuple[int, ...], events: Iterable[Rewritten]) -> tuple[int, ...] | None:
+    """Return the seqs of the file that events have rewritten, and the known ones, ascending; None if these are too
+    many."""
+    first, last = entry.info.first, entry.info.last
+    seqs = set(known)
+    for event in events:
+        if event.touches(first, last):
+            inside = event.between(first, last)
+            if len(inside) <= MAX_REWRITTEN:
+                seqs.update(inside)
+            if max(len(seqs), len(inside)) > MAX_REWRITTEN:
+                return None
+    return tuple(sorted(seqs))
 
 
-def choose(entries: Sequence[IndexEntry], rollups: str, head: int) -> list[tuple[IndexEntry, int, int]]:
+def choose(files: Sequence[Usable], rollups: str, head: int) -> list[tuple[Usable, int, int]]:
     """Return index files, and the first and last seq that each answers for, so that each record is answered once.
 
     If several files are possible, prefer one with these rollups, then one that is used from its start, then one that
-    reaches further.
+    reaches further, then one with fewer rewritten records.
     """
-    chosen: list[tuple[IndexEntry, int, int]] = []
+    chosen: list[tuple[Usable, int, int]] = []
+    waiting = sorted(files, key=lambda file: file.first, reverse=True)
+    able: list[Usable] = []
     at = 1
     while at <= head:
-        able = [entry for entry in entries if entry.info.first <= at <= entry.info.last]
+        while waiting and waiting[-1].first <= at:
+            able.append(waiting.pop())
+        able = [file for file in able if file.last >= at]
         if not able:
-            later = [entry.info.first for entry in entries if entry.info.first > at]
-            if not later:
+            if not waiting:
                 break
-            at = min(later)
+            at = waiting[-1].first
             continue
-        best = max(able, key=lambda entry: _merit(entry, rollups, at))
-        last = best.info.last
-        if best.info.rollups != rollups:
+        best = max(able, key=lambda file: _merit(file, rollups, at))
+        last = best.last
+        if best.entry.info.rollups != rollups:
             # A better file may start in the middle of this one.
-            better = [e.info.first for e in entries if e.info.rollups == rollups and at < e.info.first <= last]
-            last = min(better, default=last + 1) - 1
+            better = (file.first for file in reversed(waiting) if file.entry.info.rollups == rollups)
+            last = min(last, next(better, last + 1) - 1)
         chosen.append((best, at, last))
         at = last + 1
     return chosen
 
 
-def _merit(entry: IndexEntry, rollups: str, at: int) -> tuple[bool, bool, int]:
-    return entry.info.rollups == rollups, entry.info.first == at, entry.info.last
+def _merit(file: Usable, rollups: str, at: int) -> tuple[bool, bool, int, int]:
+    return file.entry.info.rollups == rollups, file.first == at, file.last, -len(file.rewritten)

@@ -28,11 +28,11 @@ from strandline.query.chunk import Chunk, Ranges, join_chunks
 from strandline.query.config import Measure, Rollup, SearchConfig
 from strandline.query.extraction import Extractor
 from strandline.query.index import BATCH_ROWS, IndexPlan, Versions, plan_of, stretches_of
-from strandline.query.index_files.file import SEQS, IndexFile, Info, plain_column, store_column, write_index_file
+from strandline.query.index_files.file import IndexFile, Info, plain_column, store_column, store_seqs, write_index_file
 from strandline.query.index_files.rollups import store_rollup, sum_up
 
 #: A part of every name. Increase it when the code indexes records differently.
-_GENERATION = "1"
+_GENERATION = "2"
 
 
 def plan_id(plan: IndexPlan) -> str:
@@ -91,7 +91,7 @@ class Origin(Struct, frozen=True, kw_only=True):
     with this id.
 
     ``versions`` has the first seq of each schema version, from the log's registry. ``erasures`` is the head of the log
-    of erasures before the first record was read (0: it does not exist yet).
+    of erasures before the first record was read (0: it does not exist yet). ``rewrites`` is as in :class:`Info`.
     """
 
     directory: str
@@ -101,6 +101,7 @@ class Origin(Struct, frozen=True, kw_only=True):
     last: int
     versions: tuple[tuple[int, int], ...] = ()
     erasures: int = 0
+    rewrites: int = -1
 
 
 class Made(NamedTuple):
@@ -157,6 +158,7 @@ class Builder:
                 rollups=rollups_id(self._config),
                 erasures=origin.erasures,
                 records=len(chunk),
+                rewrites=origin.rewrites,
             ),
             chunk,
             self._config,
@@ -208,7 +210,9 @@ def _merged_info(index_files: Sequence[IndexFile], plan: IndexPlan, config: Sear
             raise CannotMerge(f"{info} has another plan than {name}")
     first, last = infos[0].first, infos[-1].last
     versions = versions_between([each for info in infos for each in info.versions], first, last)
-    return replace(infos[-1], first=first, last=last, versions=versions, rollups=rollups_id(config))
+    # The merged file is as old as the oldest of its parts.
+    rewrites = min(info.rewrites for info in infos)
+    return replace(infos[-1], first=first, last=last, versions=versions, rollups=rollups_id(config), rewrites=rewrites)
 
 
 def _kept(chunk: Chunk, live: Ranges | None, without: Seqs) -> Chunk:
@@ -223,10 +227,11 @@ def _empty(extractor: Extractor) -> Chunk:
 
 
 def _made(info: Info, chunk: Chunk, config: SearchConfig) -> Made:
-    arrays: dict[str, Any] = {SEQS: chunk.seqs}
+    arrays = store_seqs(chunk.ranges)
     columns, rollups = [], []
     for name, column in chunk.columns.items():
-        stored, parts = store_column(name, column)
+        field = config.fields.get(name)
+        stored, parts = store_column(name, column, field is not None and field.positions)
         columns.append(stored)
         arrays |= parts
     for name, rollup in sorted(config.rollups.items()):

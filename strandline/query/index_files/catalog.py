@@ -14,12 +14,13 @@ from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from pathlib import Path
 from time import monotonic, perf_counter, time_ns
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import xxhash
 
 from strandline.lake.location import Lake
 from strandline.query.index_files.file import DamagedIndexFile, IndexFile, open_index_file
+from strandline.query.index_files.source import NOTHING, LogEntries
 from strandline.query.index_files.table import ERASURES, TABLE, IndexEntry, listed_in
 
 if TYPE_CHECKING:
@@ -137,21 +138,10 @@ log = logging.getLogger(__name__)
 LOOK_SECONDS = 1.0
 _TICK_NS = 100_000_000
 _ABSENT = "absent"
-#: The maximum number of open files. Each takes a file descriptor.
+#: The maximum number of mapped files.
 MAX_OPEN = 1024
 #: How long to wait for an object store. If it takes longer, the next call asks again.
 PATIENCE_SECONDS = 1.0
-
-
-class LogEntries(NamedTuple):
-    """The rows of the table for one log. All erasures up to the event ``erasures`` are applied in all index files."""
-
-    version: int
-    entries: tuple[IndexEntry, ...]
-    erasures: int
-
-
-NOTHING = LogEntries(-1, (), 0)
 
 
 class IndexCatalog:
@@ -316,6 +306,10 @@ class IndexCatalog:
         """The unusable files."""
         with self._lock:
             return frozenset(self._broken)
+
+    def lists(self, path: str) -> bool:
+        with self._lock:
+            return any(path == entry.path for known in self._shelved.values() for entry in known.entries)
 
     def report(self, path: str, error: Exception) -> None:
         """Record an unusable file. It is ignored until the table changes."""

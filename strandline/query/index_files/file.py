@@ -1,6 +1,6 @@
 """The index file: one uncompressed Arrow IPC file, used in place.
 
-It has one row. Every column is a list: an array of numbers or texts, named "seqs", "column:NAME:PART" or
+It has one row. Every column is a list: an array of numbers or texts, named "firsts", "places", "column:NAME:PART" or
 "rollup:NAME:INTERVAL:…". The metadata of the file's footer holds an :class:`IndexHead` with the meaning of the arrays,
 their positions in the file, and their checksums; the head has a checksum itself. Any Arrow reader can read the file.
 Strandline verifies the head when a file is opened, and an array when it is first used, so opening is cheap and only the
@@ -22,102 +22,96 @@ import pyarrow as pa
 import xxhash
 from msgspec import Struct
 
-from strandline.query.chunk import Chunk
+from strandline.query.chunk import Chunk, Seqs
 from strandline.query.columns import AnyColumn, HistogramColumn, KeywordColumn, NumberColumn, TextColumn
+from strandline.query.index_files.mapped_file import map_file
 from strandline.query.index_files.rollups import StoredRollup, load_sums
-from strandline.query.postings import (
-    NOWHERE,
-    PostedKeywordColumn,
-    PostedTextColumn,
-    narrow,
-    post_keywords,
-    post_texts,
-    sort_words,
-)
+from strandline.query.packed_numbers import PackedNumberColumn, Packing, pack_numbers
+from strandline.query.postings import PostedKeywordColumn, narrow, post_keywords, sort_words
 from strandline.query.sums import Sums
+from strandline.query.text_postings import PostedTextColumn, post_texts
 
 
 class StoredColumn(Struct, frozen=True):
-    """``kind`` is "number", "bool", "keyword", "text" or "histogram"; ``parts`` are the names of its arrays."""
+    """``kind`` is "number", "packed", "bool", "keyword", "text" or "histogram"; ``parts`` are the names of its
+    arrays."""
 
     name: str
     kind: str
     parts: tuple[str, ...]
 
 
-def store_column(name: str, column: AnyColumn) -> tuple[StoredColumn, dict[str, Any]]:
-    """Return the description of a column, and its arrays by name."""
-    kind, parts = _parts(column)
+def store_column(name: str, column: AnyColumn, positions: bool) -> tuple[StoredColumn, dict[str, Any]]:
+    """Return the description of a column, and its arrays by name. ``positions`` is whether phrases are found in it."""
+    kind, parts = _parts(column, positions)
     if column.rows is not None:
         parts["rows"] = column.rows
     return StoredColumn(name, kind, tuple(parts)), {array_name(name, part): array for part, array in parts.items()}
+
+
+def store_seqs(seqs: Seqs) -> dict[str, Any]:
+    return {FIRSTS: seqs.firsts, PLACES: narrow(seqs.places, seqs.count)}
 
 
 def array_name(column: str, part: str) -> str:
     return f"column:{column}:{part}"
 
 
-def _parts(column: AnyColumn) -> tuple[str, dict[str, Any]]:
+def _parts(column: AnyColumn, positions: bool) -> tuple[str, dict[str, Any]]:
     if isinstance(column, NumberColumn):
         return _number_parts(column)
     if isinstance(column, TextColumn):
-        text = post_texts(column)
-        return "text", {
-            "tokens": text.tokens,
-            "words": text.words,
-            "bounds": text.bounds,
-            "values": text.values,
-            "counts": text.counts,
-            "starts": text.starts,
-        }
+        return "text", post_texts(column.plain(), positions)
     if isinstance(column, HistogramColumn):
         codes, words = sort_words(column.codes, column.words)
         return "histogram", {"codes": narrow(codes, len(words)), "words": words, "weights": column.weights}
-    keyword = post_keywords(column)
-    parts = {"codes": keyword.codes, "words": keyword.words}
-    if len(keyword.starts):
-        parts |= {"order": keyword.order, "starts": keyword.starts}
-    return "keyword", parts
+    return "keyword", post_keywords(column)
 
 
 def _number_parts(column: NumberColumn) -> tuple[str, dict[str, Any]]:
     values = column.values
     if values.dtype == np.bool_:
         return "bool", {"values": values.view(np.uint8)}
-    if not column.is_general:
+    if column.is_general:
+        return "number", _wide_parts(values)
+    packed = pack_numbers(values)
+    if packed is None:
         return "number", {"values": values}
+    return "packed", {"values": packed[0], "packing": np.array(packed[1], np.int64)}
+
+
+def _wide_parts(values: Any) -> dict[str, Any]:
     listed = values.tolist()
     wide = [place for place, value in enumerate(listed) if not -(1 << 63) <= value < 1 << 63]
     for place in wide:
         listed[place] = 0
     texts = pa.array([str(values[place]) for place in wide], pa.string())
-    return "number", {"values": np.array(listed, np.int64), "wide": np.array(wide, np.int64), "wide_texts": texts}
+    return {"values": np.array(listed, np.int64), "wide": np.array(wide, np.int64), "wide_texts": texts}
 
 
 def load_column(stored: StoredColumn, array: Callable[[str], Any]) -> AnyColumn:
     """Restore a column. ``array`` returns arrays by name, numbers as numpy arrays and texts as Arrow arrays."""
-    parts = {part: array(array_name(stored.name, part)) for part in stored.parts}
-    rows = parts.get("rows")
+
+    def part(name: str) -> Any:
+        return array(array_name(stored.name, name))
+
+    rows = part("rows") if "rows" in stored.parts else None
+    if stored.kind == "text":
+        # A query needs few of its arrays.
+        return PostedTextColumn(part, rows, "positions" in stored.parts)
+    parts = {name: part(name) for name in stored.parts}
     match stored.kind:
         case "number":
             return NumberColumn(_numbers(parts), rows)
+        case "packed":
+            return PackedNumberColumn(parts["values"], Packing(*parts["packing"].tolist()), rows)
         case "bool":
             return NumberColumn(parts["values"].view(np.bool_), rows)
         case "keyword":
-            order, starts = parts.get("order", NOWHERE), parts.get("starts", NOWHERE)
+            order, starts = parts.get("order", _NOWHERE), parts.get("starts", _NOWHERE)
             return PostedKeywordColumn(parts["codes"], parts["words"], rows, order, starts)
         case "histogram":
             return HistogramColumn(parts["codes"], parts["words"], parts["weights"], rows)
-        case "text":
-            return PostedTextColumn(
-                parts["tokens"],
-                parts["words"],
-                parts["bounds"],
-                rows,
-                parts["values"],
-                parts["counts"],
-                parts["starts"],
-            )
         case kind:
             raise ValueError(f"unknown kind of column: {kind!r}")
 
@@ -135,22 +129,27 @@ def _numbers(parts: dict[str, Any]) -> Any:
 def plain_column(column: AnyColumn) -> AnyColumn:
     """Return the same values as a column without postings and with codes of the usual size."""
     if isinstance(column, TextColumn):
-        return TextColumn(column.tokens.astype(np.int32), column.words, column.bounds, column.rows)
+        return column.plain()
     if isinstance(column, HistogramColumn):
         return HistogramColumn(column.codes.astype(np.int32), column.words, column.weights, column.rows)
     if isinstance(column, KeywordColumn):
         return KeywordColumn(column.codes.astype(np.int32), column.words, column.rows)
-    return column
+    return NumberColumn(column.values, column.rows, column.bounds)
 
 
-FORMAT = 1
+FORMAT = 2
 METADATA_KEY = b"strandline.companion"
 MAGIC = b"STRDCOMP"
 #: Precedes the head: the magic number, the length of the head and its XXH3, in hexadecimal, because the metadata of an
 #: Arrow file is text.
 _FRAME = struct.Struct("8s8s16s")
 _STRING = "string"
+#: The seqs are stored as ranges: the first seq of each, and the row of its record.
+FIRSTS, PLACES = "firsts", "places"
+#: The name under which :meth:`IndexFile.array` returns all seqs.
 SEQS = "seqs"
+
+_NOWHERE = np.empty(0, np.int32)
 
 
 class DamagedIndexFile(Exception):
@@ -179,6 +178,8 @@ class Info(Struct, frozen=True, kw_only=True):
     erasures: int
     #: The number of indexed records: those that are JSON objects.
     records: int
+    #: How often records of the log had been restored or amended when the records were read; -1 if this is not known.
+    rewrites: int = -1
 
 
 class StoredArray(Struct, frozen=True, array_like=True):
@@ -220,7 +221,12 @@ class IndexFile:
 
     def chunk(self) -> Chunk | None:
         """Return its records; None if it has none."""
-        return Chunk(self.array(SEQS), self._columns, find_sums=self.sums) if self.info.records else None
+        if not self.info.records:
+            return None
+        return Chunk(self._seqs(), self._columns, find_sums=self.sums)
+
+    def _seqs(self) -> Seqs:
+        return Seqs(self.array(FIRSTS), self.array(PLACES), self.info.records)
 
     def sums(self, rollup_id: str, interval_ms: int) -> Sums | None:
         """Return the sums of its records; None if it does not have this rollup."""
@@ -233,7 +239,9 @@ class IndexFile:
         return found
 
     def array(self, name: str) -> Any:
-        """Return a verified array: numbers as a numpy array, texts as an Arrow array."""
+        """Return a verified array: numbers as a numpy array, texts as an Arrow array. "seqs" are all seqs."""
+        if name == SEQS:
+            return self._seqs().all()
         stored = self.head.arrays[name]
         digest = xxhash.xxh3_64()
         buffers = []
@@ -254,7 +262,7 @@ class IndexFile:
         for name, array in self.head.arrays.items():
             kind, _, rest = name.partition(":")
             owner = rest.rpartition(":")[0] if kind == "column" else f"rollup:{rest.partition(':')[0]}"
-            if kind != SEQS:
+            if kind not in (FIRSTS, PLACES):
                 sizes[owner] = sizes.get(owner, 0) + array.size
         return sizes
 
@@ -322,20 +330,24 @@ def _stored(array: Any, file: Any) -> StoredArray:
 
 
 def open_index_file(path: str, name: str | None = None) -> IndexFile:
-    """Map the file. ``name`` is its name in errors. Raises FileNotFoundError or DamagedIndexFile."""
+    """Map the file. ``name`` is its name in errors. Raises FileNotFoundError, DamagedIndexFile or OSError."""
+    name = name or path
     with open(path, "rb") as file:
-        if not os.fstat(file.fileno()).st_size:
-            raise DamagedIndexFile(name or path, "it is empty")
-        content = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-    return _opened(name or path, content)
+        size = os.fstat(file.fileno()).st_size
+        if not size:
+            raise DamagedIndexFile(name, "it is empty")
+        with mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ) as content:
+            head = _head(name, content)
+        return IndexFile(name, head, map_file(file.fileno(), size))
 
 
 def read_index_file(content: Any, path: str = "in memory") -> IndexFile:
     """Read an index file from its bytes. Raises DamagedIndexFile."""
-    return _opened(path, bytes(content))
+    raw = bytes(content)
+    return IndexFile(path, _head(path, raw), pa.py_buffer(raw))
 
 
-def _opened(path: str, content: bytes | mmap.mmap) -> IndexFile:
+def _head(path: str, content: bytes | mmap.mmap) -> IndexHead:
     at = content.rfind(MAGIC)
     if at < 0 or at + _FRAME.size > len(content):
         raise DamagedIndexFile(path, "it is not an index file")
@@ -347,8 +359,10 @@ def _opened(path: str, content: bytes | mmap.mmap) -> IndexFile:
         head = b64decode(encoded, validate=True)
         found = msgspec.msgpack.decode(head, type=_Format)
         if found.format != FORMAT:
-            raise DamagedIndexFile(path, f"it has format {found.format}; this release supports {FORMAT}")
-        return IndexFile(path, msgspec.msgpack.decode(head, type=IndexHead), pa.py_buffer(content))
+            raise DamagedIndexFile(
+                path, f"it has format {found.format}, and this release reads format {FORMAT}; build it again"
+            )
+        return msgspec.msgpack.decode(head, type=IndexHead)
     except (msgspec.ValidationError, msgspec.DecodeError, ValueError) as error:
         raise DamagedIndexFile(path, str(error)) from error
 

@@ -91,7 +91,7 @@ def store_rollup(name: str, id: str, found: ByInterval) -> tuple[StoredRollup, d
         arrays[f"{prefix}:starts"] = sums.starts
         for at, (codes, words) in enumerate(zip(sums.codes, sums.words, strict=True)):
             arrays[f"{prefix}:codes{at}"] = codes
-            arrays[f"{prefix}:words{at}"] = pa.array(words[1:], pa.string())
+            arrays[f"{prefix}:words{at}"] = words[1:]
         intervals[milliseconds] = {
             measure: _store_measure(each, f"{prefix}:{measure}", arrays) for measure, each in sums.measures.items()
         }
@@ -120,7 +120,7 @@ def load_sums(stored: StoredRollup, milliseconds: int, array: Callable[[str], An
         stored.dimensions,
         array(f"{prefix}:starts"),
         [array(f"{prefix}:codes{at}") for at in places],
-        [[None, *array(f"{prefix}:words{at}").to_pylist()] for at in places],
+        [pa.concat_arrays([pa.nulls(1, pa.string()), array(f"{prefix}:words{at}")]) for at in places],
         {
             name: _load_measure(measure, f"{prefix}:{name}", array)
             for name, measure in stored.intervals[milliseconds].items()
@@ -188,9 +188,7 @@ def _dimension_maps(sums: Sums) -> Any:
     names = pa.array(list(sums.dimensions) * len(sums), pa.string())
     if not count:
         return pa.MapArray.from_arrays(np.zeros(len(sums) + 1, np.int32), names, names)
-    texts = [
-        pa.array(words, pa.string()).take(pa.array(codes)) for words, codes in zip(sums.words, sums.codes, strict=True)
-    ]
+    texts = [words.take(pa.array(codes)) for words, codes in zip(sums.words, sums.codes, strict=True)]
     # Group by group instead of dimension by dimension.
     order = np.arange(count * len(sums)).reshape(count, len(sums)).T.ravel()
     values = pa.concat_arrays(texts).take(pa.array(order))

@@ -20,7 +20,6 @@ from strandline.schema.profiles.state_protocol import StateProtocol, StateProtoc
 __all__ = [
     "GENERIC",
     "METRICS",
-    "NAMES_STREAMS",
     "Evlog",
     "Metrics",
     "OtelTraces",

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Any
 
 from msgspec import UNSET, UnsetType
 
 from strandline.schema.errors import SchemaError
 from strandline.schema.options import DeclaredOptions, LowerNames, Name, Names, read_options
+from strandline.schema.profiles.otel_limits import secret_names
 from strandline.schema.profiles.profile import (
     Installed,
     Profile,
@@ -140,6 +142,7 @@ class Evlog(Profile):
         self.traces_stream = None if traces_stream is UNSET else traces_stream
         self._document = document
         self._secrets = SECRETS.union(settings.redact_keys)
+        self._is_secret_attribute = secret_names(settings.redact_keys)
         self._request_id_at = tuple(tuple(name.split(".")) for name in correlation.request_id_fields) or _REQUEST_ID_AT
         paths = [tuple(name.split(".")) for name in correlation.trace_context_fields]
         self._trace_id_at = tuple(path for path in paths if path[-1] == "traceId")
@@ -173,17 +176,25 @@ class Evlog(Profile):
         normalised = []
         for index, document in enumerate(documents):
             try:
-                normalised.append(self._envelope(document, time))
+                normalised.append(self._envelope(document, time, self._is_secret))
             except RecursionError:
                 raise in_batch(SchemaError("evlog record is nested too deeply"), index, len(documents)) from None
             except SchemaError as error:
                 raise in_batch(error, index, len(documents)) from None
         return normalised
 
+    def of_log(self, record: dict[str, Any], now: int) -> dict[str, Any]:
+        """Return the event of a log record of OpenTelemetry. Its attributes have dotted names, so those that end with
+        a secret name are secret as well. Raises SchemaError."""
+        try:
+            return self._envelope(record, iso(now), self._is_secret_attribute)
+        except RecursionError:
+            raise SchemaError("evlog record is nested too deeply") from None
+
     def keys_of(self, documents: list[Any]) -> list[str | None]:
         return [document["requestId"] or document["traceId"] for document in documents]
 
-    def _envelope(self, record: Any, time: str) -> dict[str, Any]:
+    def _envelope(self, record: Any, time: str, is_secret: Callable[[str], bool]) -> dict[str, Any]:
         if type(record) is not dict:
             raise SchemaError("evlog records must be JSON objects")
         get = record.get
@@ -213,11 +224,11 @@ class Evlog(Profile):
             "fix": fix,
             "link": link,
             "sampling": sampling,
-            "context": self._context(record, redacted),
+            "context": self._context(record, redacted, is_secret),
             "redaction": {"keys": redacted},
         }
 
-    def _context(self, record: dict[str, Any], redacted: list[str]) -> dict[str, Any]:
+    def _context(self, record: dict[str, Any], redacted: list[str], is_secret: Callable[[str], bool]) -> dict[str, Any]:
         """Return the members of the record outside of the envelope, without secrets."""
         given = record.get("context")
         context: dict[str, Any]
@@ -228,8 +239,8 @@ class Evlog(Profile):
         for name, value in record.items():
             if name not in _RESERVED:
                 context[name] = value
-        if context and holds_secrets(context, self._is_secret):
-            return dict(redact(context, self._is_secret, "", redacted))
+        if context and holds_secrets(context, is_secret):
+            return dict(redact(context, is_secret, "", redacted))
         return context
 
     def _is_secret(self, name: str) -> bool:
@@ -279,12 +290,14 @@ def _first_text(record: dict[str, Any], paths: tuple[Path, ...]) -> str | None:
     return None
 
 
-def _traceparent(record: dict[str, Any]) -> tuple[str | None, str | None] | None:
-    """Parse trace and span ids by W3C Trace Context. Ids of only zeros count as missing."""
+def _traceparent(record: dict[str, Any]) -> tuple[str, str] | None:
+    """Return the ids of trace and span from the first traceparent that W3C Trace Context considers valid. One with an
+    id of only zeros is invalid as a whole."""
     for path in _TRACEPARENT_AT:
         text = text_of(_at(record, path))
         match = None if text is None else _TRACEPARENT.fullmatch(text.lower())
         if match is not None:
             trace_id, span_id = match.groups()
-            return (trace_id if trace_id.strip("0") else None), (span_id if span_id.strip("0") else None)
+            if trace_id.strip("0") and span_id.strip("0"):
+                return trace_id, span_id
     return None

@@ -29,7 +29,7 @@ _TRACE_ID = re.compile("(?!0{32})[0-9a-f]{32}", re.ASCII)
 _SPAN_ID = re.compile("(?!0{16})[0-9a-f]{16}", re.ASCII)
 
 #: Fields that are filled in from resource attributes.
-_RESOURCE_FIELDS = {
+RESOURCE_FIELDS = {
     "service": ("service.name",),
     "serviceNamespace": ("service.namespace",),
     "serviceInstanceId": ("service.instance.id",),
@@ -38,7 +38,7 @@ _RESOURCE_FIELDS = {
     "region": ("cloud.region",),
 }
 #: Fields that are filled in from span attributes. Newer names of the conventions come first.
-_SPAN_FIELDS: dict[str, dict[str, tuple[str, ...]]] = {
+SPAN_FIELDS: dict[str, dict[str, tuple[str, ...]]] = {
     "http": {
         "method": ("http.request.method", "http.method"),
         "route": ("http.route",),
@@ -63,12 +63,12 @@ _SPAN_FIELDS: dict[str, dict[str, tuple[str, ...]]] = {
 }
 #: All attributes of each kind of call. Most spans have none of them.
 _TELLING = {
-    group: frozenset(name for names in fields.values() for name in names) for group, fields in _SPAN_FIELDS.items()
+    group: frozenset(name for names in fields.values() for name in names) for group, fields in SPAN_FIELDS.items()
 }
 _ALLOWED = frozenset({
     "schemaVersion", "signal", "timestamp", "endTimestamp", "startUnixNano", "endUnixNano", "duration", "traceId",
-    "spanId", "parentSpanId", "traceState", "traceFlags", "name", "kind", "status", *_RESOURCE_FIELDS, "requestId",
-    *_SPAN_FIELDS, "error", "instrumentationScope", "resource", "attributes", "events", "eventNames", "links",
+    "spanId", "parentSpanId", "traceState", "traceFlags", "name", "kind", "status", *RESOURCE_FIELDS, "requestId",
+    *SPAN_FIELDS, "error", "instrumentationScope", "resource", "attributes", "events", "eventNames", "links",
     "dropped", "redaction", "identity",
 })  # fmt: skip
 
@@ -152,19 +152,19 @@ class Spans:
     def _value(self, given: Any, attributes: dict[str, Any], names: tuple[str, ...]) -> str | None:
         """Return the given value, or else the first of these attributes, as text."""
         if given is None:
-            return _first(attributes, names)
+            return first_text(attributes, names)
         text = scalar_text(given)
         return self._attributes.text(text) if text else None
 
     def _resource_fields(self, record: dict[str, Any], attributes: dict[str, Any]) -> dict[str, str | None]:
         value = self._value
-        return {field: value(record.get(field), attributes, names) for field, names in _RESOURCE_FIELDS.items()}
+        return {field: value(record.get(field), attributes, names) for field, names in RESOURCE_FIELDS.items()}
 
     def _groups(self, record: dict[str, Any], attributes: dict[str, Any]) -> dict[str, dict[str, Any]]:
         """Return the details of the span's call, by the kind of call."""
         value = self._value
         groups: dict[str, dict[str, Any]] = {}
-        for group, fields in _SPAN_FIELDS.items():
+        for group, fields in SPAN_FIELDS.items():
             given = _object(record, group, fields)
             if given or not _TELLING[group].isdisjoint(attributes):
                 values = {field: value(given.get(field), attributes, names) for field, names in fields.items()}
@@ -193,7 +193,7 @@ class Spans:
     ) -> dict[str, Any]:
         given = _object(record, "error", ("isError", "type", "message", "stacktrace"))
         exception = next((event["attributes"] for event in events if event["name"] == "exception"), attributes)
-        kind = _first(exception, ("exception.type",))
+        kind = first_text(exception, ("exception.type",))
         failed = status["code"] == "error"
         value = self._value
         return {
@@ -201,7 +201,7 @@ class Spans:
             or (status_code is not None and status_code >= 500)
             or kind is not None
             or given.get("isError") is True,
-            "type": value(given.get("type"), exception, ("exception.type",)) or _first(attributes, ("error.type",)),
+            "type": value(given.get("type"), exception, ("exception.type",)) or first_text(attributes, ("error.type",)),
             "message": value(given.get("message"), exception, ("exception.message",))
             or (status["message"] if failed else None),
             "stacktrace": value(given.get("stacktrace"), exception, ("exception.stacktrace",)),
@@ -364,7 +364,7 @@ def _time(record: dict[str, Any], exact: str, readable: str) -> int | None:
     return None if milliseconds is None else milliseconds * 1_000_000
 
 
-def _first(attributes: dict[str, Any], names: tuple[str, ...]) -> str | None:
+def first_text(attributes: dict[str, Any], names: tuple[str, ...]) -> str | None:
     """Return the first of the attributes that has a value, as text. Of several values, as in headers, return the
     first."""
     for name in names:

@@ -33,7 +33,11 @@ def test_the_figures_move_by_themselves(visit: Visit, shop: Shop) -> None:
     )
 
 
-def test_it_says_when_the_server_is_gone_and_goes_on_when_it_is_back(visit: Visit, own: ServerProcess) -> None:
+def test_it_says_when_the_server_is_gone_and_goes_on_when_it_is_back(
+    visit: Visit, own: ServerProcess, refusals: list[str]
+) -> None:
+    # A server that is still starting says so.
+    refusals.append("status of 503")
     page = visit("overview", url=own.url)
     expect(page.locator(".live")).to_have_text("Live")
     own.kill()

@@ -55,7 +55,7 @@ def test_what_makes_no_sense_is_said(visit: Visit, requests: str, refusals: list
     expect(page.get_by_role("alert")).to_contain_text("colour")
 
 
-def test_a_log_without_a_schema_says_what_is_missing(visit: Visit, shop: Shop) -> None:
+def test_a_log_without_searchable_fields_says_what_is_missing(visit: Visit, shop: Shop) -> None:
     page = visit(f"search?log={shop.topic(records=3)}")
     expect(page.get_by_role("heading", name="This log cannot be searched")).to_be_visible()
     expect(page.locator(".state")).to_contain_text("item")

@@ -36,7 +36,6 @@ def sign_in(page: Page, key: str, *, remember: bool = False) -> None:
     page.keyboard.press("Enter")
 
 
-@pytest.mark.usefixtures("packages")
 def test_a_key_that_nobody_knows_is_refused(
     visit: Visit, guarded: Shop, check: Callable[[Page], None], refusals: list[str]
 ) -> None:

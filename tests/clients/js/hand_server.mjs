@@ -13,6 +13,7 @@ export class HandServer {
   readers = new Set();
   forgotten = 0; // cursors before this are too old
   clock = 1000;
+  token = null; // what requests must carry, if anything
 
   static async start(port = 0) {
     const server = new HandServer();
@@ -143,6 +144,9 @@ export class HandServer {
     const text = await read(request);
     const body = text ? JSON.parse(text) : undefined;
     this.requests.push({ op, path: url.pathname, body, query, headers: request.headers });
+    if (this.token !== null && request.headers.authorization !== `Bearer ${this.token}`) {
+      return json(response, { error: { code: "NOT_AUTHENTICATED", message: "who are you?" } }, 401);
+    }
     const behave = this.behaviours.get(op)?.shift();
     const serve = () => this.serve(op, query, body, response);
     if (behave) await behave(serve, response, body);
@@ -154,7 +158,10 @@ export class HandServer {
     const answers = {
       append: () => this.append(body.parent, body.payload, body.idempotencyKey),
       appendBulk: () => {
-        const results = body.items.map((item) => this.append(body.parent, item.payload, item.idempotencyKey));
+        const results = body.items.map((item) => {
+          const { idempotencyKey, ...payload } = item;
+          return this.append(body.parent, payload, idempotencyKey);
+        });
         return { count: results.length, results };
       },
       update: () => this.update(body.id, body.patch),
@@ -167,6 +174,7 @@ export class HandServer {
       restoreByParent: () => this.restoreAll(body.parent),
       restore: () => this.restore(body.id),
       list: () => this.list(query),
+      feed: () => this.list(query),
       read: () => this.alive().find((row) => row.id === query.id) ?? null,
     };
     try {

@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import { afterEach, beforeEach, test } from "node:test";
-import { createLog, StrandlineError } from "../../../clients/js/strandline.js";
+import { connect, createFeed, createLog, StrandlineError } from "../../../clients/js/strandline.js";
 import { HandServer } from "./hand_server.mjs";
 
 const QUICK = { firstMs: 1, maxMs: 5, forMs: 30_000 };
@@ -20,7 +20,10 @@ afterEach(async () => {
 });
 
 function open(options = {}) {
-  const log = createLog(server.url, { table: "vote", parent: "p", user: "me", retry: QUICK, ...options });
+  return opened(createLog(server.url, { table: "vote", parent: "p", user: "me", retry: QUICK, ...options }));
+}
+
+function opened(log) {
   log.views = [];
   log.subscribe(() => log.views.push(log.getSnapshot()));
   logs.push(log);
@@ -112,7 +115,7 @@ test("a page in between that answers in no words of ours becomes an error all th
 });
 
 test("who asks is told in headers, any name, and public rows are asked for under pub", async () => {
-  const log = open({ user: "Zoë Ž", key: "secret", public: true });
+  const log = open({ user: "Zoë Ž", token: "secret", public: true });
   await stands(log);
   for (const { headers, path } of server.requests) {
     assert.equal(headers.authorization, "Bearer secret");
@@ -126,6 +129,97 @@ test("nonsense is refused before anything is sent", () => {
   assert.throws(() => createLog(server.url, { table: "", parent: "p" }), TypeError);
   assert.throws(() => createLog(server.url, { table: "vote", parent: "p", user: "a\nb" }), TypeError);
   assert.throws(() => createLog(server.url, { table: "vote", parent: "p", pageSize: 0 }), TypeError);
+  assert.throws(() => createLog(server.url, { table: "vote", parent: "p", token: 7 }), TypeError);
+  assert.throws(() => createLog(server.url, { table: "vote", parent: "p", key: "secret" }), /unknown option key; expected .*token/);
+  assert.throws(() => createLog(undefined, { table: "vote", parent: "p" }), TypeError);
+  assert.throws(() => createLog(connect(server.url).vote, { table: "vote", parent: "p" }), TypeError);
+  assert.throws(() => connect(server.url, { key: "secret" }), TypeError);
+  assert.throws(() => connect("127.0.0.1:4720"), /the URL needs http:\/\/ or https:\/\//);
+  assert.throws(() => createLog("/here", { table: "vote", parent: "p" }), /the URL needs http/);
+  assert.deepEqual(server.requests, []);
+});
+
+// --- a connection and its tables ---
+
+test("a table of a connection is a log as well, and the same table every time", async () => {
+  fill(1);
+  const api = connect(`${server.url}/`, { user: "me", token: "secret", retry: QUICK });
+  assert.equal(api.vote, api.vote);
+  assert.deepEqual([api.vote.name, api["chat-message"].url], ["vote", `${server.url}/tables/chat-message`]);
+  assert.equal(await api, api, "a connection is no promise");
+  assert.deepEqual(server.requests, []);
+  const log = opened(createLog(api.vote, { parent: "p", pageSize: 3 }));
+  await stands(log);
+  await log.append({ payload: { text: "mine" } });
+  await until(() => log.data.length === 2 && !log.data[0].pending);
+  assert.equal(log.views[0].data[0]?.userId ?? "me", "me");
+  for (const { headers, path } of server.requests) {
+    assert.deepEqual([headers.authorization, headers["strandline-user"]], ["Bearer secret", "me"]);
+    assert.match(path, /^\/tables\/vote\/(append|auth\/(live|list|read))$/);
+  }
+});
+
+test("a function provides the token of every request", async () => {
+  let token = "";
+  const api = connect(server.url, { token: () => token, retry: QUICK });
+  const log = opened(createLog(api.vote, { parent: "p" }));
+  await stands(log);
+  for (const user of ["bob", "cat"]) {
+    token = user;
+    await log.append({ payload: { text: user } });
+  }
+  assert.deepEqual(server.asked("append").map(({ headers }) => headers.authorization), ["Bearer bob", "Bearer cat"]);
+  server.cut();
+  await until(() => server.asked("live").length > 1);
+  assert.deepEqual(server.asked("live").map(({ headers }) => headers.authorization), [undefined, "Bearer cat"]);
+});
+
+test("a refused request is sent once more if the function gives another token", async () => {
+  const tokens = ["expired"];
+  const log = open({ token: async () => tokens.shift() ?? "fresh", live: false });
+  await until(() => !log.isLoading);
+  tokens.push("expired");
+  server.token = "fresh";
+  assert.equal((await log.append({ payload: { text: "mine" } })).seq, 1);
+  assert.equal(server.asked("append").length, 2);
+  server.token = "another";
+  await assert.rejects(log.append({ payload: { text: "mine" } }), { code: "NOT_AUTHENTICATED", status: 401 });
+  assert.equal(server.asked("append").length, 3, "the same token is not sent again");
+});
+
+test("a token that is refused twice is an error", async () => {
+  server.token = "another";
+  let asked = 0;
+  const log = open({ token: () => `token ${++asked}`, live: false });
+  await until(() => !log.isLoading);
+  assert.deepEqual([log.error.code, log.error.status, asked], ["NOT_AUTHENTICATED", 401, 2]);
+  const text = open({ token: "a text", live: false });
+  await until(() => !text.isLoading);
+  assert.equal(text.error.status, 401);
+  assert.equal(server.asked("list").length, 3, "a text is not asked for again");
+});
+
+test("while a token cannot be had, an append waits", async () => {
+  let isOut = true;
+  const token = async () => {
+    if (isOut) throw new Error("the sign-in does not answer");
+    return "secret";
+  };
+  const log = open({ token });
+  await until(() => log.error?.code === "NO_TOKEN");
+  const answer = log.append({ payload: { text: "mine" } });
+  assert.equal(log.data[0].pending, true);
+  assert.deepEqual(server.requests, []);
+  isOut = false;
+  assert.equal((await answer).seq, 1);
+  await stands(log);
+  assert.equal(log.error, null);
+});
+
+test("no token is no header", async () => {
+  const log = open({ token: () => null });
+  await stands(log);
+  assert.ok(server.requests.every(({ headers }) => !("authorization" in headers)));
 });
 
 // --- live ---
@@ -319,7 +413,7 @@ test("an append without an answer is sent again with the same key, and made once
 });
 
 test("an append whose row was seen has been made, even if no answer ever comes", async () => {
-  const log = open({ retry: { ...QUICK, forMs: 0 } });
+  const log = open({ retry: { firstMs: 1_000_000, maxMs: 1_000_000 } });
   await stands(log);
   let lose;
   server.next("append", async (serve, response, body) => {
@@ -330,6 +424,7 @@ test("an append whose row was seen has been made, even if no answer ever comes",
   const answer = log.append({ payload: { text: "mine" } });
   await until(() => log.data[0] && !log.data[0].pending);
   lose();
+  log.close();
   assert.deepEqual(await answer, { id: "p:1", seq: 1, created: true });
   assert.equal(log.error, null);
 });
@@ -361,12 +456,48 @@ test("a limit of the table is a refusal, not something to wait for", async () =>
   assert.equal(server.asked("append").length, 1);
 });
 
-test("after enough attempts an append fails as unreachable", async () => {
-  const log = open({ live: false, retry: { firstMs: 1, maxMs: 1, forMs: 20 } });
+test("an append is repeated as long as the log is open", async () => {
+  const log = open({ live: false, retry: { firstMs: 1, maxMs: 1, forMs: 0 } });
   await until(() => !log.isLoading);
-  for (let time = 0; time < 200; time++) server.next("append", (serve, response) => response.destroy());
-  await assert.rejects(log.append({ payload: { text: "x" } }), { code: "UNREACHABLE", status: 0 });
-  assert.deepEqual(log.data, []);
+  const { port } = server;
+  await server.stop();
+  const answer = log.append({ payload: { text: "mine" } });
+  await assert.rejects(log.read("p:1"), { code: "UNREACHABLE", status: 0 }, "what is asked for is not");
+  assert.deepEqual(log.data.map((row) => [row.text, row.pending]), [["mine", true]]);
+  server = await HandServer.start(port);
+  assert.deepEqual(await answer, { id: "p:1", seq: 1, created: true });
+  await until(() => !log.data[0].pending);
+});
+
+test("an append that was stored before the server died is made once", async () => {
+  const log = open();
+  await stands(log);
+  const { port } = server;
+  const died = new Promise((resolve) => {
+    server.next("append", (serve, response, body) => {
+      server.append("p", body.payload, body.idempotencyKey);
+      server.stop().then(resolve);
+    });
+  });
+  const answer = log.append({ payload: { text: "mine" } });
+  await died;
+  const { rows, story } = server;
+  server = await HandServer.start(port);
+  Object.assign(server, { rows, story });
+  assert.deepEqual(await answer, { id: "p:1", seq: 1, created: true }, "this append has created it");
+  await stands(log);
+  assert.deepEqual([texts(log), server.rows.length], [["mine"], 1]);
+  assert.ok(log.views.every((view) => view.data.length === 1 || view.isLoading || view.data.length === 0));
+});
+
+test("a waiting append is sent as soon as the live connection is back", async () => {
+  const release = server.hold("live");
+  server.next("append", (serve, response) => response.destroy());
+  const log = open({ retry: { firstMs: 1_000_000, maxMs: 1_000_000 } });
+  const answer = log.append({ payload: { text: "mine" } });
+  await until(() => server.asked("append").length === 1 && server.asked("live").length === 1);
+  release();
+  assert.equal((await answer).seq, 1);
 });
 
 test("a key that was used before brings the row of that time", async () => {
@@ -395,7 +526,7 @@ test("several are appended at once, shown in order, and told one by one", async 
   const log = open();
   await stands(log);
   const release = server.hold("appendBulk");
-  const answer = log.appendBulk([{ payload: { text: "a" } }, { payload: { text: "b" }, idempotencyKey: "own" }]);
+  const answer = log.appendBulk([{ text: "a" }, { text: "b", idempotencyKey: "own" }]);
   assert.deepEqual(texts(log), ["b", "a"]);
   release();
   const { count, results } = await answer;
@@ -411,14 +542,14 @@ test("several that are refused disappear together", async () => {
   const log = open();
   await stands(log);
   server.refuse("appendBulk", 400, { code: "VALIDATION_FAILED", message: "no" });
-  await assert.rejects(log.appendBulk([{ payload: { text: "a" } }, { payload: { text: "b" } }]), StrandlineError);
+  await assert.rejects(log.appendBulk([{ text: "a" }, { text: "b" }]), StrandlineError);
   assert.deepEqual(log.data, []);
 });
 
 test("what is appended has to be a payload", async () => {
   const log = open({ live: false });
   await assert.rejects(log.append({ text: "x" }), TypeError);
-  await assert.rejects(log.appendBulk([{ payload: { text: "x" } }, null]), TypeError);
+  await assert.rejects(log.appendBulk([{ text: "x" }, null]), TypeError);
   assert.deepEqual(log.data, []);
 });
 
@@ -558,6 +689,48 @@ test("all of it works without live events", async () => {
   await log.restore();
   await until(() => log.data.length === 2);
   assert.equal(server.asked("live").length, 0);
+});
+
+// --- feeds ---
+
+test("a feed has the rows of all parents, newest first, and follows them", async () => {
+  for (const parent of ["a", "b", "a", "c"]) server.append(parent, { text: `in ${parent}` });
+  const feed = opened(createFeed(connect(server.url, { retry: QUICK }).vote, { public: true, pageSize: 2 }));
+  await stands(feed);
+  assert.deepEqual(texts(feed), ["in c", "in a"]);
+  await feed.loadMore();
+  assert.deepEqual(feed.data.map((row) => row.id), ["c:4", "a:3", "b:2", "a:1"]);
+  server.append("b", { text: "new" });
+  server.update("a:3", { text: "edited" });
+  server.rm("b:2");
+  await until(() => feed.data.length === 4 && feed.data[2].text === "edited");
+  assert.deepEqual(texts(feed), ["new", "in c", "edited", "in a"]);
+  assert.equal((await feed.update("a:1", { text: "mine" })).text, "mine");
+  assert.equal((await feed.restore("b:2")).id, "b:2");
+  assert.deepEqual(texts(feed), ["new", "in c", "edited", "in b", "mine"]);
+  for (const { path, query } of server.requests.filter(({ path }) => path.includes("/pub/"))) {
+    assert.match(path, /^\/tables\/vote\/pub\/feed(\/live)?$/);
+    assert.ok(!("parent" in query));
+  }
+  assert.equal("append" in feed, false);
+});
+
+test("what a feed does not tell row by row is read again, and never gone meanwhile", async () => {
+  for (const parent of ["a", "b"]) server.append(parent, { text: `in ${parent}` });
+  const feed = opened(createFeed(server.url, { table: "vote", retry: QUICK }));
+  await stands(feed);
+  server.find("a:1").isDeleted = true;
+  server.tell("purge", { soft: true });
+  await until(() => feed.data.length === 1);
+  assert.ok(feed.views.slice(feed.views.findIndex((view) => view.data.length === 2)).every((view) => view.data.length > 0));
+  server.find("a:1").isDeleted = false;
+  server.tell("restoreAll", {});
+  await until(() => feed.data.length === 2);
+});
+
+test("a feed has no parent", () => {
+  assert.throws(() => createFeed(connect(server.url).vote, { parent: "p" }), TypeError);
+  assert.throws(() => createFeed(server.url, {}), TypeError);
 });
 
 // --- the end ---

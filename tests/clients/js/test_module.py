@@ -6,7 +6,11 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from support.document_tables import ROOT
 from support.node_packages import Unavailable, require_node, require_packages
+
+from strandline.server.declarations import load
+from strandline.tables.types import typescript_types
 
 HERE = Path(__file__).parent
 BROWSER = HERE.parents[1] / "browser"
@@ -49,10 +53,11 @@ def test_the_types_fit_the_module_and_its_use(packages: Path) -> None:
     run(packages / ".bin" / "tsc", "-p", "tsconfig.json")
 
 
-def test_the_module_depends_on_nothing() -> None:
-    folder = HERE.parents[2] / "clients" / "js"
-    for path in folder.glob("*.js"):
-        for line in path.read_text().splitlines():
-            if line.startswith(("import ", "export {")) and " from " in line:
-                source = line.rpartition(" from ")[2].strip(";\"'")
-                assert (folder / source).is_file(), f"{path.name}: {line}"
+def test_the_example_uses_the_module_and_the_types_of_its_tables_correctly(packages: Path) -> None:
+    run(packages / ".bin" / "tsc", "-p", ROOT / "examples" / "poll" / "tsconfig.json")
+
+
+def test_the_types_of_the_example_are_those_of_its_tables() -> None:
+    written = typescript_types(load(str(ROOT / "examples" / "poll" / "polls.py")).tables)
+    command = "strandline types --ts --declare examples/poll/polls.py -o examples/poll/page/tables.d.ts"
+    assert (ROOT / "examples/poll/page/tables.d.ts").read_text() == written, f"write them again: {command}"

@@ -1,7 +1,8 @@
 // How somebody with TypeScript uses the module. It is never run: it has to pass the type checker, and the lines that
 // say that they are wrong have to be refused by it.
 
-import { createLog, makeUseLog, StrandlineError, type Log, type Row } from "../../../clients/js/strandline.js";
+import { connect, createFeed, createLog, makeUseFeed, makeUseLog, StrandlineError, type Log, type Row } from "../../../clients/js/strandline.js";
+import type { Tables, VoteInput, VoteRow } from "../../../examples/poll/page/tables.js";
 
 interface Vote {
   optionIdx: number;
@@ -13,7 +14,7 @@ const stop: () => void = log.subscribe(() => log.getSnapshot().data.map((row) =>
 
 export async function use(): Promise<void> {
   const { id, seq, created } = await log.append({ payload: { optionIdx: 0 } });
-  const bulk = await log.appendBulk([{ payload: { optionIdx: 1 }, idempotencyKey: "k" }]);
+  const bulk = await log.appendBulk([{ optionIdx: 1, idempotencyKey: "k" }, { optionIdx: 2 }]);
   const row: Row<Vote> = await log.update(id, { optionIdx: 2 }, { expectedUpdatedAt: seq + bulk.count });
   const removed: boolean = (await log.rm(row.id, { hard: created })).deleted;
   const { restored } = await log.restore();
@@ -21,7 +22,7 @@ export async function use(): Promise<void> {
   const counted: number | undefined = (await log.counts("optionIdx")).counts["0"];
   const before: number[] = (await log.history(back.id)).map((edit) => edit.previous.optionIdx);
   const found: Row<Vote> | null = await log.read("site:1:1");
-  console.log(removed, restored, counted, before, found?.pending, (await log.purge({ hard: true })).soft);
+  console.log(removed, restored, counted, before, found?.seq, log.data[0]?.pending, (await log.purge({ hard: true })).soft);
   // @ts-expect-error a field that votes do not have
   await log.append({ payload: { option: 0 } });
   // @ts-expect-error a payload is said to be one
@@ -47,3 +48,39 @@ export function Votes(): string {
 
 // @ts-expect-error without a parent there are no rows
 createLog("", { table: "vote" });
+
+// With the types that `strandline types --ts` writes, a table says what its rows are.
+
+const api = connect<Tables>("http://127.0.0.1:4000", { token: async () => "fresh" });
+
+export function TypedVotes(): string {
+  const { data, append, appendBulk, update } = useLog(api.vote, { parent: "site:1" });
+  const input: VoteInput = { optionIdx: 0 };
+  append({ payload: input, idempotencyKey: "k" });
+  appendBulk([input, { optionIdx: 1, voter: "ada" }]);
+  update("site:1:1", { optionIdx: 1 }).then((row: VoteRow) => row.voter.length + row.seq);
+  // @ts-expect-error a vote has a number
+  append({ payload: { optionIdx: "first" } });
+  // @ts-expect-error the server fills in what is missing; until then it is not there
+  data.map((row) => row.voter.length);
+  return data.map((row) => (row.pending ? (row.voter ?? "") : row.voter)).join();
+}
+
+const polls = createLog(api.poll, { parent: "main", public: true });
+export const questions: string[] = polls.data.map((row) => row.question);
+// @ts-expect-error there is no such table
+createLog(api.pole, { parent: "main" });
+// @ts-expect-error the table is said already
+createLog(api.poll, { table: "vote", parent: "main" });
+// @ts-expect-error what is read cannot be changed
+polls.data[0]!.question = "";
+const untyped = createLog(connect("http://127.0.0.1:4000")["vote"]!, { parent: "site:1" });
+export const anything: string = untyped.data[0]?.["whatever"];
+
+const feed = createFeed(api.vote, { public: true });
+export const options: number[] = feed.data.map((row) => row.optionIdx);
+// @ts-expect-error a row is appended to a parent
+feed.append({ payload: { optionIdx: 0 } });
+export const Newest = (): string | undefined => makeUseFeed(React)(api.poll).data[0]?.question;
+export const removed = async (): Promise<number[]> =>
+  (await createLog(api.vote, { parent: "site:1" }).trash({ limit: 5 })).page.map((row) => row.deletedAt + row.optionIdx);

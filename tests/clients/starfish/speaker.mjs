@@ -1,15 +1,35 @@
 // The published client for Node, told what to do by the test that started it: lines of JSON in, lines of JSON out.
 import { createInterface } from "node:readline"
-import { AppendLogCursor, StarfishClient, fetchServerConfig } from "@drakkar.software/starfish-client"
+import { AppendLogCursor, StarfishClient, SyncManager, fetchServerConfig } from "@drakkar.software/starfish-client"
+import { createRetryFetch } from "@drakkar.software/starfish-client/fetch"
 import { deriveRootIdentity, mintDeviceCap } from "@drakkar.software/starfish-identities"
-import { addRecipient, createKeyring, createKeyringEncryptor, rotateEpoch } from "@drakkar.software/starfish-keyring"
-import { createPublicLink, mintMemberCap, parsePublicLink } from "@drakkar.software/starfish-sharing"
+import {
+  addCollectionRecipient,
+  addRecipient,
+  createKeyring,
+  createKeyringEncryptor,
+  ensureKeyringRecipient,
+  listRecipients,
+  removeRecipient,
+  rotateEpoch,
+} from "@drakkar.software/starfish-keyring"
+import { signDocAuthor, verifyDocAuthor } from "@drakkar.software/starfish-protocol"
+import {
+  addMemberEntry,
+  createPublicLink,
+  listMembers,
+  mintMemberCap,
+  parsePublicLink,
+  removeMemberEntry,
+} from "@drakkar.software/starfish-sharing"
 
 const cursors = new Map()
+const managers = new Map()
 
 // Whoever `as` is: a certificate with its key, or a link with the key of whoever follows it, or nobody.
-function client({ url, namespace, as }) {
+function client({ url, namespace, as, fetch }) {
   const options = { baseUrl: url }
+  if (fetch) options.fetch = fetch
   if (namespace) options.namespace = namespace
   if (as) {
     const cap = as.link ? parsePublicLink(as.link).cap : as.cap
@@ -35,6 +55,10 @@ const camel = (options) =>
     ]),
   )
 
+// Whoever changes a keyring on the server.
+const changer = (who) => ({ edPriv: who.priv, edPub: who.pub, kemPriv: who.kemPriv })
+const trusting = (who) => ({ trustedAdders: [who.pub] })
+
 const adder = (who) => ({ edPrivHex: who.priv, edPubHex: who.pub })
 const keyed = (recipients) => recipients.map((subKemHex) => ({ subKemHex }))
 
@@ -58,6 +82,22 @@ const doing = {
   append: async ({ key, data, ts, keys, ...where }) => {
     const sealed = keys ? await (await encryptor(keys)).encrypt(data) : data
     return client(where).append(`/push/${key}`, sealed, ts == null ? {} : { ts })
+  },
+  // The answer to the first attempt is lost, and the client's own wrapper sends the request again.
+  append_lossy: async ({ key, data, ...where }) => {
+    const real = globalThis.fetch
+    let lost = 0
+    globalThis.fetch = async (...request) => {
+      const answer = await real(...request)
+      if (lost++) return answer
+      throw new TypeError("fetch failed")
+    }
+    try {
+      const fetch = createRetryFetch({ initialDelayMs: 1 })
+      return await client({ ...where, fetch }).append(`/push/${key}`, data)
+    } finally {
+      globalThis.fetch = real
+    }
   },
   append_many: async ({ key, datas, ...where }) => {
     const speaking = client(where)
@@ -85,10 +125,48 @@ const doing = {
   create_keyring: async ({ by, recipients }) => (await createKeyring(adder(by), keyed(recipients))).keyring,
   add_recipient: async ({ document, by, content_key, recipient }) =>
     addRecipient(document, adder(by), Buffer.from(content_key, "hex"), recipient),
+  push: async ({ key, data, base, by, ...where }) => {
+    const author = by ? await signDocAuthor(key, data, by.pub, by.priv) : undefined
+    return client(where).push(`/push/${key}`, data, base ?? null, author)
+  },
+  pull_document: async ({ key, with_keyring, ...where }) =>
+    client(where).pull(`/pull/${key}`, with_keyring ? { withKeyring: true } : undefined),
+  is_by: async ({ key, data, author, signature }) => verifyDocAuthor(key, data, author, signature),
+  share: async ({ key, by, recipient, ...where }) => {
+    await addCollectionRecipient(client(where), key, { subKem: recipient }, changer(by), trusting(by))
+  },
+  unshare: async ({ key, by, recipients, ...where }) =>
+    removeRecipient(client(where), key, recipients, changer(by), trusting(by)),
+  shared_with: async ({ key, by, ...where }) => listRecipients(client(where), key, trusting(by)),
+  add_member: async ({ key, cap, ...where }) => {
+    await addMemberEntry(client(where), key, cap)
+  },
+  members: async ({ key, ...where }) => (await listMembers(client(where), key)).map((entry) => entry.sub),
+  remove_member: async ({ key, nonce, ...where }) => removeMemberEntry(client(where), key, nonce),
+  sync: async ({ key, keys, ...where }) => {
+    const given = { client: client(where), pullPath: `/pull/${key}`, pushPath: `/push/${key}` }
+    managers.set(managers.size, new SyncManager({ ...given, encryptor: await encryptor(keys) }))
+    return managers.size - 1
+  },
+  sync_push: async ({ manager, data }) => managers.get(manager).push(data),
+  sync_pull: async ({ manager }) => {
+    await managers.get(manager).pull()
+    return managers.get(manager).getData()
+  },
+  ensure_all: async ({ key, by, recipients, ...where }) => {
+    const options = { maxAttempts: recipients.length, recipientOpts: trusting(by) }
+    const ensuring = recipients.map((subKem) =>
+      ensureKeyringRecipient(client(where), key, { subKem }, changer(by), options),
+    )
+    return Promise.all(ensuring)
+  },
   rotate: async ({ document, by, retained }) => (await rotateEpoch(document, adder(by), keyed(retained))).keyring,
 }
 
 function failure(error) {
+  if (error.name === "ConflictError") {
+    return { status: 409, body: JSON.stringify({ error: "hash_mismatch", currentHash: error.currentHash }) }
+  }
   if (error.status !== undefined) return { status: error.status, body: error.body ?? error.message }
   if (error.name === "AppendAuthorError") return { ts: error.ts }
   return { message: String(error.message ?? error) }

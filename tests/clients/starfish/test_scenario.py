@@ -127,13 +127,6 @@ def test_what_is_not_kept_is_told(client: Speaker, url: str, name: str) -> None:
     assert [each for each in events if each["params"] == {"id": name}] == [event]
 
 
-def test_regular_documents_are_refused_in_so_many_words(client: Speaker, url: str, name: str) -> None:
-    where = {"url": url, "key": f"documents/{name}"}
-    told = (501, "regular_documents_not_supported")
-    assert refused(client, "append", data={"n": 1}, **where) == told
-    assert refused(client, "pull", bounds={"full": True}, **where) == told
-
-
 # --- pulling -------------------------------------------------------------------------------------------------------
 
 
@@ -254,10 +247,21 @@ def test_many_documents_of_one_collection(client: Speaker, url: str, name: str) 
     assert told[2:] == [{"error": "Invalid path parameter"}, {"error": "Missing required path parameter"}]
 
 
+@pytest.mark.parametrize("client", ["python", "node"], indirect=True)
+def test_an_append_whose_answer_was_lost_is_sent_again(
+    client: Speaker, url: str, name: str, alice: dict[str, Any]
+) -> None:
+    """The wrappers of the published clients repeat a request with the same signature."""
+    where = {"url": url, "as_": alice, "key": f"notes/{name}"}
+    answer = client.tell("append_lossy", data={"n": 1}, **where)
+    assert answer["hash"] == digest({"n": 1, "last": {"n": 1}})
+    assert times_of(client.tell("pull", bounds={"full": True}, **where)) == [answer["timestamp"]]
+
+
 def test_a_batch_asks_for_so_much_and_no_more(client: Speaker, url: str, name: str) -> None:
     many = {"params": {"id": name}, "options": {"last": 1000}}
-    error = refused(client, "batch_many", url=url, name="board", requests=[many] * 6)
-    assert error == (400, "Batch append element budget exceeded")
+    error = refused(client, "batch_many", url=url, name="board", requests=[many] * 11)
+    assert error == (400, "batch_append_limit_exceeded")
     error = refused(client, "batch_many", url=url, name="board", requests=[{**many, "options": {"last": 1}}] * 101)
     assert error == (400, "Too many collections")
 

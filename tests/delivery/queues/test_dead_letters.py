@@ -11,7 +11,7 @@ import msgspec
 import pytest
 from support.manual_queue import NOW, Stand
 
-from strandline.delivery.queues import QueueCounters, QueueSettings, Redriven, Schedule, redrive
+from strandline.delivery.queues import Nacked, QueueCounters, QueueSettings, Redriven, Schedule, redrive
 from strandline.engine import Batch, Config, Log
 from strandline.engine.errors import EngineError
 from strandline.engine.testing.fault_disk import Crashed, FaultDisk
@@ -76,13 +76,131 @@ def test_the_stamp_tells_the_real_number_of_deliveries(stand: Stand) -> None:
     assert metas(dead(stand))[0]["$dead_letter_deliveries"] == "5"  # type: ignore[index]
 
 
-def test_leases_that_end_by_time_count_as_deliveries(stand: Stand) -> None:
+def test_a_lease_that_ends_by_time_makes_a_dead_letter_without_a_claim(stand: Stand) -> None:
     stand.fill(1)
     for _ in range(2):
+        assert stand.alarms == []
         stand.claim("w", 1, lease_ms=10)
         stand.pass_time(11)
-    assert stand.claim("w") == []
-    assert len(dead(stand).read()) == 1
+    assert stand.alarms == [("jobs", NOW + 22)]
+    stand.queue.bring_exhausted()
+    stand.queue.bury_exhausted().wait()
+    (meta,) = metas(dead(stand))
+    assert meta == {
+        "$dead_letter_from": "jobs",
+        "$dead_letter_deliveries": "2",
+        "$dead_letter_src_seq": "1",
+        "$dead_letter_reason": "the lease expired",
+        "$dead_letter_failures": [
+            {"at": NOW + 10, "delivery": 1, "node": "w", "reason": "the lease expired"},
+            {"at": NOW + 21, "delivery": 2, "node": "w", "reason": "the lease expired"},
+        ],
+    }
+    assert stand.left() == []
+    assert stand.queue.counters() == QueueCounters(0, 0, 1, 0)
+
+
+def test_a_claim_buries_what_nobody_has_buried_yet(stand: Stand) -> None:
+    stand.fill(2)
+    wear_out(stand, times=1)
+    stand.claim("w", 1, lease_ms=10)
+    stand.pass_time(11)
+    assert stand.seqs("w", 5) == [2]
+    assert dead(stand).read().data == [b"1"]
+
+
+def test_the_alarm_follows_leases_that_are_extended_and_limits_that_change(stand: Stand) -> None:
+    stand.fill(1)
+    wear_out(stand, times=1)
+    stand.claim("w")
+    stand.queue.extend("w", [1], 10).wait()
+    assert stand.alarms == [("jobs", NOW + 30_001), ("jobs", NOW + 11)]
+    stand.queue.extend("w", [1], 500).wait()
+    stand.pass_time(11)
+    stand.queue.bury_exhausted().wait()
+    assert stand.alarms[2:] == [("jobs", NOW + 501)]
+    stand.settings = QueueSettings()
+    stand.pass_time(500)
+    stand.queue.bury_exhausted().wait()
+    assert stand.queue.counters() == QueueCounters(1, 0, 0, 0)
+    stand.settings = SETTINGS
+    stand.queue.bury_exhausted().wait()
+    assert stand.queue.counters() == QueueCounters(0, 0, 1, 0)
+
+
+def test_a_connection_that_closes_makes_a_dead_letter(stand: Stand) -> None:
+    stand.fill(1)
+    wear_out(stand, times=1)
+    (job,) = stand.claim("w")
+    assert stand.queue.release([1], [job.lease_id]).wait() == [1]
+    (meta,) = metas(dead(stand))
+    assert isinstance(meta, dict)
+    assert meta["$dead_letter_reason"] == "the worker disconnected"
+    assert meta["$dead_letter_failures"] == [
+        {"at": NOW, "delivery": 2, "node": "w", "reason": "the worker disconnected"}
+    ]
+
+
+def test_the_last_reason_is_in_the_dead_letter_and_an_older_one_is_not_taken_for_it(stand: Stand) -> None:
+    stand.fill(2)
+    for reasons in ((b'"timeout"', b'{"code":404}'), (b'"timeout"', None)):
+        for reason in reasons:
+            stand.queue.nack("w", stand.seqs("w"), reason=reason).wait()
+    first, second = metas(dead(stand))
+    assert isinstance(first, dict)
+    assert isinstance(second, dict)
+    assert first["$dead_letter_reason"] == {"code": 404}
+    assert [failure["reason"] for failure in first["$dead_letter_failures"]] == ["timeout", {"code": 404}]
+    assert "$dead_letter_reason" not in second
+    assert [failure["delivery"] for failure in second["$dead_letter_failures"]] == [1]
+
+
+def test_a_job_that_is_not_in_memory_is_buried_when_the_alarm_is_answered(stand: Stand) -> None:
+    stand.fill(1)
+    wear_out(stand, times=1)
+    stand.claim("w")
+    stand.engine.seal()
+    stand.engine.store.close()
+    stand.queue.nack("w", [1]).wait()
+    assert stand.alarms[-1] == ("jobs", 0)
+    stand.queue.bring_exhausted()
+    stand.queue.bury_exhausted().wait()
+    assert dead(stand).read().data == [b"1"]
+
+
+# --- without a dead-letter log ---------------------------------------------------------------------------------
+
+
+def test_without_a_dead_letter_log_the_job_is_dropped(stand: Stand, caplog: pytest.LogCaptureFixture) -> None:
+    stand.settings = QueueSettings(max_deliveries=2)
+    stand.fill(14)
+    for _ in range(2):
+        stand.queue.nack("w", stand.seqs("w", 12), reason=b'"no such user"').wait()
+    assert stand.queue.counters() == QueueCounters(2, 0, 0, 0, 12)
+    assert stand.left() == [13, 14]
+    assert caplog.messages == [
+        "queue 'jobs' has no dead_letter: dropped 12 jobs after the last delivery failed, "
+        'seq 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, …; last reason: "no such user"'
+    ]
+    stand.reopen()
+    assert stand.queue.counters() == QueueCounters(2, 0, 0, 0, 12)
+
+
+def test_a_job_that_was_dropped_before_a_crash_does_not_come_back(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    disk = FaultDisk(tmp_path / "data")
+    stand = Stand(disk, QueueSettings(max_deliveries=1))
+    stand.fill(1)
+    stand.claim("w")
+    # The release and the event are written, the deletion is not.
+    disk.fail_from(disk.calls_of("write") + 3, errno.ENOSPC, kind="write")
+    stand.queue.nack("w", [1]).wait()
+    assert stand.left() == [1]
+    disk.heal()
+    stand.reopen(disk.process_kill())
+    assert stand.queue.counters() == QueueCounters(0, 0, 0, 0, 1)
+    assert stand.left() == []
+    stand.close()
 
 
 def test_a_claim_goes_on_to_the_next_jobs_when_it_finds_dead_letters(stand: Stand) -> None:
@@ -93,9 +211,8 @@ def test_a_claim_goes_on_to_the_next_jobs_when_it_finds_dead_letters(stand: Stan
     assert dead(stand).read().data == [b"1", b"2"]
 
 
-@pytest.mark.parametrize("settings", [QueueSettings(dead_letter="dead"), QueueSettings(max_deliveries=2)])
-def test_without_a_limit_or_a_place_to_go_jobs_are_delivered_for_ever(stand: Stand, settings: QueueSettings) -> None:
-    stand.settings = settings
+def test_without_a_limit_jobs_are_delivered_for_ever(stand: Stand) -> None:
+    stand.settings = QueueSettings(dead_letter="dead")
     stand.fill(1)
     wear_out(stand, times=5)
     assert stand.claim("w")[0].deliveries == 6
@@ -129,37 +246,39 @@ def test_a_queue_that_is_its_own_place_for_dead_letters_delivers_on(stand: Stand
 def test_on_a_log_that_waits_for_the_disk_a_dead_letter_is_not_handed_out_meanwhile(make_stand: MakeStand) -> None:
     stand = make_stand(SETTINGS, durability="fsync")
     stand.fill(2)
-    wear_out(stand)
-    commit = stand.queue.claim("w", 1)
+    wear_out(stand, times=1)
+    commit = stand.queue.nack("w", stand.seqs("w"))
     assert not commit.done
     assert stand.left() == [1, 2]
-    assert stand.queue.counters() == QueueCounters(0, 1, 1, 0)
-    assert stand.seqs("v", 5) == []
-    assert [job.seq for job in commit.wait()] == [2]
+    assert stand.queue.counters() == QueueCounters(1, 0, 1, 0)
+    assert stand.seqs("v", 5) == [2]
+    assert commit.wait() == Nacked([1], [])
     assert stand.left() == [2]
 
 
 def test_jobs_that_become_visible_while_dead_letters_are_moved_keep_their_schedules(make_stand: MakeStand) -> None:
     stand = make_stand(SETTINGS, durability="fsync")
     stand.fill(1)
-    wear_out(stand)
+    wear_out(stand, times=1)
+    stand.claim("w")
     stand.queue.append(Batch([b"", b""]), [Schedule(NOW + 1000), Schedule(priority=-1)])
-    # Making the log for the dead letters flushes, in the middle of the claim.
-    assert stand.claim("w", 5) == []
+    # Making the log for the dead letters flushes, in the middle of the nack.
+    stand.queue.nack("w", [1])
     assert [(job.seq, job.priority) for job in stand.claim("w", 5)] == [(3, -1)]
     assert stand.queue.counters() == QueueCounters(0, 1, 1, 1)
 
 
-def test_callbacks_of_a_claim_that_moves_dead_letters_are_called_when_all_of_it_is_durable(
+def test_callbacks_of_a_nack_that_moves_dead_letters_are_called_when_all_of_it_is_durable(
     make_stand: MakeStand,
 ) -> None:
     stand = make_stand(msgspec.structs.replace(SETTINGS, leases_durable=True), durability="fsync")
     stand.engine.create("dead", Config(durability="fsync")).wait()
     stand.fill(2)
-    wear_out(stand)
+    wear_out(stand, times=1)
     seen: list[int] = []
-    stand.queue.claim("w", 1).add_done_callback(lambda commit: seen.extend(job.seq for job in commit.wait()))
-    assert seen == [2]
+    nacked = stand.queue.nack("w", stand.seqs("w"))
+    nacked.add_done_callback(lambda commit: seen.extend(commit.wait().nacked))
+    assert seen == [1]
     assert stand.left() == [2]
 
 
@@ -175,12 +294,13 @@ def test_a_crash_anywhere_in_the_move_leaves_neither_a_loss_nor_a_duplicate(
         stand = Stand(disk, SETTINGS, durability=durability)
         stand.engine.create("dead", Config(idempotency_window_ms=0)).wait()
         stand.fill(2)
-        wear_out(stand)
+        wear_out(stand, times=1)
+        stand.claim("w")
         stand.engine.flush()
         disk.crash_after(disk.calls + point)
         done = False
         with suppress(Crashed, EngineError):
-            stand.claim("w")
+            stand.queue.nack("w", [1], reason=b'"broken"').wait()
             stand.engine.flush()
             done = True
         # Long after any memory of idempotency keys.
@@ -189,6 +309,7 @@ def test_a_crash_anywhere_in_the_move_leaves_neither_a_loss_nor_a_duplicate(
             stand.reopen(disk.process_kill())
         else:
             stand.reopen(disk.power_cut(None if end == "power" else point))
+        stand.queue.bury_exhausted().wait()
         seen = {job.data for job in stand.claim("w", 5)}
         letters = dead(stand).read().data
         assert sorted([*seen, *letters]) == [b"1", b"2"], point
@@ -205,11 +326,12 @@ def test_a_deletion_that_finds_no_space_is_made_up_for(tmp_path: Path) -> None:
     stand = Stand(disk, SETTINGS)
     stand.engine.create("dead").wait()
     stand.add(priority=-1)
-    wear_out(stand)
+    wear_out(stand, times=1)
+    stand.claim("w")
     stand.engine.flush()
-    # The letter and its event are written, the deletion is not.
-    disk.fail_from(disk.calls_of("write") + 2, errno.ENOSPC, kind="write")
-    assert stand.claim("w") == []
+    # The release, the letter and its event are written, the deletion is not.
+    disk.fail_from(disk.calls_of("write") + 3, errno.ENOSPC, kind="write")
+    assert stand.queue.nack("w", [1]).wait() == Nacked([1], [])
     assert stand.left() == [1]
     assert stand.queue.counters() == QueueCounters(0, 0, 1, 0)
     disk.heal()
@@ -276,6 +398,40 @@ def test_what_finds_no_room_stays(stand: Stand) -> None:
     full = stand.engine.create("full", Config(cap_records=2, discard="reject")).wait()
     assert redrive(dead(stand), full, limit=10).wait() == Redriven({"full": 2}, 1)
     assert dead(stand).read().keys == ["c"]
+
+
+def test_one_dead_letter_can_go_back_by_its_seq(stand: Stand) -> None:
+    bury(stand, "a", "b", "c")
+    assert redrive(dead(stand), stand.engine.find, limit=10, seq=2).wait() == Redriven({"jobs": 1}, 0)
+    assert dead(stand).read().keys == ["a", "c"]
+    for seq, key in ((2, None), (9, None), (0, None), (1, "c")):
+        assert redrive(dead(stand), stand.engine.find, limit=10, seq=seq, key=key).wait() == Redriven({}, 0)
+    assert dead(stand).read().keys == ["a", "c"]
+
+
+def test_priorities_and_failures_go_to_the_dead_letters_and_only_priorities_come_back(stand: Stand) -> None:
+    stand.add(priority=7)
+    for _ in range(2):
+        stand.queue.nack("w", stand.seqs("w"), reason=b"1").wait()
+    (meta,) = metas(dead(stand))
+    assert isinstance(meta, dict)
+    assert meta["$dead_letter_priority"] == "7"
+    stand.fill(1)
+    assert redrive(dead(stand), stand.queue, limit=1).wait().moved == {"jobs": 1}
+    jobs = stand.claim("w", 5)
+    assert [(job.seq, job.priority, job.deliveries, job.meta, job.failures) for job in jobs] == [
+        (3, 7, 1, None, ()),
+        (2, 0, 1, None, ()),
+    ]
+
+
+@pytest.mark.parametrize("priority", ['"high"', "7", '"9999999999999999999999"', "null"])
+def test_a_priority_that_no_queue_wrote_is_passed_over(stand: Stand, priority: str) -> None:
+    dead_log = stand.engine.create("dead").wait()
+    meta = f'{{"$dead_letter_from":"jobs","$dead_letter_priority":{priority}}}'.encode()
+    dead_log.append(Batch.of(b"x", meta=meta)).wait()
+    assert redrive(dead_log, stand.queue, limit=1).wait().moved == {"jobs": 1}
+    assert [(job.priority, job.meta) for job in stand.claim("w", 5)] == [(0, None)]
 
 
 def test_many_dead_letters_go_back_in_one_call(stand: Stand) -> None:

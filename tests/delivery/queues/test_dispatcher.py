@@ -2,17 +2,16 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import heapq
 import itertools
-from collections import deque
-from collections.abc import Callable, Iterator
-from itertools import count
+from collections.abc import Iterator
 from pathlib import Path
+from tempfile import mkdtemp
 from typing import Any, cast
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.hand_loop import HandLoop
 
 from strandline.delivery.hub import Hub
 from strandline.delivery.queues import Claimed, ClaimRequest, Queues, QueueSettings, Schedule
@@ -24,65 +23,6 @@ from strandline.engine.errors import DiskFull, UnknownLog
 from strandline.engine.testing.fault_disk import FaultDisk
 
 NOW = 1_700_000_000_000
-
-
-class Handle:
-    def __init__(self, action: Callable[[], object]) -> None:
-        self.action = action
-        self.cancelled = False
-
-    def cancel(self) -> None:
-        self.cancelled = True
-
-
-class HandLoop:
-    """The part of an event loop that a dispatcher needs. Its time is the clock's, and ``pass_time`` moves it."""
-
-    def __init__(self, clock: ManualClock) -> None:
-        self._clock = clock
-        self._ready: deque[Callable[[], object]] = deque()
-        self._timers: list[tuple[float, int, Handle]] = []
-        self._numbers = count()
-        self.fetches = 0
-
-    def call_soon(self, action: Callable[..., object], *arguments: object, context: object = None) -> None:
-        self._ready.append(lambda: action(*arguments))
-
-    call_soon_threadsafe = call_soon
-
-    def call_later(self, seconds: float, action: Callable[..., object], *arguments: object) -> Handle:
-        handle = Handle(lambda: action(*arguments))
-        heapq.heappush(self._timers, (self._clock.now() + seconds * 1000, next(self._numbers), handle))
-        return handle
-
-    def run_in_executor(self, _: None, action: Callable[..., Any], *arguments: object) -> Any:
-        self.fetches += 1
-        future: asyncio.Future[Any] = asyncio.Future(loop=cast(asyncio.AbstractEventLoop, self))
-        self.call_soon(lambda: future.set_result(action(*arguments)))
-        return future
-
-    def get_debug(self) -> bool:
-        return False
-
-    def turn(self) -> None:
-        while self._ready:
-            self._ready.popleft()()
-
-    def pass_time(self, milliseconds: int) -> None:
-        until = self._clock.now() + milliseconds
-        self.turn()
-        while self._timers and self._timers[0][0] <= until:
-            when, _, handle = heapq.heappop(self._timers)
-            if handle.cancelled:
-                continue
-            self._clock.advance(max(0, int(when) - self._clock.now()))
-            handle.action()
-            self.turn()
-        self._clock.advance(until - self._clock.now())
-
-    @property
-    def timers(self) -> int:
-        return sum(not handle.cancelled for _, _, handle in self._timers)
 
 
 class Person(QueueWorker):
@@ -449,10 +389,8 @@ STEPS = st.lists(
 
 @settings(max_examples=25, deadline=None)
 @given(steps=STEPS, jitter=st.sampled_from([0, 20]))
-def test_nobody_holds_too_much_and_no_job_is_held_twice_or_lost(
-    tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, int]], jitter: int
-) -> None:
-    office = Office(tmp_path_factory.mktemp("dispatcher") / "data", QueueSettings(lease_ms=100, claim_jitter_ms=jitter))
+def test_nobody_holds_too_much_and_no_job_is_held_twice_or_lost(steps: list[tuple[str, int]], jitter: int) -> None:
+    office = Office(Path(mkdtemp()) / "data", QueueSettings(lease_ms=100, claim_jitter_ms=jitter))
     workers: list[Person] = []
     acked: set[int] = set()
     for number, (step, amount) in enumerate(steps):

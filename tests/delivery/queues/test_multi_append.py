@@ -98,11 +98,11 @@ def test_a_queue_tells_which_jobs_are_still_held_under_a_lease(stand: Stand) -> 
 
 def test_sealed_jobs_are_brought_into_memory_before_they_are_claimed(stand: Stand) -> None:
     stand.fill(5)
-    assert stand.queue.at_hand(3)
+    assert stand.queue.has_resident(3)
     stand.engine.seal()
-    assert not stand.queue.at_hand(3)
+    assert not stand.queue.has_resident(3)
     stand.queue.bring(3)
-    assert stand.queue.at_hand(3)
+    assert stand.queue.has_resident(3)
     assert stand.seqs("a", 3) == [1, 2, 3]
 
 
@@ -111,7 +111,7 @@ def test_so_are_those_that_were_given_back(stand: Stand) -> None:
     assert len(stand.claim("a", 5)) == 5
     stand.queue.nack("a", [2])
     stand.engine.seal()
-    assert not stand.queue.at_hand(1)
+    assert not stand.queue.has_resident(1)
     stand.queue.bring(1)
-    assert stand.queue.at_hand(1)
+    assert stand.queue.has_resident(1)
     assert stand.seqs("a") == [2]

@@ -7,10 +7,11 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from support.manual_queue import NOW, Stand
+from support.manual_queue import NOW, Stand, failures
 
 from strandline.delivery.queues import (
     Acked,
+    Backoff,
     BadClaim,
     BadLeaseId,
     BadSchedule,
@@ -21,7 +22,9 @@ from strandline.delivery.queues import (
     QueueCounters,
     QueueSettings,
     Schedule,
+    state,
 )
+from strandline.delivery.queues.backoff import MAX_DELAY_MS
 from strandline.engine import Batch, Config
 from strandline.engine.errors import DiskFull, JournalFailed, LogFull, UnknownLog
 from strandline.engine.testing.fault_disk import FaultDisk
@@ -325,6 +328,7 @@ def test_a_schedule_in_the_past_and_without_priority_is_none(stand: Stand) -> No
 def test_a_repeated_append_changes_no_schedule(stand: Stand) -> None:
     for _ in range(2):
         appended = stand.queue.append(Batch([b""]), [Schedule(NOW + 1000, 3)], "key").wait()
+    stand.settings = QueueSettings(leases_durable=True)
     assert (appended.first, appended.deduped) == (1, True)
     stand.fill(1)
     assert stand.seqs("a", 5) == [2]
@@ -344,6 +348,7 @@ def test_a_repetition_is_recognised_when_only_a_later_job_of_the_batch_has_a_sch
     for _ in range(2):
         stand.queue.append(Batch([b"", b""]), [None, Schedule(priority=4)], "key").wait()
     stand.fill(2)
+    stand.settings = QueueSettings(leases_durable=True)
     assert [(job.seq, job.priority) for job in stand.claim("a", 5)] == [(2, 4), (1, 0), (3, 0), (4, 0)]
     stand.reopen()
     assert stand.queue.counters() == QueueCounters(0, 4, 0, 0)
@@ -616,3 +621,158 @@ def test_workers_on_many_threads_never_hold_the_same_job(make_stand: MakeStand) 
             worker.result()
     assert sorted(done) == list(range(1, 301))
     assert stand.left() == []
+
+
+# --- failures and retries --------------------------------------------------------------------------------------
+
+
+def test_jobs_that_are_returned_without_a_delay_wait_as_the_settings_say(make_stand: MakeStand) -> None:
+    stand = make_stand(QueueSettings(backoff=Backoff(1000, 3.0, 5000, 0.5)))
+    stand.fill(3)
+    stand.chance = 0.0
+    for delay in (1000, 3000, 5000, 5000):
+        assert stand.seqs("a") == [1]
+        stand.queue.nack("a", [1]).wait()
+        assert stand.queue.next_change() == stand.clock.now() + delay
+        stand.pass_time(delay)
+    stand.seqs("a", 3)
+    stand.chance = 1.0
+    # Each by the number of its own deliveries; an explicit delay takes precedence, even if it is 0.
+    stand.queue.nack("a", [1, 2]).wait()
+    stand.queue.nack("a", [3], delay_ms=0).wait()
+    assert {job.seq: job.until for job in stand.queue.known_jobs()} == {
+        1: stand.clock.now() + 2500,
+        2: stand.clock.now() + 500,
+        3: 0,
+    }
+    stand.reopen()
+    assert stand.queue.next_change() == stand.clock.now() + 500
+
+
+def test_no_delay_is_longer_than_a_day(make_stand: MakeStand) -> None:
+    stand = make_stand(QueueSettings(backoff=Backoff(1, 1000.0, 10**15)))
+    stand.fill(2)
+    stand.seqs("a", 2)
+    stand.queue.nack("a", [1], delay_ms=10**12).wait()
+    assert {job.seq: job.until for job in stand.queue.known_jobs()}[1] == NOW + MAX_DELAY_MS
+    for delay in (1, 1000, 1_000_000, MAX_DELAY_MS):
+        stand.queue.nack("a", [2]).wait()
+        assert {job.seq: job.until for job in stand.queue.known_jobs()}[2] == stand.clock.now() + delay
+        stand.pass_time(delay)
+        assert 2 in stand.seqs("a", 2)
+
+
+def test_neither_an_expired_lease_nor_a_closed_connection_is_delayed(make_stand: MakeStand) -> None:
+    stand = make_stand(QueueSettings(backoff=Backoff(1000)))
+    stand.fill(2)
+    stand.claim("a", 1, lease_ms=10)
+    (job,) = stand.claim("a")
+    stand.queue.release([2], [job.lease_id]).wait()
+    stand.pass_time(11)
+    assert stand.seqs("b", 5) == [1, 2]
+
+
+@pytest.mark.parametrize(
+    "reason", [b"", b"{", b"\xff", b"[" + b"1" * 4095 + b"]", b"[" * 4096], ids=lambda reason: reason[:9]
+)
+def test_a_reason_that_is_no_json_or_too_large_is_refused(stand: Stand, reason: bytes) -> None:
+    stand.fill(1)
+    stand.claim("a")
+    with pytest.raises(BadClaim):
+        stand.queue.nack("a", [1], reason=reason)
+    assert stand.queue.counters().in_flight == 1
+
+
+def test_reasons_are_not_kept_once_a_queue_has_too_many(stand: Stand, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(state, "MAX_ALL_FAILURES_BYTES", 200)
+    stand.fill(4)
+    jobs = stand.claim("a", 4)
+    for job in jobs:
+        stand.queue.nack("a", [job.seq], reason=b'"%s"' % (b"x" * 50)).wait()
+    reasons = [failures(job)[0][3] for job in stand.claim("a", 4)]
+    assert [str(reason)[:8] for reason in reasons] == ["xxxxxxxx", "xxxxxxxx", "not kept", "not kept"]
+    stand.queue.ack("a", [1, 2, 3, 4]).wait()
+    stand.fill(1)
+    stand.claim("a")
+    stand.queue.nack("a", [5], reason=b"1").wait()
+    assert [reason for *_, reason in failures(stand.claim("a")[0])] == [1]
+
+
+# --- figures ---------------------------------------------------------------------------------------------------
+
+
+def oldest(stand: Stand) -> int | None:
+    return stand.queue.figures().oldest_ready_ms
+
+
+def test_the_age_is_that_of_the_job_that_has_been_ready_longest(stand: Stand) -> None:
+    assert oldest(stand) is None
+    stand.fill(2)
+    stand.pass_time(100)
+    stand.add(priority=5)
+    stand.pass_time(30)
+    assert oldest(stand) == 130
+    assert stand.seqs("a", 3) == [3, 1, 2]
+    assert oldest(stand) is None
+    stand.queue.nack("a", [1]).wait()
+    stand.pass_time(7)
+    assert oldest(stand) == 7
+    stand.queue.nack("a", [2], delay_ms=50).wait()
+    assert stand.seqs("a") == [1]
+    stand.pass_time(60)
+    # Ready since its delay ended, and not since it was written.
+    assert oldest(stand) == 10
+    stand.pass_time(30_000)
+    assert oldest(stand) == 30_010
+    stand.add(not_before=500)
+    assert stand.seqs("a", 5) == [3, 1, 2]
+    assert oldest(stand) is None
+    stand.pass_time(501)
+    assert oldest(stand) == 1
+
+
+def test_a_restart_does_not_make_ready_jobs_younger(stand: Stand) -> None:
+    stand.add(priority=5)
+    stand.pass_time(1000)
+    stand.reopen()
+    assert oldest(stand) == 1000
+
+
+def test_figures_count_what_happens_to_deliveries(stand: Stand) -> None:
+    stand.fill(9)
+    jobs = stand.claim("a", 7)
+    stand.claim("b", 1, lease_ms=10)
+    stand.queue.ack("a", [1, 2, 3]).wait()
+    stand.queue.nack("a", [4, 5]).wait()
+    stand.queue.release([6], [jobs[5].lease_id]).wait()
+    stand.pass_time(10_000)
+    rates = stand.queue.figures().rates
+    assert (rates.claimed, rates.completed) == (8, 3)
+    assert rates.failed == {"nack": 2, "expired": 1, "disconnected": 1}
+    assert (rates.throughput, rates.failure_rate) == (0.3, 4 / 7)
+    stand.reopen()
+    rates = stand.queue.figures().rates
+    assert (rates.claimed, rates.completed, sum(rates.failed.values())) == (0, 0, 0)
+
+
+def test_figures_say_when_they_need_the_disk(stand: Stand) -> None:
+    stand.fill(3)
+    assert stand.queue.figures_resident
+    stand.engine.seal()
+    stand.engine.store.close()
+    assert not stand.queue.figures_resident
+    assert oldest(stand) == 0
+    assert stand.queue.figures_resident
+
+
+def test_a_closed_connection_drops_no_job(make_stand: MakeStand) -> None:
+    stand = make_stand(QueueSettings(max_deliveries=1))
+    stand.fill(1)
+    for _ in range(3):
+        (job,) = stand.claim("a")
+        assert job.deliveries == 1
+        stand.queue.release([1], [job.lease_id]).wait()
+        assert stand.queue.counters() == QueueCounters(1, 0, 0, 0)
+    stand.claim("a")
+    stand.queue.nack("a", [1]).wait()
+    assert stand.queue.counters() == QueueCounters(0, 0, 0, 0, 1)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
 from support.manual_queue import Stand
 
 from strandline.delivery.queues import QueueCounters, QueueSettings
 from strandline.engine import Config
+from strandline.engine.errors import UnknownLog
 from strandline.engine.operations.erasures import NAME as ERASURES
 
 
@@ -62,6 +64,7 @@ def test_dropping_an_earlier_queue_late_leaves_the_companion_of_the_later_one(st
     stand.claim("a")
     earlier = stand.log
     recreate(stand)
+    stand.settings = QueueSettings(leases_durable=True)
     stand.claim("b")
     stand.queues.drop(earlier).wait()
     stand.reopen()
@@ -74,3 +77,12 @@ def test_queues_do_not_know_of_each_other(stand: Stand) -> None:
     stand.claim("a")
     assert other.counters() == QueueCounters(0, 0, 0, 0)
     assert stand.engine.names() == ["__leases__:jobs", "__leases__:other", "jobs", "other"]
+
+
+def test_a_queue_whose_log_is_gone_is_not_opened_and_leaves_no_lease_log(stand: Stand) -> None:
+    log = stand.log
+    stand.queues.drop(log).wait()
+    log.drop().wait()
+    with pytest.raises(UnknownLog):
+        stand.queues.open(log, QueueSettings())
+    assert stand.engine.find("__leases__:jobs") is None

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
-from support.manual_queue import NOW, Stand
+from support.manual_queue import NOW, Stand, failures
 
 from strandline.delivery.queues import Acked, QueueCounters, QueueSettings, Schedule, lease_log
 from strandline.delivery.queues.state import ClaimedEvent, Grant, SnapshotEvent, decode, encode
 from strandline.engine import Batch
+from strandline.engine.testing.fault_disk import FaultDisk
 
 MakeStand = Callable[..., Stand]
+
+
+@pytest.fixture
+def stand(make_stand: MakeStand) -> Stand:
+    return make_stand(QueueSettings(leases_durable=True))
 
 
 @pytest.fixture
@@ -68,7 +76,7 @@ def test_delays_schedules_and_priorities_outlive_a_restart(stand: Stand) -> None
 
 
 def test_the_counter_of_dead_letters_and_of_leases_goes_on(make_stand: MakeStand) -> None:
-    stand = make_stand(QueueSettings(max_deliveries=1, dead_letter="dead"))
+    stand = make_stand(QueueSettings(max_deliveries=1, dead_letter="dead", leases_durable=True))
     stand.fill(2)
     stand.claim("a")
     stand.queue.nack("a", [1]).wait()
@@ -77,6 +85,110 @@ def test_the_counter_of_dead_letters_and_of_leases_goes_on(make_stand: MakeStand
     assert stand.queue.counters() == QueueCounters(0, 1, 1, 0)
     stand.fill(1)
     assert stand.claim("a")[0].lease_id == "lease_3"
+
+
+# --- leases that end with the process --------------------------------------------------------------------------
+
+
+def test_leases_that_are_not_durable_end_with_the_process(make_stand: MakeStand) -> None:
+    stand = make_stand()
+    stand.fill(3)
+    stand.add(priority=3)
+    stand.claim("a", 3)
+    stand.queue.nack("a", [1], reason=b'"out of memory"').wait()
+    stand.queue.nack("a", [2], delay_ms=5000).wait()
+    stand.pass_time(700)
+    stand.reopen()
+    assert stand.queue.counters() == QueueCounters(3, 0, 0, 1)
+    assert stand.queue.ack("a", [4], ["lease_1"]).wait() == Acked([], [4])
+    jobs = stand.claim("b", 5)
+    # Earlier deliveries still count, but not those that ended with the process. Delays, priorities and failures stay.
+    assert [(job.seq, job.priority, job.deliveries) for job in jobs] == [(4, 3, 1), (1, 0, 2), (3, 0, 1)]
+    assert [failures(job) for job in jobs] == [[], [(NOW, 1, "a", "out of memory")], []]
+    # The next process knows that they ended with the first one, and not by time.
+    stand.pass_time(100_000)
+    stand.reopen()
+    (first, *_) = stand.claim("c", 5)
+    assert [reason for _, _, _, reason in failures(first)] == ["the lease expired"]
+
+
+def test_a_lease_that_had_expired_did_not_end_with_the_process(make_stand: MakeStand) -> None:
+    stand = make_stand()
+    stand.fill(1)
+    stand.claim("a", 1, lease_ms=1000)
+    stand.engine.close()
+    stand.pass_time(1001)
+    stand.reopen(stand.place)
+    assert failures(stand.claim("b")[0]) == [(NOW + 1000, 1, "a", "the lease expired")]
+
+
+def test_the_end_of_leases_that_cannot_be_written_is_no_reason_not_to_open(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    disk = FaultDisk(tmp_path / "data")
+    stand = Stand(disk)
+    stand.fill(1)
+    stand.claim("a")
+    stand.engine.close()
+    stand.reopen(disk)
+    disk.fail_from(disk.calls_of("write") + 1, errno.ENOSPC, kind="write")
+    assert stand.queue.counters() == QueueCounters(1, 0, 0, 0)
+    disk.heal()
+    assert stand.claim("b")[0].deliveries == 1
+    stand.close()
+
+
+def test_a_last_delivery_that_a_restart_ended_is_repeated(make_stand: MakeStand) -> None:
+    stand = make_stand(QueueSettings(max_deliveries=1, dead_letter="dead"))
+    stand.fill(2)
+    (held, _) = stand.claim("a", 2)
+    stand.queue.release([1], [held.lease_id], is_restart=True).wait()
+    stand.reopen()
+    stand.queue.bury_exhausted().wait()
+    assert stand.queue.counters() == QueueCounters(2, 0, 0, 0)
+    assert [(job.deliveries, failures(job)) for job in stand.claim("b", 2)] == [(1, []), (1, [])]
+
+
+def test_last_deliveries_that_expired_are_buried_after_a_restart_without_a_claim(make_stand: MakeStand) -> None:
+    stand = make_stand(QueueSettings(max_deliveries=1, dead_letter="dead"))
+    stand.fill(2)
+    stand.claim("a", lease_ms=1000)
+    stand.engine.close()
+    stand.pass_time(1001)
+    stand.reopen(stand.place)
+    assert stand.queue.counters() == QueueCounters(2, 0, 0, 0)
+    assert stand.alarms[-1] == ("jobs", 0)
+    stand.queue.bury_exhausted().wait()
+    assert stand.queue.counters() == QueueCounters(1, 0, 1, 0)
+    assert stand.engine.log("dead").read().data == [b"1"]
+
+
+def test_a_last_lease_that_outlives_a_restart_still_has_its_alarm(make_stand: MakeStand) -> None:
+    stand = make_stand(QueueSettings(max_deliveries=1, dead_letter="dead", leases_durable=True))
+    stand.fill(1)
+    stand.claim("a")
+    stand.reopen()
+    stand.queue.counters()
+    assert stand.alarms == [("jobs", NOW + 30_001)] * 2
+
+
+def test_failures_outlive_a_restart_and_a_snapshot(stand: Stand, monkeypatch: pytest.MonkeyPatch) -> None:
+    stand.fill(1)
+    stand.claim("a", lease_ms=10)
+    stand.pass_time(11)
+    stand.claim("b")
+    stand.queue.nack("b", [1], reason=b'{"code": 7}').wait()
+    expected = [(NOW + 10, 1, "a", "the lease expired"), (NOW + 11, 2, "b", {"code": 7})]
+    stand.reopen()
+    (job,) = stand.claim("c")
+    assert failures(job) == expected
+    stand.queue.nack("c", [1]).wait()
+    monkeypatch.setattr(lease_log, "COMPACT_EVENTS", 1)
+    monkeypatch.setattr(lease_log, "COMPACT_RATIO", 1)
+    stand.queue.catch_up()
+    stand.engine.flush()
+    assert [type(decode(data)) for data in stand.companion.read().data] == [SnapshotEvent]
+    stand.reopen()
+    assert failures(stand.claim("c")[0]) == expected
 
 
 def test_when_all_events_are_lost_every_job_can_be_claimed(stand: Stand) -> None:
@@ -202,6 +314,7 @@ def test_settings_that_changed_during_a_stop_are_taken_over(make_stand: MakeStan
     stand = make_stand()
     stand.fill(1)
     stand.claim("a")
+    # Leases that are in the log survive, even if they were not durable when they were granted.
     stand.settings = QueueSettings(leases_durable=True)
     stand.reopen()
     assert stand.queue.counters().in_flight == 1

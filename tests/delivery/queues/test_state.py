@@ -36,7 +36,7 @@ def test_what_is_below_a_floor_is_forgotten_also_when_it_came_after_the_last_loo
     state.forget_below(6)
     assert set(state.jobs) == {6}
     state.grant(Grant("a", 3, 100, [7, 9]))
-    state.add(JobState(8, until=50))
+    state.add(JobState(8, until=50), 0)
     state.forget_below(9)
     assert set(state.jobs) == {9}
     assert (state.in_flight, state.delayed) == (1, 0)
@@ -45,7 +45,7 @@ def test_what_is_below_a_floor_is_forgotten_also_when_it_came_after_the_last_loo
 def test_looking_for_the_lowest_job_again_and_again_keeps_no_more_than_there_are() -> None:
     state = State()
     for number in range(1, 3000):
-        state.add(JobState(number))
+        state.add(JobState(number), 0)
         state.forget(number)
         state.forget_below(1)
     assert len(state._lowest or []) <= STALE_ENTRIES + 1
@@ -55,8 +55,8 @@ def test_looking_for_the_lowest_job_again_and_again_keeps_no_more_than_there_are
 
 def test_a_forgotten_job_that_is_put_back_stays_forgotten() -> None:
     state = State()
-    state.add(JobState(1))
-    state.add(JobState(2))
+    state.add(JobState(1), 0)
+    state.add(JobState(2), 0)
     assert state.first_ready() == (0, 1, 1)
     taken = state.take_ready()
     state.forget(1)
@@ -68,7 +68,7 @@ def test_a_forgotten_job_that_is_put_back_stays_forgotten() -> None:
 def test_the_next_jobs_can_be_named_without_taking_them_out(jobs: list[tuple[int, int]], count: int) -> None:
     state = State()
     for priority, seq in jobs:
-        state.add(JobState(seq, priority))
+        state.add(JobState(seq, priority), 0)
     named = state.next_ready(count)
     taken = []
     while state.first_ready() is not None and len(taken) < count:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from tempfile import mkdtemp
 from typing import Any
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -26,13 +26,12 @@ STEPS = st.lists(
 @settings(max_examples=60)
 @given(steps=STEPS, key=KEYS, prefix=st.sampled_from([None, "a", "b"]), before=st.sampled_from([None, 1, 4, 99]))
 def test_what_is_found_is_what_a_look_at_all_records_finds(
-    tmp_path_factory: pytest.TempPathFactory,
     steps: list[tuple[str, Any]],
     key: str | None,
     prefix: str | None,
     before: int | None,
 ) -> None:
-    with Engine.open(tmp_path_factory.mktemp("data"), background=False) as engine:
+    with Engine.open(mkdtemp(), background=False) as engine:
         log = engine.create("log").wait()
         for what, value in steps:
             if what == "append":
@@ -65,8 +64,8 @@ def test_what_is_found_is_what_a_look_at_all_records_finds(
             assert (weighed.first, weighed.last) == (removed[:NAMED], removed[-1] if removed else 0)
 
 
-def test_a_log_tells_only_once_that_it_has_changed(tmp_path_factory: pytest.TempPathFactory) -> None:
-    with Engine.open(tmp_path_factory.mktemp("data"), background=False) as engine:
+def test_a_log_tells_only_once_that_it_has_changed() -> None:
+    with Engine.open(mkdtemp(), background=False) as engine:
         for name in ("one", "two"):
             engine.create(name).wait()
         assert {book.name for book in engine.changed_lately()} == {"one", "two"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from tempfile import mkdtemp
 
 import pytest
 from hypothesis import given, settings
@@ -159,7 +160,7 @@ def test_what_is_remembered_is_bounded(tmp_path: Path) -> None:
         for log in logs:
             put(log, "k=1")
             latests.of(log)
-        assert [latests.at_hand(log) is None for log in logs] == [True, True, False]
+        assert [latests.resident(log) is None for log in logs] == [True, True, False]
 
 
 def test_large_logs_are_gone_through_in_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -199,13 +200,12 @@ appends = st.lists(keys, max_size=4)
     limit=st.integers(1, 3),
 )
 def test_whoever_reads_on_plainly_has_the_last_value_of_every_key(
-    tmp_path_factory: pytest.TempPathFactory,
     begin: list[str | None],
     meanwhile: list[tuple[list[str | None], bool, bool]],
     limit: int,
 ) -> None:
     """No matter what is appended, sealed and compacted between any two pages."""
-    path = tmp_path_factory.mktemp("law")
+    path = Path(mkdtemp())
     engine = Engine.open(path, Options(compact_after_ms=0), clock=ManualClock(NOW), background=False)
     log = make(engine, compact=True)
     put(log, *(f"{key or ''}={number}" for number, key in enumerate(begin)))

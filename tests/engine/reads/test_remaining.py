@@ -7,7 +7,7 @@ from pathlib import Path
 from support.engines import NOW, fill, make, opened
 
 from strandline.engine import Batch, ManualClock
-from strandline.engine.reads.status import live_ranges_of
+from strandline.engine.reads.status import hidden_ranges_of, live_ranges_of
 
 
 def test_what_is_removed_or_hidden_does_not_stand(tmp_path: Path) -> None:
@@ -23,6 +23,21 @@ def test_what_is_removed_or_hidden_does_not_stand(tmp_path: Path) -> None:
         assert after.ranges == [(2, 2), (4, 4), (7, 8)]
         assert after.revision != before.revision
         assert after.rewrites == before.rewrites
+
+
+def test_hidden_records_are_those_that_can_be_restored(tmp_path: Path) -> None:
+    with opened(tmp_path) as engine:
+        log = make(engine)
+        fill(log, *"abcdefgh")
+        assert hidden_ranges_of(log) == []
+        log.hide(seqs=[2, 3, 4, 7]).wait()
+        engine.seal()
+        log.delete(seqs=[3]).wait()
+        assert hidden_ranges_of(log) == [(2, 2), (4, 4), (7, 7)]
+        fill(log, "i", "j")
+        log.hide(seqs=[10]).wait()
+        log.restore(before=5).wait()
+        assert hidden_ranges_of(log) == [(7, 7), (10, 10)]
 
 
 def test_what_comes_back_or_is_amended_counts_as_rewritten(tmp_path: Path) -> None:

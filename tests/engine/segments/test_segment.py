@@ -69,9 +69,11 @@ def disk(tmp_path: Path) -> LocalDisk:
 
 
 @pytest.fixture(scope="module")
-def shared_disk(tmp_path_factory: pytest.TempPathFactory) -> LocalDisk:
+def shared_disk(memory: Path) -> LocalDisk:
     """For hypothesis, which must not get a new directory per example."""
-    return LocalDisk(tmp_path_factory.mktemp("segments"))
+    directory = memory / "segments"
+    directory.mkdir()
+    return LocalDisk(directory)
 
 
 def big_log(rows: int = 3 * BLOCK_ROWS, keys: int = 50, seed: int = 1, gap: int = 0) -> list[Append]:

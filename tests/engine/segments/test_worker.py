@@ -21,7 +21,8 @@ from strandline.engine.errors import DamagedFile, MissingFile, UnsupportedFormat
 from strandline.engine.process import child_environment
 from strandline.engine.record import Batch
 from strandline.engine.segments.jobs import Keep, MergeJob, SealJob, run
-from strandline.engine.segments.worker import NICENESS, SealingWorker
+from strandline.engine.segments.worker import SealingWorker
+from strandline.engine.worker_process import NICENESS
 
 JOB = SealJob(1, "sealed", ["journal"], keep_all())
 

@@ -33,9 +33,11 @@ def disk(tmp_path: Path) -> LocalDisk:
 
 
 @pytest.fixture(scope="module")
-def shared_disk(tmp_path_factory: pytest.TempPathFactory) -> LocalDisk:
+def shared_disk(memory: Path) -> LocalDisk:
     """For hypothesis, which must not get a new directory per example."""
-    return LocalDisk(tmp_path_factory.mktemp("sealing"))
+    directory = memory / "sealing"
+    directory.mkdir()
+    return LocalDisk(directory)
 
 
 @st.composite

@@ -27,7 +27,8 @@ from strandline.pipeline.audit.report import AuditReport, write_report
 from strandline.pipeline.audit.run import audit
 from strandline.pipeline.round import EVERYTHING, Chosen, UnknownLogs
 from strandline.pipeline.tasks import on_spark
-from strandline.signing.author_proofs import signed_bytes
+from strandline.signing.author_proofs import DOCUMENT_DOMAIN, meta_of, sign, signed_bytes
+from strandline.signing.keys import Signer
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -162,6 +163,16 @@ def test_a_forged_signature_is_found(data: Path) -> None:
             )
         ).wait()
     assert about(audit_here(data), "author") == [("proofs", False, 3, 3)]
+
+
+def test_regular_documents_are_signed_as_a_whole(data: Path) -> None:
+    signer = Signer("01" * 32)
+    proofs = [sign(signer, "members", {"a": n}, DOCUMENT_DOMAIN) for n in (1, 2)]
+    with Engine.open(data, background=False) as engine:
+        engine.create("members").wait()
+        metas = [meta_of(proof) for proof in proofs]
+        engine.log("members").append(Batch([b'{"a":1}', b'{"a":3}'], metas=metas)).wait()
+    assert about(audit_here(data), "members") == [("proofs", False, 2, 1)]
 
 
 def change_lake(lake: Lake, data: Path, change: Callable[[Any], Any], erasures: int = 1) -> None:

@@ -4,9 +4,11 @@ from typing import NamedTuple
 
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from support.companion_rounds import registry_of
 from support.searched_log import DECLARED
 
+from strandline.engine.ownership import LogOwner
 from strandline.history.log_info import LogInfo
 from strandline.pipeline.companions.plan import (
     FEW_RECORDS,
@@ -22,8 +24,10 @@ from strandline.pipeline.companions.plan import (
     stretches_of,
     wish_of,
 )
+from strandline.query.config_parser import parse_search_config
 from strandline.query.index_files.file import Info
 from strandline.query.index_files.table import IndexEntry
+from strandline.schema.log_search import with_search
 
 NOW = 1_000_000_000
 
@@ -68,6 +72,12 @@ def test_only_a_log_with_fields_to_search_for_wishes_for_something() -> None:
     assert found is not None
     assert list(found.versions) == [(1, 1)]
     assert found.plan != found.rollups
+
+
+def test_a_log_with_fields_and_without_a_schema_wishes_for_them_without_versions() -> None:
+    found = wish_of(log(registry=with_search(None, "log", parse_search_config(DECLARED))))
+    assert found is not None
+    assert list(found.versions) == []
 
 
 def test_a_line_is_what_follows_each_other_from_the_first_record_on() -> None:
@@ -117,6 +127,16 @@ def test_few_records_wait_for_more_but_not_for_ever() -> None:
     assert due(101, NOW + FEW_WAIT_MS)
     assert due(100 + FEW_RECORDS)
     assert is_due(wish(1), lines_of(wish(), []), NOW, everything=False)
+
+
+def test_short_logs_of_tables_and_collections_get_a_companion_only_in_a_complete_round() -> None:
+    def due(head: int, *, everything: bool = False) -> bool:
+        owned = wish(head)._replace(info=replace(log(head), owner=LogOwner("table", "vote")))
+        return is_due(owned, lines_of(owned, []), NOW, everything=everything)
+
+    assert not due(FEW_RECORDS - 1)
+    assert due(FEW_RECORDS - 1, everything=True)
+    assert due(FEW_RECORDS)
 
 
 def test_what_was_made_behind_a_gap_is_left_out() -> None:

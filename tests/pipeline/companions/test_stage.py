@@ -14,8 +14,13 @@ from support.searched_log import DECLARED
 from strandline.lake.location import Lake
 from strandline.pipeline.companions import plan, stage, tables
 from strandline.pipeline.companions.work import opened
+from strandline.query.index_files.catalog import IndexCatalog
 from strandline.query.index_files.table import IndexEntry
+from strandline.query.searcher import Searcher
 from strandline.schema.lenses import parse_lens
+from strandline.schema.log_search import log_search
+from strandline.service.workers import Workers
+from strandline.tables import Tables, make_log
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -463,3 +468,32 @@ def test_on_spark_companions_are_built_extended_merged_renewed_and_erased(
     assert bed.counts() == 79
     assert bed.grep(SECRET.encode()) == []
     assert not bed.problems
+
+
+def test_rows_of_a_table_with_search_are_covered_and_found(bed: Bed) -> None:
+    """The process of the pipeline does not know the declaration, and the table finds rows with the companions."""
+    note = make_log("note", parent="desk", schema={"type": "object"}, soft_delete=True, search="text")
+    with bed.engine() as engine:
+        table = Tables(engine, [note])["note"]
+        for text in ("red lamp", "old lamp", "blue lamp", "green chair"):
+            table.append("p", {"text": text}).wait()
+        table.update("p:2", {"text": "new chair"}).wait()
+        table.rm("p:3").wait()
+    assert bed.round(complete=False) == {}, "it is short, so the server indexes it in memory"
+    assert bed.ranges("note/p") == []
+    assert list(bed.round().values()) == [4]
+    assert bed.ranges("note/p") == [(1, 4)]
+    assert bed.ranges("note~changes/p") == []
+    catalog = IndexCatalog(bed.lake, bed.root / "cache", Workers().lake, look_seconds=0)
+    with bed.engine() as engine:
+        searcher = Searcher(1 << 20, [catalog])
+        table = Tables(engine, [note], searcher=searcher)["note"]
+        assert [row.seq for row in table.search("p", "lamp").rows] == [1]
+        assert [row.seq for row in table.search("p", "chair").rows] == [4, 2]
+        search = log_search(note.search_registry)
+        assert search is not None
+        held = searcher.held(engine.log("note/p"), search.config)
+        assert (held.chunks, held.size) == (0, 0), "the rows were found with the companion, not in memory"
+        table.restore("p:3").wait()
+        table.append("p", {"text": "white lamp"}).wait()
+        assert [row.seq for row in table.search("p", "lamp").rows] == [5, 3, 1]

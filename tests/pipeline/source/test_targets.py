@@ -67,7 +67,8 @@ def test_what_a_log_does_not_hold_is_refused(engine: Engine) -> None:
 
 @pytest.mark.parametrize("note", ["closed", "gone", "registry", "profile", "collection", "table"])
 def test_a_log_that_only_its_own_protocol_appends_to_is_left_alone(engine: Engine, note: str) -> None:
-    engine.create("s", notes={note: b"{}"}, batch=Batch([b"1"])).wait()
+    registry = b'{"currentVersion":1}'  # one without a schema is for searches only
+    engine.create("s", notes={note: registry if note == "registry" else b"{}"}, batch=Batch([b"1"])).wait()
     with pytest.raises(CannotAppend, match="cannot append to log 's'"):
         DirectoryTarget(engine).append("s", table(b"2"))
 

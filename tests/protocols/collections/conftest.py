@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from support.collections_in_process import MakeStand, Stand
-from support.server_process import ServerProcess
+from support.server_process import ServerProcess, Share
 
 from strandline.collections import Collection
 
@@ -106,15 +106,10 @@ def config_file(path: Path, config: dict[str, Any] = SERVED) -> Path:
 
 
 @pytest.fixture(scope="session")
-def served(lane: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+def served(lane: str, share: Share, memory: Path) -> ServerProcess:
     """A real server with the collections above."""
-    place = tmp_path_factory.mktemp(f"collections-{lane}")
-    settings = {"config_file": str(config_file(place / "collections.json")), "config_endpoint": "public"}
-    process = ServerProcess(place / "data", fast_lane=lane == "fast", settings=settings)
-    try:
-        yield process.start()
-    finally:
-        process.end()
+    settings = {"config_file": str(config_file(memory / f"collections-{lane}.json")), "config_endpoint": "public"}
+    return share(ServerProcess(memory / f"collections-{lane}", fast_lane=lane == "fast", settings=settings))
 
 
 _numbers = count(1)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from support.collections_in_process import MakeStand, Stand, opened
+from support.collections_in_process import Answered, MakeStand, Stand, opened
 from support.signed_calls import ALICE, BOB, CAROL, NOW, audience, device, headers_of, member
 
 from strandline.collections import (
@@ -149,7 +149,9 @@ def test_a_list_of_a_lower_generation_is_ignored_and_logged(
 
 
 @pytest.mark.parametrize("told", [False, True])
-def test_a_signed_append_cannot_be_replayed_after_a_restart(stand: MakeStand, tmp_path: Path, told: bool) -> None:
+def test_a_repeated_append_gets_the_first_answer_also_after_a_restart(
+    stand: MakeStand, tmp_path: Path, told: bool
+) -> None:
     """The request is stored in the frame of its append, so one is never there without the other."""
     collection = msgspec.structs.replace(EVENTS, queue=QueueEvents(topic="told") if told else None)
     proof = sign(ALICE, "events/d1", {"n": 1})
@@ -158,30 +160,105 @@ def test_a_signed_append_cannot_be_replayed_after_a_restart(stand: MakeStand, tm
     server = stand(collection, path=tmp_path / "data")
     headers = headers_of(device(), ALICE, "POST", "/push/events/d1", content, server.clock.now())
     sent = {name.replace("-", "_"): value for name, value in headers.items()}
-    assert server.ask("POST", "/push/events/d1", content, **sent).status == 200
-    assert server.ask("POST", "/push/events/d1", content, **sent).error == UNAUTHORIZED
+    before = server.push("events/d1", {"n": 0}, author=ALICE, cap=(device(), ALICE))
+    first = server.ask("POST", "/push/events/d1", content, **sent)
+    assert first.status == 200
+    server.clock.advance(5)
+    assert server.ask("POST", "/push/events/d1", content, **sent).json == first.json
+    after = server.push("events/d1", {"n": 2}, author=ALICE, cap=(device(), ALICE))
+    assert server.ask("POST", "/push/events/d1", content, **sent).json == first.json, "not that of the last element"
     server.engine.close()
     again = stand(collection, path=tmp_path / "data", clock=ManualClock(NOW + SKEW_MS))
-    assert again.ask("POST", "/push/events/d1", content, **sent).error == UNAUTHORIZED
-    assert len(again.pull("events/d1", "last=10", cap=(device(), ALICE)).items) == 1
+    for _ in range(2):
+        assert again.ask("POST", "/push/events/d1", content, **sent).json == first.json
+    times = [answer.json["timestamp"] for answer in (before, first, after)]
+    assert [item["ts"] for item in again.pull("events/d1", "last=10", cap=(device(), ALICE)).items] == times
+    assert len(again.records("told")) == (3 if told else 0)
     assert again.push("events/d1", {"n": 1}, author=ALICE, cap=(device(), ALICE)).status == 200, "signed again"
+    again.clock.advance(1)
+    assert again.ask("POST", "/push/events/d1", content, **sent).error == UNAUTHORIZED, "the signature is too old"
+    assert len(again.pull("events/d1", "last=10", cap=(device(), ALICE)).items) == 4
 
 
-def test_a_replayed_request_makes_no_second_event_of_an_element_that_is_not_kept(
-    stand: MakeStand, tmp_path: Path
+def test_a_nonce_is_good_for_one_request_only(stand: MakeStand) -> None:
+    server = stand(EVENTS)
+
+    def sent(path: str, n: int, method: str = "POST", at: int = 0) -> Answered:
+        proof = sign(ALICE, path, {"n": n})
+        body = {"data": {"n": n}, "authorPubkey": proof.public_key, "authorSignature": proof.signature}
+        content = json.dumps(body).encode() if method == "POST" else None
+        target = f"/push/{path}" if method == "POST" else f"/pull/{path}?last=1"
+        headers = headers_of(device(), ALICE, method, target, content or b"", NOW + at, nonce="n")
+        return server.ask(method, target, content, **{name.replace("-", "_"): value for name, value in headers.items()})
+
+    first = sent("events/d1", 1)
+    assert first.status == 200
+    assert sent("events/d1", 2).error == UNAUTHORIZED, "another body"
+    assert sent("events/d2", 1).error == UNAUTHORIZED, "another document"
+    assert sent("events/d1", 1, at=1).error == UNAUTHORIZED, "another time"
+    assert sent("events/d1", 1, "GET").error == UNAUTHORIZED, "another method"
+    assert sent("events/d1", 1).json == first.json
+    assert len(server.pull("events/d1", "last=10", cap=(device(), ALICE)).items) == 1
+    assert server.engine.find("events/d2") is None
+
+
+def test_a_push_that_was_refused_is_not_repeated(stand: MakeStand) -> None:
+    """Its sender was told that nothing is stored, and may have signed another request since."""
+    collection = msgspec.structs.replace(
+        EVENTS, object_schema={"required": ["n"]}, append_only=AppendOnly(require_author_signature=False)
+    )
+    server = stand(collection)
+    headers = headers_of(device(), ALICE, "POST", "/push/events/d1", b'{"data":{}}', NOW)
+    sent = {name.replace("-", "_"): value for name, value in headers.items()}
+    assert server.ask("POST", "/push/events/d1", b'{"data":{}}', **sent).status == 400
+    assert server.ask("POST", "/push/events/d1", b'{"data":{}}', **sent).error == UNAUTHORIZED
+
+
+def test_whoever_may_no_longer_append_gets_no_answer_again(stand: MakeStand, tmp_path: Path) -> None:
+    certificate, path = device(), tmp_path / "revoked.json"
+    path.write_text(json.dumps(signed_list(ALICE, 1, [])))
+    collection = msgspec.structs.replace(EVENTS, append_only=AppendOnly(require_author_signature=False))
+    server = stand(collection, revocations=(str(path),))
+    headers = headers_of(certificate, ALICE, "POST", "/push/events/d1", b'{"data":{}}', NOW)
+    sent = {name.replace("-", "_"): value for name, value in headers.items()}
+    assert server.ask("POST", "/push/events/d1", b'{"data":{}}', **sent).status == 200
+    assert server.ask("POST", "/push/events/d1", b'{"data":{}}', **sent).status == 200
+    revoked = [{"sub": certificate["sub"], "nonce": certificate["nonce"], "exp": certificate["exp"]}]
+    path.write_text(json.dumps(signed_list(ALICE, 2, revoked)))
+    server.watch_revocations()
+    assert server.ask("POST", "/push/events/d1", b'{"data":{}}', **sent).error == UNAUTHORIZED
+
+
+def test_the_last_element_of_a_full_document_can_be_repeated(stand: MakeStand) -> None:
+    rules = AppendOnly(require_author_signature=False, max_items=1)
+    server = stand(msgspec.structs.replace(EVENTS, append_only=rules))
+    headers = headers_of(device(), ALICE, "POST", "/push/events/d1", b'{"data":{},"ts":7}', NOW)
+    sent = {name.replace("-", "_"): value for name, value in headers.items()}
+    first = server.ask("POST", "/push/events/d1", b'{"data":{},"ts":7}', **sent)
+    assert (first.status, first.json["timestamp"]) == (200, 7)
+    assert server.ask("POST", "/push/events/d1", b'{"data":{},"ts":7}', **sent).json == first.json
+    assert server.push("events/d1", {}, 8, cap=(device(), ALICE)).error == (409, "append_limit_exceeded")
+
+
+@pytest.mark.parametrize("ts", [b"", b',"ts":7'])
+def test_a_repeated_request_makes_no_second_event_of_an_element_that_is_not_kept(
+    stand: MakeStand, tmp_path: Path, ts: bytes
 ) -> None:
     collection = msgspec.structs.replace(
         EVENTS, queue=QueueEvents(topic="told"), append_only=AppendOnly(persist=False, require_author_signature=False)
     )
-    content = b'{"data":{"n":1}}'
+    content = b'{"data":{"n":1}%b}' % ts
     server = stand(collection, path=tmp_path / "data")
     headers = headers_of(device(), ALICE, "POST", "/push/events/d1", content, server.clock.now())
     sent = {name.replace("-", "_"): value for name, value in headers.items()}
-    assert server.ask("POST", "/push/events/d1", content, **sent).status == 200
+    first = server.ask("POST", "/push/events/d1", content, **sent)
+    assert first.status == 200
+    server.clock.advance(5)
+    assert server.ask("POST", "/push/events/d1", content, **sent).json == first.json
     server.engine.close()
     again = stand(collection, path=tmp_path / "data", clock=ManualClock(NOW + SKEW_MS))
-    assert again.ask("POST", "/push/events/d1", content, **sent).error == UNAUTHORIZED
-    assert again.engine.log("told").head == 1
+    assert again.ask("POST", "/push/events/d1", content, **sent).json == first.json
+    assert [event["timestamp"] for event in again.records("told")] == [first.json["timestamp"]]
 
 
 @pytest.mark.parametrize(
@@ -298,6 +375,24 @@ def test_who_pushes_too_often_is_told_when_to_come_again(stand: MakeStand) -> No
     assert (answer.error, answer.headers["retry-after"]) == ((429, "Rate limit exceeded"), "2")
     server.clock.advance(1500)
     assert pushes(server, "1.1.1.1") == 200
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_replays_do_not_use_up_the_rate_limit_of_an_author(stand: MakeStand, tmp_path: Path, restarted: bool) -> None:
+    rule = RateRule(window_ms=1000, max_requests=3)
+    rules = AppendOnly(require_author_signature=False)
+    limited = msgspec.structs.replace(EVENTS, append_only=rules, rate_limit=CollectionRateLimit(push=rule))
+    server = stand(limited, path=tmp_path / "data")
+    headers = headers_of(device(), ALICE, "POST", "/push/events/d1", b'{"data":{}}', NOW)
+    sent = {name.replace("-", "_"): value for name, value in headers.items()}
+    assert server.ask("POST", "/push/events/d1", b'{"data":{}}', **sent, peer="1.1.1.1").status == 200
+    if restarted:
+        server.engine.close()
+        server = stand(limited, path=tmp_path / "data")
+    replays = [server.ask("POST", "/push/events/d1", b'{"data":{}}', **sent, peer="6.6.6.6") for _ in range(5)]
+    assert [answer.status for answer in replays] == [200, 200, 200, 429, 429]
+    again = server.ask("POST", "/push/events/d1", {"data": {}}, cap=(device(), ALICE), peer="1.1.1.1")
+    assert again.status == 200
 
 
 def test_what_a_client_says_of_its_address_does_not_count(stand: MakeStand) -> None:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
+import os
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any
 
 import httpx
 import pytest
+from support.server_fork import ServerFork
 from support.server_process import ServerProcess
 from support.signed_calls import ALICE, BOB, KEM, headers_of
 
@@ -42,11 +42,26 @@ read_roles = ["public"]
 write_roles = ["public"]
 append_only = {{ require_author_signature = false }}
 rate_limit.push = {{ window_ms = 3600000, max_requests = 2, bucket = "ip" }}
+
+[[collections.namespace.free.collection]]
+name = "anywhere"
+storage_path = "{{a}}/{{b}}"
+read_roles = ["public"]
+write_roles = ["public"]
+append_only = {{ require_author_signature = false }}
+
+[[collections.namespace.free.collection]]
+name = "versions"
+storage_path = "{{a}}/{{b}}/versions"
+read_roles = ["public"]
+write_roles = ["public"]
 """
 
 DECLARED = """
 from strandline.collections import AppendOnly, Collection, Namespace, Roles
+from strandline.tables import make_log
 
+poll = make_log("poll", parent="room", schema={"type": "object"}, pub=True)
 rota = Collection(
     name="rota", storage_path="rota/{day}", read_roles=["staff", "self"], write_roles=["staff"],
     append_only=AppendOnly(),
@@ -117,6 +132,16 @@ def test_collections_of_the_file_and_of_the_program_are_served(configured: Serve
 
 def test_roles_of_the_program_count(configured: ServerProcess) -> None:
     assert append(configured, "rota/monday", BOB).status_code == 403
+
+
+def test_a_collection_does_not_take_the_names_of_a_table(configured: ServerProcess) -> None:
+    for path in ("poll/other", "poll/other/versions"):
+        refused = ask(configured, "POST", f"/free/push/{path}", b'{"data":{}}')
+        assert (refused.status_code, refused.json()["error"]) == (409, "not_a_document")
+        assert "the name belongs to the table 'poll'" in refused.json()["message"]
+    assert ask(configured, "POST", "/free/push/polls/other", b'{"data":{}}').status_code == 200
+    appended = ask(configured, "POST", "/tables/poll/append", b'{"parent":"other","payload":{}}')
+    assert appended.json()["id"] == "other:1"
 
 
 def test_what_is_doubtful_about_declared_collections_is_told(configured: ServerProcess) -> None:
@@ -196,8 +221,8 @@ def test_the_server_looks_at_its_revocation_lists_without_a_request(configured: 
 def test_a_server_with_collections_that_cannot_be_does_not_start(tmp_path: Path, text: str, message: str) -> None:
     settings = tmp_path / "settings.toml"
     settings.write_text(text)
-    command = [sys.executable, "-m", "strandline", "serve", "--config", str(settings), "--data", str(tmp_path / "data")]
-    ended = subprocess.run([*command, "--port", "0"], capture_output=True, text=True, timeout=60, check=False)
-    assert ended.returncode == 2
-    assert message in ended.stderr
-    assert "Traceback" not in ended.stderr
+    command = ["serve", "--config", str(settings), "--data", str(tmp_path / "data"), "--port", "0"]
+    assert ServerFork(command, dict(os.environ), tmp_path / "log").wait(60) == 2
+    said = (tmp_path / "log").read_text()
+    assert message in said
+    assert "Traceback" not in said

@@ -7,13 +7,15 @@ from concurrent.futures import ThreadPoolExecutor
 from hashlib import sha256
 from pathlib import Path
 from threading import Event
+from time import time
 from typing import Any
 
 import httpx
-from support.collections_client import CollectionsClient
+from support.collections_client import CollectionsClient, root_of
 from support.server_process import ServerProcess
-from support.signed_calls import ALICE
+from support.signed_calls import ALICE, headers_of
 
+from strandline.signing.author_proofs import sign
 from strandline.signing.canonical_json import canonical
 
 CONFIG = {
@@ -119,3 +121,27 @@ def check_events(client: CollectionsClient) -> None:
             break
     elements = [(id, item["ts"]) for id in "012" for item in client.pull(f"open/{id}")["data"]["items"]]
     assert sorted(events) == sorted(elements)
+
+
+def test_an_append_whose_answer_was_lost_with_the_server_gets_it_from_the_next_one(tmp_path: Path) -> None:
+    config = tmp_path / "collections.json"
+    config.write_text(json.dumps(CONFIG))
+    server = ServerProcess(tmp_path / "data", settings={"config_file": str(config)})
+    proof = sign(ALICE, "signed/d1", {"n": 1})
+    body = json.dumps({"data": {"n": 1}, "authorPubkey": proof.public_key, "authorSignature": proof.signature}).encode()
+    now = int(time() * 1000)
+    # The next server has another port, which is not in this name.
+    headers = headers_of(root_of(ALICE), ALICE, "POST", "/push/signed/d1", body, ts=now, host="localhost")
+    headers["content-type"] = "application/json"
+    answers = []
+    try:
+        for _ in range(2):
+            server.start()
+            with CollectionsClient(server.url, ALICE) as alice:
+                answers += [alice.http.post("/push/signed/d1", content=body, headers=headers) for _ in range(2)]
+                assert len(alice.pull("signed/d1")["data"]["items"]) == 1
+            server.kill()
+    finally:
+        server.end()
+    assert [answer.status_code for answer in answers] == [200] * 4
+    assert len({answer.content for answer in answers}) == 1

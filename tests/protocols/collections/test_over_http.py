@@ -38,11 +38,17 @@ def test_what_is_somebodys_own_is_for_nobody_else(served: ServerProcess) -> None
         assert bob.ask("GET", f"/pull/{path}?last=1").json() == {"error": "Forbidden"}
 
 
-def test_a_request_is_taken_once(served: ServerProcess, name: str) -> None:
+@pytest.mark.both_lanes
+def test_a_signed_append_is_made_once_and_answered_as_often_as_it_is_sent(served: ServerProcess, name: str) -> None:
     with CollectionsClient(served.url, ALICE) as alice:
         first = alice.push(f"signed/{name}", {"n": 1})
-        again = alice.http.send(first.request)
-        assert (first.status_code, again.status_code, again.json()) == (200, 401, {"error": "Unauthorized"})
+        again = [alice.http.send(first.request) for _ in range(3)]
+        assert [first.status_code, *(answer.status_code for answer in again)] == [200] * 4
+        assert all(answer.content == first.content for answer in again)
+        assert len(alice.pull(f"signed/{name}")["data"]["items"]) == 1
+        pulled = alice.ask("GET", f"/pull/signed/{name}?last=1")
+        again = [alice.http.send(pulled.request)]
+        assert (pulled.status_code, again[0].status_code, again[0].json()) == (200, 401, {"error": "Unauthorized"})
 
 
 @pytest.mark.parametrize("mount", ["/team", "/v1/team"])

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
+import threading
 from hashlib import sha256
 from typing import Any
 
+import msgspec
 import pytest
 from support.collections_in_process import NOW, MakeStand, opened
 from support.signed_calls import ALICE, BOB, READING, WRITING, device, member
 
-from strandline.collections import Caller, Collection, FieldPermission, RateLimit, Roles
+from strandline.collections import Caller, Collection, FieldPermission, QueueEvents, RateLimit, Roles
 from strandline.collections.config import AppendOnly, CollectionRateLimit
 from strandline.engine import ManualClock, Options
+from strandline.protocols.collections import push
 
 #: Signed appends to documents below events/.
 SIGNED = Collection(
@@ -51,7 +54,7 @@ def test_a_client_may_give_times_that_rise(stand: MakeStand) -> None:
     assert server.push("events", {"n": 2}, 1000).status == 200
     refused = server.push("events", {"n": 3}, 1000)
     assert refused.error == (409, "non_monotonic_timestamp")
-    assert set(refused.json) == {"error"}, "the newest time is no business of somebody who may only write"
+    assert refused.json == {"error": "non_monotonic_timestamp", "latest": 1000}
     assert server.push("events", {"n": 3}, NOW + 300_000).status == 200
     assert server.push("events", {"n": 4}, NOW + 300_001).error == (400, "ts is too far in the future")
     assert server.pushed("events", {"n": 4}) == [NOW + 300_001]
@@ -354,16 +357,6 @@ def test_what_is_not_kept_is_not_kept(stand: MakeStand) -> None:
         assert server.pull("events", query).json == {"data": {}, "hash": "", "timestamp": NOW}
 
 
-def test_a_regular_document_gets_a_clear_error(stand: MakeStand) -> None:
-    regular = Collection(
-        name="profile", storage_path="profile/{id}", read_roles=("public",), write_roles=("public",), listable=True
-    )
-    server = stand(regular)
-    for answer in (server.push("profile/a", {}), server.pull("profile/a", ""), server.get("/list/profile")):
-        assert answer.error == (501, "regular_documents_not_supported")
-        assert "profile" in answer.json["message"]
-
-
 def test_a_push_only_collection_cannot_be_pulled(stand: MakeStand) -> None:
     server = stand(opened(push_only=True))
     assert server.push("events", {}).status == 200
@@ -415,3 +408,48 @@ def test_there_may_be_no_more_logs_and_no_more_bytes(stand: MakeStand) -> None:
     assert server.push("events/b", {}).status == 429
     assert server.push("events/a", {"a": "x" * 50}).status == 429
     assert server.push("events/a", {}).status == 200
+
+
+def test_a_member_of_a_bundle_may_only_announce_its_elements(stand: MakeStand) -> None:
+    """They are signed under its own path, and nothing of them is stored."""
+    told = opened(
+        "told",
+        "users/{id}",
+        persist=False,
+        require_author_signature=True,
+        bundle="all",
+        queue=QueueEvents(topic="news", include_body=True),
+    )
+    settings = Collection(
+        name="settings", storage_path="users/{id}", bundle="all", read_roles=("public",), write_roles=("public",)
+    )
+    server = stand(told, settings)
+    assert server.push("users/7/told", {"n": 1}, author=ALICE).status == 200
+    assert server.push("users/7", {"n": 2}, author=ALICE).status == 404
+    assert server.push("users/7/settings", {"dark": True}).status == 200
+    assert [event["body"] for event in server.records("news")] == [{"n": 1}]
+    shown = server.pull("users/7", "").json["collections"]
+    assert (shown["told"], shown["settings"]["data"]) == ({"data": {}, "hash": ""}, {"dark": True})
+
+
+@pytest.mark.parametrize("rules", [AppendOnly(require_author_signature=False), None])
+def test_a_large_push_is_read_on_another_thread(
+    stand: MakeStand, monkeypatch: pytest.MonkeyPatch, rules: AppendOnly | None
+) -> None:
+    """Other requests do not wait until it is parsed and hashed."""
+    threads = []
+
+    def noted(body: bytes) -> push.PushBody:
+        threads.append(threading.current_thread())
+        return read_body(body)
+
+    read_body = push.read_body
+    monkeypatch.setattr(push, "read_body", noted)
+    server = stand(msgspec.structs.replace(opened(), append_only=rules))
+    first = server.push("events", {"n": 1})
+    large = {"text": "x" * push.PREPARED_AT_ONCE}
+    assert server.push("events", large, baseHash=first.json["hash"]).status == 200
+    assert server.records("events") == [{"n": 1}, large]
+    assert server.ask("POST", "/push/events", b'{"data":' + b"[" * push.PREPARED_AT_ONCE).status == 400
+    here = threading.current_thread()
+    assert [thread is here for thread in threads] == [True, False, False]

@@ -75,7 +75,7 @@ def test_a_batch_is_budgeted_as_it_is_served(stand: MakeStand) -> None:
     both = [{"last": 1, "limit": 1000}]
     server = stand(opened(), max_batch_append_elements=10)
     filled(server, 20)
-    assert entries(server, both) == (400, "Batch append element budget exceeded")
+    assert entries(server, both) == (400, "batch_append_limit_exceeded")
     assert entries(server, [{"last": 1000, "limit": 5}])[0]["data"]["items"][0]["data"] == {"n": 15}
     published = stand(opened(strict=False), max_batch_append_elements=10)
     filled(published, 20)
@@ -86,8 +86,33 @@ def test_a_batch_gives_no_longer_tail_than_it_was_counted_with(stand: MakeStand)
     server, published = stand(opened()), stand(opened(strict=False))
     for each in (server, published):
         filled(each, 1005)
-    assert len(entries(server, [{"last": 2000}])[0]["data"]["items"]) == 1000
-    assert len(entries(published, [{"last": 2000}])[0]["data"]["items"]) == 1005
+    for each in (server, published):
+        (entry,) = entries(each, [{"last": 2000}])
+        assert (len(entry["data"]["items"]), "more" in entry) == (1005, False)
+    assert entries(server, [{"last": 10_001}]) == (400, "batch_append_limit_exceeded")
+    assert len(entries(published, [{"last": 10_001}])[0]["data"]["items"]) == 1005, "counted as 1000"
+
+
+@pytest.mark.parametrize("name", ["last", "limit"])
+@pytest.mark.parametrize(
+    ("since", "asked", "shown", "more"),
+    [(None, 9, [2, 3, 4], True), (None, 3, [2, 3, 4], False), (0, 4, [2, 3, 4], True), (1, 9, [2, 3, 4], False),
+     (0.5, 9, [2, 3, 4], True), (3, 9, [4], False)],
+)  # fmt: skip
+def test_an_answer_says_that_a_limit_cut_the_tail(
+    stand: MakeStand, name: str, since: float | None, asked: int, shown: list[int], more: bool
+) -> None:
+    """The elements 0 to 4 have the times 1000 to 5000; the collection shows the newest three of a tail."""
+    server = stand(opened(max_pull_limit=3))
+    for number in range(5):
+        assert server.push("events", {"n": number}, (number + 1) * 1000).status == 200
+    checkpoint = None if since is None else int((since + 1) * 1000) if since else 0
+    bounds = {name: asked} if checkpoint is None else {name: asked, "since": checkpoint}
+    (entry,) = entries(server, [bounds])
+    assert (numbers(entry["data"]["items"]), entry.get("more", False)) == (shown, more)
+    query = f"{name}={asked}" if checkpoint is None else f"{name}={asked}&checkpoint={checkpoint}"
+    pulled = server.pull("events", query).json
+    assert (numbers(pulled["data"]["items"]), pulled.get("more", False)) == (shown, more)
 
 
 def test_a_batch_does_not_read_what_can_only_be_pushed(stand: MakeStand) -> None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from msgspec import convert
 from support.collections_in_process import MakeStand, opened
 from support.strict_answers import decode_strictly
 
-from strandline.protocols.collections.wire import BatchAnswer, CollectionErrorAnswer, PullAnswer
+from strandline.protocols.collections.wire import BatchAnswer, CollectionErrorAnswer, ElementAnswer, PullAnswer
 
 
 def test_a_pull_and_a_batch_are_as_declared(stand: MakeStand) -> None:
@@ -17,8 +18,9 @@ def test_a_pull_and_a_batch_are_as_declared(stand: MakeStand) -> None:
     assert ([element.data for element in pulled.data["items"]], pulled.more) == ([{"n": 1.5, "text": "\u2028"}], True)
     query = 'collections=events,second,third&appendParams={"events":[{"last":1}],"second":[{"last":1}]}'
     batch = decode_strictly(server.get(f"/batch/pull?{query}").body, BatchAnswer).collections
-    assert [entry.data["items"][0].data for entry in (*batch["events"], *batch["second"])] == [{"n": 2}, {"a": [100]}]
-    assert batch["second"][0].data["items"][0].author_pubkey == "a"
+    elements = [convert(entry.data["items"][0], ElementAnswer) for entry in (*batch["events"], *batch["second"])]
+    assert [element.data for element in elements] == [{"n": 2}, {"a": [100]}]
+    assert elements[1].author_pubkey == "a"
     assert batch["third"][0].error == "Collection not found"
 
 

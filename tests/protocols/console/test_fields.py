@@ -6,6 +6,9 @@ from typing import Any
 
 from support.console_in_process import ConsoleStand
 
+from strandline.engine import Batch
+from strandline.query.inference import SAMPLE_RECORDS
+
 
 def fields(stand: ConsoleStand, name: str) -> list[tuple[Any, ...]]:
     return [(each["name"], each["type"], each["from"]) for each in stand.get(f"/fields/{name}")["fields"]]
@@ -49,3 +52,33 @@ def test_what_is_no_object_has_no_fields(stand: ConsoleStand) -> None:
     stand.log("numbers", 1, [2], "three")
     stand.stream("pictures", "image/png", b"\x00")
     assert fields(stand, "numbers") == fields(stand, "pictures") == []
+
+
+def test_a_search_configuration_is_proposed(stand: ConsoleStand) -> None:
+    stand.log("orders", {"at": "2026-11-15T10:00:00Z", "item": "book", "price": {"net": 12.5}}, {"item": "pen"}, 7)
+    found = stand.get("/log/orders/inference")
+    assert found["records"] == 2
+    assert [(field["name"], field["kind"], field["json_pointer"], field["records"]) for field in found["fields"]] == [
+        ("at", "date", "/at", 1),
+        ("item", "keyword", "/item", 2),
+        ("price.net", "float", "/price/net", 1),
+    ]
+    installed = stand.ask("PUT", "/v0/topics/orders", {"search": found["search"]})
+    assert installed.status == 200, installed
+    assert installed.json["config"]["search"] == found["search"]
+    assert [name for name, _, _ in fields(stand, "orders")][:3] == ["at", "item", "price.net"]
+
+
+def test_nothing_is_proposed_without_objects(stand: ConsoleStand) -> None:
+    stand.log("numbers", 1, [2], "three")
+    stand.log("nothing")
+    stand.stream("pictures", "image/png", b'{"a":1}')
+    for name in ("numbers", "nothing", "pictures"):
+        assert stand.get(f"/log/{name}/inference") == {"records": 0, "fields": [], "search": None}
+
+
+def test_only_the_last_records_are_inspected(stand: ConsoleStand) -> None:
+    log = stand.log("many", {"old": 1})
+    log.append(Batch([b'{"new":1}'] * SAMPLE_RECORDS)).wait()
+    found = stand.get("/log/many/inference")
+    assert (found["records"], [field["name"] for field in found["fields"]]) == (SAMPLE_RECORDS, ["new"])

@@ -78,7 +78,7 @@ def test_routers_that_touch_the_log_are_shown(stand: ConsoleStand) -> None:
 
 
 def test_a_log_that_is_not_there_is_not_found(stand: ConsoleStand) -> None:
-    for target in ("", "/records", "/keys", "/removal?key=a", "/tail"):
+    for target in ("", "/records", "/keys", "/removal?key=a", "/inference", "/tail"):
         assert stand.refused(f"/log/nothing{target}") == (404, "log_not_found")
 
 

@@ -27,7 +27,7 @@ def test_every_endpoint_is_answered(client: Client) -> None:
     client.claim("console-jobs", "worker")
     for target in ("session", "overview", "logs?search=console", "queues?search=console", "routers"):
         client.call("GET", f"{API}/{target}")
-    for below in ("", "/records", "/records?before=9", "/keys", "/removal?key=a"):
+    for below in ("", "/records", "/records?before=9", "/keys", "/removal?key=a", "/inference"):
         client.call("GET", path + below)
     assert client.call("GET", f"{API}/queue/console-jobs")["held"][0]["worker"] == "worker"
     assert client.call("GET", f"{API}/fields/console-jobs") == {"fields": []}

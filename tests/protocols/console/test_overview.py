@@ -40,7 +40,7 @@ def test_a_key_that_may_not_read_sees_only_who_it_is(tmp_path: Path) -> None:
     with ConsoleStand(tmp_path, KEYS) as stand:
         stand.log("orders", 1, keys=["a"])
         assert stand.get("/session", key="writes")["key"]["scopes"] == ["write"]
-        below = ["", "/records", "/keys", "/removal?key=a", "/tail"]
+        below = ["", "/records", "/keys", "/removal?key=a", "/inference", "/tail"]
         targets = ["/overview", "/live", "/logs", "/queues", "/routers", "/fields/orders", "/queue/orders"]
         for target in [*targets, *(f"/log/orders{each}" for each in below)]:
             assert stand.refused(target, key="writes") == (403, "forbidden"), target

@@ -37,10 +37,10 @@ def test_queues_are_listed_with_how_many_jobs_are_where(stand: ConsoleStand) -> 
     queue(stand, "untouched", [{"data": 1}], dead_letter="graves")
     assert claim(stand, "jobs", "worker", 3) == [1, 2, 3]
     nack(stand, "jobs", "worker", [3], delay_ms=60_000)
-    empty = {"in_flight": 0, "delayed": 0, "dead": 0}
+    empty = {"in_flight": 0, "delayed": 0, "dead": 0, "dead_lettered": 0, "dropped": 0}
     assert stand.get("/queues") == {
         "queues": [
-            {"name": "jobs", "ready": 2, "in_flight": 2, "delayed": 1, "dead": 0, "dead_letter": None},
+            {"name": "jobs", "ready": 2, **empty, "in_flight": 2, "delayed": 1, "dead_letter": None},
             {"name": "untouched", "ready": 1, **empty, "dead_letter": "graves"},
         ],
         "total": 2,
@@ -55,13 +55,54 @@ def test_it_is_told_who_holds_what_until_when(stand: ConsoleStand) -> None:
     assert claim(stand, "jobs", "quick", 2, lease_ms=1_000) == [2, 3]
     nack(stand, "jobs", "quick", [3], delay_ms=5_000)
     found = stand.get("/queue/jobs")
-    assert found["counts"] == {"ready": 3, "in_flight": 2, "delayed": 1, "dead": 0}
+    assert found["counts"] == {"ready": 3, "in_flight": 2, "delayed": 1, "dead": 0, "dead_lettered": 0, "dropped": 0}
     assert found["held"] == [
-        {"seq": 2, "worker": "quick", "until": NOW + 1_000, "deliveries": 1, "priority": 0},
-        {"seq": 1, "worker": "slow", "until": NOW + 60_000, "deliveries": 1, "priority": 0},
+        {"seq": 2, "worker": "quick", "until": NOW + 1_000, "deliveries": 1, "priority": 0, "failures": []},
+        {"seq": 1, "worker": "slow", "until": NOW + 60_000, "deliveries": 1, "priority": 0, "failures": []},
     ]
-    assert found["delayed"] == [{"seq": 3, "at": NOW + 5_000, "deliveries": 1, "priority": 0}]
+    assert found["delayed"] == [{"seq": 3, "at": NOW + 5_000, "deliveries": 1, "priority": 0, "failures": []}]
     assert (found["config"]["type"], found["dead_letters"]) == ("queue", None)
+
+
+def test_it_is_told_why_jobs_failed(stand: ConsoleStand) -> None:
+    queue(stand, "jobs", [{"data": each} for each in range(3)])
+    assert claim(stand, "jobs", "worker", 3) == [1, 2, 3]
+    body = {"node": "worker", "seqs": [1, 2, 3], "reason": {"type": "ValueError", "message": "no"}, "delay_ms": 0}
+    assert stand.ask("POST", "/v0/topics/jobs/nack", body).status == 200
+    assert claim(stand, "jobs", "worker", 2) == [1, 2]
+    nack(stand, "jobs", "worker", [2], delay_ms=5_000)
+    found = stand.get("/queue/jobs")
+    failure = {"at": NOW, "delivery": 1, "worker": "worker", "reason": {"type": "ValueError", "message": "no"}}
+    for state in ("held", "delayed", "next"):
+        (job,) = found[state]
+        assert job["failures"] == [failure], state
+    assert found["next"][0]["deliveries"] == 1
+
+
+def test_the_age_of_the_oldest_job_and_the_rates_are_told(stand: ConsoleStand) -> None:
+    queue(stand, "jobs", [{"data": each} for each in range(4)])
+    assert claim(stand, "jobs", "worker", 2) == [1, 2]
+    assert stand.ask("POST", "/v0/topics/jobs/ack", {"node": "worker", "seqs": [1]}).status == 200
+    nack(stand, "jobs", "worker", [2], delay_ms=60_000)
+    stand.clock.advance(7_000)
+    found = stand.get("/queue/jobs")
+    assert (found["oldest_ready_ms"], found["failure_rate"]) == (7_000, 0.5)
+    assert found["throughput"] > 0
+    assert claim(stand, "jobs", "worker", 2) == [3, 4]
+    assert stand.get("/queue/jobs")["oldest_ready_ms"] is None
+
+
+def test_jobs_that_were_dropped_are_counted(stand: ConsoleStand) -> None:
+    queue(stand, "jobs", [{"data": 1}], max_deliveries=1)
+    nack(stand, "jobs", "worker", claim(stand, "jobs", "worker"))
+    assert stand.get("/queue/jobs")["counts"] == {
+        "ready": 0,
+        "in_flight": 0,
+        "delayed": 0,
+        "dead": 0,
+        "dead_lettered": 0,
+        "dropped": 1,
+    }
 
 
 def test_what_comes_next_is_what_the_next_claim_gets(stand: ConsoleStand) -> None:
@@ -97,7 +138,11 @@ def test_dead_letters_are_counted_where_they_are(tmp_path: Path) -> None:
             stand.clock.advance(1_000)
         found = stand.get("/queue/jobs", key="all")
         assert (found["counts"]["dead"], found["dead_letters"]["records"]) == (1, 1)
-        assert stand.get("/queue/jobs", key="limited")["dead_letters"] is None
+        hidden = stand.get("/queue/jobs", key="limited")
+        assert (hidden["dead_letters"], hidden["counts"]["dead"], hidden["counts"]["dead_lettered"]) == (None, 0, 1)
+        assert stand.ask("POST", "/v0/topics/graves/redrive", {}, key="all").status == 200
+        (row,) = (each for each in stand.get("/queues", key="all")["queues"] if each["name"] == "jobs")
+        assert (row["dead"], row["dead_lettered"]) == (0, 1)
         assert [each["name"] for each in stand.get("/queues", key="limited")["queues"]] == ["jobs"]
 
 

@@ -15,7 +15,7 @@ from strandline.protocols.streams.offsets import encode
 @pytest.fixture(scope="module")
 def small(lane: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
     data = tmp_path_factory.mktemp(f"small-{lane}") / "data"
-    process = ServerProcess(data, fast_lane=lane == "fast", settings={"read_max_records": 2})
+    process = ServerProcess(data, fast_lane=lane == "fast", settings={"read_max_records": 2, "catch_up_max_bytes": 1})
     try:
         yield process.start()
     finally:
@@ -74,6 +74,7 @@ def test_what_a_schema_shows_may_change_and_is_asked_for_again(paged: StreamsCli
     paged.append(name, [{"a": "1"}, {"a": "2"}, {"a": "3"}])
     before = paged.read(name)
     assert before.headers["cache-control"] == "no-cache"
+    assert paged.read(name, offset="-1", live="long-poll", cursor="1").headers["cache-control"] == "no-store"
     renamed = {
         "type": "object",
         "properties": {"b": {"type": "string"}},
@@ -162,7 +163,43 @@ def test_one_of_several_tags_is_enough(streams: StreamsClient, name: str) -> Non
         assert again(streams, name, sent).status_code == 200
 
 
-def test_what_is_live_is_never_kept(streams: StreamsClient, name: str) -> None:
+def test_the_end_of_a_closed_stream_may_be_kept_for_ever(paged: StreamsClient, name: str) -> None:
+    paged.create(name, JSON, [1, 2, 3], stream_closed="true")
+    for offset in (encode(2), encode(3), encode(99)):
+        assert paged.read(name, offset=offset).headers["cache-control"] == "immutable, max-age=31536000"
+    paged.create(f"{name}-open", JSON, [1, 2, 3])
+    assert paged.read(f"{name}-open", offset=encode(2)).headers["cache-control"] == "no-cache"
+
+
+def test_a_stream_that_expires_is_asked_for_again(paged: StreamsClient, name: str) -> None:
+    paged.create(name, JSON, [1, 2, 3], stream_closed="true", stream_ttl="3600")
+    for offset in ("-1", encode(2)):
+        assert paged.read(name, offset=offset).headers["cache-control"] == "no-cache"
+    polled = paged.read(name, offset="-1", live="long-poll", cursor="1")
+    assert polled.headers["cache-control"] == "no-store"
+
+
+def test_a_long_poll_with_a_cursor_may_answer_others(streams: StreamsClient, name: str) -> None:
+    streams.create(name, TEXT, "x")
+    first = streams.read(name, offset="-1", live="long-poll")
+    assert first.headers["cache-control"] == "no-store"
+    second = streams.read(name, offset="-1", live="long-poll", cursor=first.headers["stream-cursor"])
+    assert second.headers["cache-control"] == "max-age=60"
+    assert int(second.headers["stream-cursor"]) > int(first.headers["stream-cursor"])
+    assert "etag" not in second.headers
+
+
+def test_a_long_poll_without_records_answers_no_other(streams: StreamsClient, name: str) -> None:
+    streams.create(name, TEXT, "x")
+    query = {"offset": encode(1), "live": "long-poll", "cursor": "1", "timeout": "1ms"}
+    nothing = streams.request("GET", name, params=query)
+    assert (nothing.status_code, nothing.headers["cache-control"]) == (204, "no-store")
+    streams.request("POST", name, headers={"stream-closed": "true"})
+    closed = streams.request("GET", name, params=query)
+    assert (closed.status_code, closed.headers["cache-control"]) == (204, "no-store")
+
+
+def test_what_is_live_is_not_kept(streams: StreamsClient, name: str) -> None:
     streams.create(name, TEXT, "x")
     for query in ({"offset": "now"}, {"offset": "-1", "live": "long-poll"}):
         response = streams.read(name, **query)
@@ -186,6 +223,8 @@ def test_compressed_pages_have_the_same_tag(streams: StreamsClient, name: str) -
     plain = streams.request("GET", name, headers={"accept-encoding": "identity"})
     assert zipped.headers["content-encoding"] == "gzip"
     assert "accept-encoding" in zipped.headers["vary"]
+    assert "accept-encoding" in plain.headers["vary"]
+    assert "accept-encoding" in again(streams, name, plain.headers["etag"]).headers["vary"]
     assert "content-encoding" not in plain.headers
     assert zipped.text == plain.text
     assert zipped.headers["etag"] == plain.headers["etag"]

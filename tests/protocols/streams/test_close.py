@@ -77,7 +77,7 @@ def test_only_the_last_page_says_that_there_is_no_more(tmp_path: Path) -> None:
         # A page of a key that has no more in it ends at the end as well.
         assert server.ask("GET", "s?key=none").headers["stream-closed"] == "true"
 
-    by_hand(tmp_path, test, read_max_records=2)
+    by_hand(tmp_path, test, read_max_records=2, catch_up_max_bytes=1)
 
 
 def test_what_was_closed_stays_closed(tmp_path: Path) -> None:

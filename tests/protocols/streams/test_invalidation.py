@@ -148,6 +148,7 @@ def test_after_a_restart_every_cursor_is_stale(start_server: StartServer) -> Non
     streams.close()
 
 
+@pytest.mark.both_lanes
 @pytest.mark.parametrize(
     ("body", "words"),
     [
@@ -156,12 +157,16 @@ def test_after_a_restart_every_cursor_is_stale(start_server: StartServer) -> Non
         ({"cursor": 5, "keys": ["a"]}, "wait.cursor"),
         ({"cursor": "abc:1", "keys": ["a"]}, "wait.cursor"),
         ({"cursor": "now", "keys": [""]}, "wait.keys"),
+        ({"cursor": "now", "keys": ["a", " \t"]}, "wait.keys[1] is not valid: Expected `str` that is not blank"),
         ({"cursor": "now", "keys": "a"}, "wait.keys"),
         ({"cursor": "now", "keys": ["a"] * 1025}, "wait.keys"),
         ({"cursor": "now", "keyIds": [-1]}, "wait.keyIds"),
         ({"cursor": "now", "keyIds": [1 << 32]}, "wait.keyIds"),
         ({"cursor": "now", "keys": ["a"], "timeoutMs": 120_001}, "wait.timeoutMs"),
-        ({"cursor": "now", "keys": ["a"], "interestMode": "some"}, "wait.interestMode"),
+        (
+            {"cursor": "now", "keys": ["a"], "interestMode": "some"},
+            "wait is not valid: invalid value 'some' in interestMode",
+        ),
         ({"cursor": "now", "keys": ["a"], "templateIdsUsed": ["xyz"]}, "wait.templateIdsUsed"),
         ({"cursor": "now", "keys": ["a"], "declareTemplates": []}, "wait.declareTemplates"),
         ({"cursor": "now", "keys": ["a"], "inactivityTtlMs": 0}, "wait.inactivityTtlMs"),

@@ -57,6 +57,25 @@ def test_the_bound_can_be_set(start_server: StartServer, lane: str) -> None:
     streams.close()
 
 
+def test_an_append_can_be_larger_than_sixteen_mebibytes(start_server: StartServer, lane: str, tmp_path: Path) -> None:
+    size = 20 << 20
+    server = start_server(lane=lane, max_append_bytes=size, max_body_bytes=size, data=tmp_path / "data")
+    streams = StreamsClient(server.url)
+    body = b"x" * size
+    streams.create("one", TEXT, body)
+    streams.append("one", body, TEXT)
+    streams.create("json")
+    streams.append("json", b'["%b"]' % body[:-4])
+    streams.refused(413, "POST", "one", body + b"x", headers={"content-type": TEXT}, code="payload_too_large")
+    streams.close()
+    server.stop()
+    server.start()
+    streams = StreamsClient(server.url)
+    assert streams.read("one").content == body + body
+    assert streams.read("json").content == b'["%b"]' % body[:-4]
+    streams.close()
+
+
 def test_there_may_be_so_many_streams(start_server: StartServer, lane: str) -> None:
     streams = StreamsClient(start_server(lane=lane, max_streams=5, metrics_flush_ms=0).url)
     made = 0
@@ -188,4 +207,4 @@ def test_pages_can_be_smaller(tmp_path: Path) -> None:
             offset = page.headers["stream-next-offset"]
         assert pages == [b'["1234"]', b'["5678","9"]', b'["0000000000000000"]']
 
-    by_hand(tmp_path, test, read_max_bytes=10)
+    by_hand(tmp_path, test, read_max_bytes=10, catch_up_max_bytes=1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from itertools import pairwise
 from pathlib import Path
 
@@ -12,9 +13,10 @@ from msgspec import UNSET
 from support.server_process import StartServer
 from support.streams_client import StreamsClient
 from support.streams_handlers import Stand, at_stand, body_of
+from support.topics_client import Client
 
+from strandline.engine import Batch
 from strandline.protocols.streams.list import describe
-from strandline.protocols.streams.stream import StreamTraits
 from strandline.service.access import FULL_ACCESS, Access
 from strandline.service.catalog import spans
 
@@ -67,8 +69,9 @@ def test_no_streams_can_be_asked_for(streams: StreamsClient) -> None:
     assert streams.request("GET", "/v1/streams", params={"limit": 0}).json() == []
 
 
-@pytest.mark.parametrize("query", ["limit=1001", "limit=x", "limit=-1", "offset=-1", "offset=1.5", "limit="])
-def test_what_is_no_number_in_its_range_is_refused(streams: StreamsClient, query: str) -> None:
+@pytest.mark.both_lanes
+@pytest.mark.parametrize("query", ["limit=x", "limit=1e3", "offset=1.5", "limit=", "limit=+1"])
+def test_what_is_no_integer_is_refused(streams: StreamsClient, query: str) -> None:
     streams.refused(400, "GET", f"/v1/streams?{query}", code="bad_request")
 
 
@@ -127,18 +130,44 @@ def test_sealing_and_a_profile_show(tmp_path: Path) -> None:
         [found] = body_of(await stand.face.listing.get(stand.call()))
         assert (found["next_offset"], found["sealed_through"], found["uploaded_through"]) == ("3", "1", "1")
         assert found["profile"] == "evlog"
-        assert found["observability"] == {"request": {"tracesStream": "t"}}
+        assert found["observability"] == {"request": {"events_stream": "a", "traces_stream": "t"}}
 
     at_stand(tmp_path, test)
 
 
-def test_a_log_of_another_protocol_is_a_stream_without_a_known_beginning(tmp_path: Path) -> None:
+def test_a_log_of_another_protocol_shows_when_it_was_created(tmp_path: Path) -> None:
     async def test(stand: Stand) -> None:
         stand.engine.create("topic").wait()
+        stand.clock.advance(60_000)
+        stand.engine.log("topic").append(Batch([b"1"])).wait()
         [found] = body_of(await stand.face.listing.get(stand.call()))
-        assert (found["name"], found["created_at"], found["expires_at"]) == ("topic", None, None)
+        assert (found["name"], found["expires_at"]) == ("topic", None)
+        assert found["created_at"] == "2023-11-14T22:13:20.000Z"
 
     at_stand(tmp_path, test)
+
+
+@pytest.mark.both_lanes
+def test_every_document_has_a_creation_time_whatever_protocol_created_the_log(
+    client: Client, streams: StreamsClient, name: str
+) -> None:
+    client.write(name, [{"data": 1}])
+    [row] = streams.request("GET", "/v1/streams", params={"prefix": name}).json()
+    details = streams.request("GET", f"{name}/_details").json()["stream"]
+    assert row["created_at"] == details["created_at"] <= details["updated_at"]
+    assert datetime.fromisoformat(row["created_at"]).year >= 2024
+
+
+def test_the_creation_time_survives_a_restart(start_server: StartServer, tmp_path: Path) -> None:
+    server = start_server(data=tmp_path / "data")
+    Client(server.url).write("topic", [{"data": 1}])
+    StreamsClient(server.url).create("stream")
+    before = StreamsClient(server.url).request("GET", "/v1/streams").json()
+    server.stop()
+    server.start()
+    after = StreamsClient(server.url).request("GET", "/v1/streams").json()
+    assert [row["created_at"] for row in after] == [row["created_at"] for row in before]
+    assert len(after) == 2
 
 
 words = st.text("ab_`\U0010ffff", max_size=3)
@@ -162,13 +191,51 @@ def test_spans_hold_the_names_that_are_wanted_in_order_and_once(
         assert any(low <= name and (high is None or name < high) for low, high in found) == wanted
 
 
-def test_a_plain_stream_has_the_generic_profile_and_may_have_no_date(tmp_path: Path) -> None:
+def test_a_plain_stream_has_the_generic_profile(tmp_path: Path) -> None:
     async def test(stand: Stand) -> None:
-        undated, _ = stand.context.streams.create("undated", StreamTraits())
-        for stream in (stand.create("plain", 1, 2), undated):
-            row = describe(stream, FULL_ACCESS)
-            assert (row.profile, row.observability) == ("generic", UNSET)
-            assert row.next_offset == str(stream.end)
-        assert describe(undated, FULL_ACCESS).created_at is None
+        stream = stand.create("plain", 1, 2)
+        row = describe(stream, FULL_ACCESS)
+        assert (row.profile, row.observability) == ("generic", UNSET)
+        assert row.next_offset == str(stream.end)
+
+    at_stand(tmp_path, test)
+
+
+@pytest.mark.both_lanes
+def test_paired_streams_name_each_other_in_the_published_form(streams: StreamsClient, name: str) -> None:
+    events, traces = f"{name}-events", f"{name}-traces"
+    pair = {"request": {"events_stream": events, "traces_stream": traces}}
+    for stream, profile in (
+        (events, {"kind": "evlog", "observability": {"request": {"tracesStream": traces}}}),
+        (traces, {"kind": "otel-traces", "observability": {"request": {"eventsStream": events}}}),
+    ):
+        streams.create(stream)
+        answer = streams.request("POST", f"{stream}/_profile", {"profile": profile})
+        assert answer.json()["profile"] == profile, "the profile itself keeps the names of its options"
+        assert streams.request("GET", f"{stream}/_details").json()["stream"]["observability"] == pair
+    rows = streams.request("GET", "/v1/streams", params={"prefix": f"{name}-"}).json()
+    assert [row["observability"] for row in rows] == [pair, pair]
+
+
+@pytest.mark.both_lanes
+@pytest.mark.parametrize(
+    ("query", "count"),
+    [("limit=5000", 3), (f"limit={'9' * 40}", 3), ("limit=0", 0), ("limit=-1", 0), ("limit=2&offset=-7", 2)],
+)
+def test_numbers_outside_of_the_range_count_as_the_nearest_in_it(
+    streams: StreamsClient, name: str, query: str, count: int
+) -> None:
+    for number in range(3):
+        streams.create(f"{name}/{number}")
+    response = streams.request("GET", f"/v1/streams?prefix={name}/&{query}")
+    assert response.status_code == 200
+    assert len(response.json()) == count
+
+
+def test_a_page_has_at_most_a_thousand_streams(tmp_path: Path) -> None:
+    async def test(stand: Stand) -> None:
+        for number in range(1001):
+            stand.create(f"s{number:04}")
+        assert len(await names_of(stand, "limit=5000")) == 1000
 
     at_stand(tmp_path, test)

@@ -6,7 +6,8 @@ from urllib.parse import quote
 
 import pytest
 from support.raw_http import RawConnection, request
-from support.streams_client import TEXT, StreamsClient
+from support.server_process import StartServer
+from support.streams_client import JSON, TEXT, StreamsClient
 
 
 @pytest.mark.parametrize(
@@ -90,3 +91,47 @@ def test_paths_and_methods_that_are_not_there(streams: StreamsClient, name: str)
     assert (response.status_code, response.json()["error"]["code"]) == (405, "method_not_allowed")
     assert response.headers["allow"] == "DELETE, GET, HEAD, OPTIONS, POST, PUT"
     assert streams.request("PUT", f"{name}/_schema").status_code == 405
+
+
+@pytest.mark.both_lanes
+def test_the_path_of_a_stream_has_two_forms_with_the_same_methods(streams: StreamsClient, name: str) -> None:
+    path = f"/v1/streams/{name}/a"
+    created = streams.request("PUT", path, headers={"content-type": JSON})
+    assert (created.status_code, created.headers["location"]) == (201, streams.url + path)
+    assert streams.request("PUT", f"{name}/a", headers={"content-type": JSON}).status_code == 200, "it is the same one"
+    posted = streams.request("POST", path, [1, 2], headers={"content-type": JSON, "stream-key": "k"})
+    assert posted.status_code == 204
+    assert streams.values(f"{name}/a") == [1, 2]
+    assert streams.request("GET", path).json() == streams.request("GET", f"{path}/pk/k").json() == [1, 2]
+    head = streams.request("HEAD", path)
+    assert head.headers["stream-next-offset"] == posted.headers["stream-next-offset"]
+    assert streams.request("OPTIONS", path, headers={"origin": streams.url}).status_code in (200, 204)
+    with streams.http.stream("GET", path, params={"live": "sse", "offset": "-1"}) as events:
+        assert next(events.iter_lines()) == "event: data"
+    for part in ("_schema", "_profile", "_details", "_index_status"):
+        there, here = (streams.request("GET", f"{prefix}/{part}") for prefix in (path, f"{name}/a"))
+        assert (there.status_code, there.content) == (200, here.content), part
+    fork = streams.request("PUT", f"/v1/streams/{name}/b", headers={"stream-forked-from": path})
+    assert fork.status_code == 201
+    assert streams.values(f"{name}/b") == [1, 2]
+    assert streams.request("DELETE", path).status_code == 204
+    streams.refused(410, "GET", f"{name}/a")
+
+
+@pytest.mark.both_lanes
+def test_the_list_of_streams_stays_where_it_is(streams: StreamsClient, name: str) -> None:
+    streams.create(name)
+    assert [row["name"] for row in streams.request("GET", f"/v1/streams?prefix={name}").json()] == [name]
+    assert "name of the stream is missing" in streams.refused(400, "GET", "/v1/streams/")
+    streams.refused(404, "GET", f"/v1/streamss/{name}")
+
+
+def test_keys_are_checked_in_both_forms(start_server: StartServer) -> None:
+    server = start_server(keys="all:rw,some:r:a-")
+    everybody, somebody = StreamsClient(server.url, "all"), StreamsClient(server.url, "some")
+    for name in ("a-1", "b-1"):
+        everybody.create(name, TEXT, "x")
+    assert somebody.request("GET", "/v1/streams/a-1").status_code == 200
+    assert somebody.request("GET", "/v1/streams/b-1").status_code == 403
+    assert somebody.request("POST", "/v1/streams/a-1", "y", headers={"content-type": TEXT}).status_code == 403
+    assert StreamsClient(server.url).request("GET", "/v1/streams/a-1").status_code == 401

@@ -126,7 +126,7 @@ def test_changes_of_state_are_checked_and_kept_as_they_came(streams: StreamsClie
     assert streams.request("GET", f"{name}/_profile").json()["profile"]["touch"] == {"enabled": False}
     change = b'{"type":"t", "key":"1","value":{"n":1.50},"headers":{"operation":"insert"}}'
     streams.append(name, change)
-    assert change in streams.read(name).content
+    assert streams.read(name, format="raw").content == change
     assert refused(streams, name, {"type": "t"}) == "state-protocol record.headers must be an object"
     assert registry(streams, name)["currentVersion"] == 0
 
@@ -238,3 +238,17 @@ def test_a_profile_needs_the_right_to_write(start_server: StartServer, name: str
     reader.refused(403, "POST", f"{name}/_profile", {"profile": {"kind": "evlog"}}, code="forbidden")
     writer.close()
     reader.close()
+
+
+@pytest.mark.both_lanes
+def test_an_invalid_traceparent_gives_no_trace_and_no_key(streams: StreamsClient, name: str) -> None:
+    streams.create(name)
+    install(streams, name, "evlog")
+    streams.append(
+        name, [{"traceparent": f"00-{'1' * 32}-{'0' * 16}-01"}, {"traceparent": f"00-{'1' * 32}-{'2' * 16}-01"}]
+    )
+    assert [(event["traceId"], event["spanId"]) for event in streams.values(name)] == [
+        (None, None),
+        ("1" * 32, "2" * 16),
+    ]
+    assert len(streams.values(name, key="1" * 32)) == 1

@@ -112,27 +112,26 @@ def test_a_stream_that_is_not_there_is_not_found(streams: StreamsClient, name: s
 # --- pages ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_page_has_so_many_records(streams: StreamsClient, name: str) -> None:
+def test_a_page_of_a_live_read_has_so_many_records(streams: StreamsClient, name: str) -> None:
     streams.create(name, JSON, list(range(2500)))
     offset, pages = "-1", []
-    while True:
-        response = streams.read(name, offset=offset)
+    while offset != encode(2500):
+        response = streams.read(name, offset=offset, live="long-poll")
         pages.append(response.json())
         offset = response.headers["stream-next-offset"]
         assert response.headers["stream-end-offset"] == encode(2500)
-        if "stream-up-to-date" in response.headers:
-            break
+        assert ("stream-up-to-date" in response.headers) == (offset == encode(2500))
     assert [len(page) for page in pages] == [1000, 1000, 500]
     assert [value for page in pages for value in page] == list(range(2500))
 
 
-def test_a_page_has_so_many_bytes_or_one_record(streams: StreamsClient, name: str) -> None:
+def test_a_page_of_a_live_read_has_so_many_bytes_or_one_record(streams: StreamsClient, name: str) -> None:
     streams.create(name, TEXT)
     for letter, size in (("a", 600_000), ("b", 400_000), ("c", 300_000), ("d", 3_000_000), ("e", 10)):
         streams.append(name, letter * size, TEXT)
     offset, pages = "-1", []
     while offset != encode(5):
-        response = streams.read(name, offset=offset)
+        response = streams.read(name, offset=offset, live="long-poll")
         pages.append("".join(sorted(set(response.text))))
         offset = response.headers["stream-next-offset"]
     assert pages[0] == "ab"
@@ -203,7 +202,7 @@ def test_a_page_of_a_key_that_is_rare_ends_where_it_was_looked(tmp_path: Path) -
             offset = page.headers["stream-next-offset"]
         assert found == [*range(500), *range(500)]
 
-    by_hand(tmp_path, test, read_max_records=10)
+    by_hand(tmp_path, test, read_max_records=10, catch_up_max_bytes=1)
 
 
 # --- since ------------------------------------------------------------------------------------------------------------
@@ -235,7 +234,7 @@ def test_pages_by_time_go_on_by_offset(tmp_path: Path) -> None:
         assert (page.body, page.headers["stream-next-offset"]) == (b"[3,4]", encode(4))
         assert server.ask("GET", f"s?offset={encode(4)}").body == b"[5]"
 
-    by_hand(tmp_path, test, read_max_records=2, clock=ManualClock(1_800_000_000_000))
+    by_hand(tmp_path, test, read_max_records=2, catch_up_max_bytes=1, clock=ManualClock(1_800_000_000_000))
 
 
 # --- what is gone -----------------------------------------------------------------------------------------------------
@@ -289,20 +288,3 @@ def test_an_expiry_is_told_as_it_was_given(streams: StreamsClient, name: str) ->
     for response in (streams.request("HEAD", name), streams.read(name), streams.read(name, offset="now")):
         assert response.headers["stream-expires-at"] == "2099-05-05T05:00:00.250Z"
         assert "stream-ttl" not in response.headers
-
-
-# --- caches ----------------------------------------------------------------------------------------------------------
-
-
-def test_only_what_stays_as_it_is_may_be_kept_by_caches(streams: StreamsClient, name: str) -> None:
-    plain, strict = f"{name}-plain", f"{name}-strict"
-    streams.create(plain)
-    streams.create(strict)
-    assert streams.request("POST", f"{strict}/_schema", {"schema": {"type": "integer"}}).status_code == 200
-    for stream in (plain, strict):
-        streams.append(stream, list(range(1001)))
-    first = streams.read(plain)
-    assert first.headers["cache-control"] == "immutable, max-age=31536000"
-    last = streams.read(plain, offset=first.headers["stream-next-offset"])
-    assert (last.json(), last.headers["cache-control"]) == ([1000], "no-cache")
-    assert streams.read(strict).headers["cache-control"] == "no-cache"

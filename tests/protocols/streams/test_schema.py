@@ -197,3 +197,46 @@ def test_a_registry_too_large_to_keep_is_refused(streams: StreamsClient, name: s
     large = {"schema": {"enum": ["x" * 1000] * 1200}}
     assert "larger than" in streams.refused(400, "POST", f"{name}/_schema", large)
     assert show(streams, name)["currentVersion"] == 0
+
+
+@pytest.mark.both_lanes
+def test_an_added_member_gets_the_default_of_the_new_schema(streams: StreamsClient, name: str) -> None:
+    streams.create(name)
+    update(streams, name, schema=object_of(a=STRING))
+    streams.append(name, [{"a": "x"}])
+    new = object_of(a=STRING, b={"type": "integer", "default": 7}, c={"type": ["object", "null"]})
+    added = [op("add", path="/b", schema=INTEGER), op("add", path="/c", schema={})]
+    answer = update(streams, name, schema=new, lens=lens_document(*added, schema=name))
+    assert [each["default"] for each in answer["lenses"]["1"]["ops"]] == [7, {}]
+    assert streams.values(name) == [{"a": "x", "b": 7, "c": {}}]
+
+
+def test_the_default_of_the_lens_comes_first(streams: StreamsClient, name: str) -> None:
+    streams.create(name)
+    update(streams, name, schema=object_of(a=STRING))
+    streams.append(name, [{"a": "x"}])
+    new = object_of(a=STRING, b={"type": "integer", "default": 7})
+    update(streams, name, schema=new, lens=lens_document(op("add", path="/b", schema=INTEGER, default=0), schema=name))
+    assert streams.values(name) == [{"a": "x", "b": 0}]
+
+
+def test_defaults_of_nested_members_are_found_in_the_new_schema(streams: StreamsClient, name: str) -> None:
+    def schema(**members: Any) -> dict[str, Any]:
+        inner = object_of(**members)
+        return object_of(one=inner, many={"type": "array", "items": inner})
+
+    streams.create(name)
+    update(streams, name, schema=schema(a=STRING))
+    streams.append(name, [{"one": {"a": "x"}, "many": [{"a": "y"}]}])
+    added = op("add", path="/b", schema=INTEGER)
+    lens = lens_document(op("in", path="/one", ops=[added]), op("map", path="/many", ops=[added]), schema=name)
+    update(streams, name, schema=schema(a=STRING, b={"type": "integer", "default": 7}), lens=lens)
+    assert streams.values(name) == [{"one": {"a": "x", "b": 7}, "many": [{"a": "y", "b": 7}]}]
+
+
+def test_an_added_member_without_any_default_is_refused(streams: StreamsClient, name: str) -> None:
+    streams.create(name)
+    update(streams, name, schema=object_of(a=STRING))
+    lens = lens_document(op("add", path="/b", schema=INTEGER), schema=name)
+    message = streams.refused(400, "POST", f"{name}/_schema", {"schema": object_of(a=STRING, b=INTEGER), "lens": lens})
+    assert "add missing default" in message

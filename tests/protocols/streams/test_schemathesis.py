@@ -73,6 +73,10 @@ SPANS = [
 ]
 CHANGE = {"type": "posts", "key": "1", "value": {"id": 1}, "headers": {"operation": "insert"}}
 TEMPLATE = {"entity": "posts", "fields": [{"name": "id", "encoding": "int64"}]}
+INTERVAL = {"metric": "m", "unit": "ms", "windowStart": 0, "windowEnd": 10, "count": 1, "sum": 2}
+POINT = {"timeUnixNano": "1774432800000000000", "asInt": "1"}
+OTLP_LOGS = {"resourceLogs": [{"scopeLogs": [{"logRecords": [{"body": {"stringValue": "a"}, "traceId": TRACE}]}]}]}
+OTLP_METRICS = {"resourceMetrics": [{"scopeMetrics": [{"metrics": [{"name": "m", "gauge": {"dataPoints": [POINT]}}]}]}]}
 OTLP = {
     "resourceSpans": [
         {
@@ -99,6 +103,8 @@ KINDS = {"plain": JSON, "text": TEXT, "bytes": OCTETS, "a/b/keyed": JSON, "close
 #: Which streams an operation is about; the others are about ``plain`` ones.
 ABOUT = {
     ONE + "/_otlp/v1/traces": ["traces", "plain"],
+    ONE + "/_otlp/v1/logs": ["events", "plain"],
+    ONE + "/_otlp/v1/metrics": ["numbers", "plain"],
     ONE + "/touch/meta": ["state", "plain"],
     ONE + "/touch/wait": ["state"],
     ONE + "/touch/templates/activate": ["state"],
@@ -121,8 +127,8 @@ def as_it_is(context: object, value: Any) -> bytes:
 #: What changes nothing though it has a body.
 ASKING = ("/_search", "/_aggregate", "/v1/observe/request")
 FURNISHED = (
-    "fork", "plain", "a/b/keyed", "closed", "text", "bytes", "absent", "traces", "events", "state", "fresh", "new/one",
-    "wakes", "shaped",
+    "fork", "plain", "a/b/keyed", "closed", "text", "bytes", "absent", "traces", "events", "numbers", "state", "fresh",
+    "new/one", "wakes", "shaped",
 )  # fmt: skip
 
 
@@ -148,6 +154,7 @@ def furnish(url: str) -> Claimed:
     for name, profile, records in (
         ("traces", {"kind": "otel-traces"}, SPANS),
         ("events", {"kind": "evlog"}, [{"requestId": "r", "traceId": TRACE, "status": 500, "message": "no"}]),
+        ("numbers", {"kind": "metrics"}, [INTERVAL]),
         ("state", {"kind": "state-protocol", "touch": {"enabled": True}}, [CHANGE]),
     ):
         client.create(name)
@@ -191,7 +198,8 @@ class Bed:
 def bed(lane: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bed]:
     """A server of its own, since nobody knows what will be left of its streams. Nothing waits for long there."""
     settings = {"sse_rotate_seconds": 0.01, "long_poll_ms": 2, "metrics_flush_ms": 0, "stream_durability": "memory",
-                "otlp_traces_stream": "otlp", "otlp_auto_create": True, "webhook_allow_loopback": True}  # fmt: skip
+                "otlp_traces_stream": "otlp", "otlp_logs_stream": "otlp-logs", "otlp_metrics_stream": "otlp-metrics",
+                "otlp_auto_create": True, "webhook_allow_loopback": True}  # fmt: skip
     process = ServerProcess(
         tmp_path_factory.mktemp(f"fuzzed-{lane}") / "data", fast_lane=lane == "fast", settings=dict(settings)
     )
@@ -270,6 +278,12 @@ SENSIBLE: list[tuple[str, str, int, Parts]] = [
     ("POST", ONE + "/_otlp/v1/traces", 200, about("traces", media_type=JSON, body=OTLP)),
     ("POST", ONE + "/_otlp/v1/traces", 200, about("traces", media_type=PROTOBUF, body=b"")),
     ("POST", "/v1/traces", 200, {"media_type": JSON, "body": OTLP}),
+    ("POST", ONE + "/_otlp/v1/logs", 200, about("events", media_type=JSON, body=OTLP_LOGS)),
+    ("POST", ONE + "/_otlp/v1/logs", 200, about("events", media_type=PROTOBUF, body=b"")),
+    ("POST", "/v1/logs", 200, {"media_type": JSON, "body": OTLP_LOGS}),
+    ("POST", ONE + "/_otlp/v1/metrics", 200, about("numbers", media_type=JSON, body=OTLP_METRICS)),
+    ("POST", ONE + "/_otlp/v1/metrics", 200, about("numbers", media_type=PROTOBUF, body=b"")),
+    ("POST", "/v1/metrics", 200, {"media_type": JSON, "body": OTLP_METRICS}),
     ("POST", "/v1/observe/request", 200, {"body": OBSERVE}),
     ("POST", "/v1/observe/request", 200, {"body": {**OBSERVE, "include": {"raw": True}}}),
     ("GET", ONE + "/touch/meta", 200, about("state", query={"settle": "flush"})),

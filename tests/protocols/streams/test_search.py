@@ -269,3 +269,38 @@ def test_integers_of_any_size_stay_exact(streams: StreamsClient, name: str) -> N
     assert '"source":{"status":9007199254740993}' in response.text
     hits = search(streams, name, "status:>9007199254740993", sort=["status"])["hits"]
     assert hits[0]["sort"][0] == 123456789012345678901234567890
+
+
+@pytest.mark.both_lanes
+@pytest.mark.parametrize("value", ["FALSE", "False", "false", '" false "'])
+def test_booleans_may_be_written_in_any_case(streams: StreamsClient, name: str, value: str) -> None:
+    streams.create(name)
+    measures = {"count": {"kind": "count"}}
+    search_config = {
+        "primaryTimestampField": "at",
+        "fields": {"at": SEARCH["fields"]["at"], "ok": field("bool", "/ok", exact=True, column=True)},
+        "rollups": {"all": {"dimensions": ["ok"], "intervals": ["1h"], "measures": measures}},
+    }
+    configure(streams, name, {"schema": {"type": "object"}, "search": search_config})
+    at = "2026-03-25T10:18:23Z"
+    streams.append(name, [{"at": at, "ok": False}, {"at": at, "ok": True}])
+    assert [hit["ok"] for hit in found(streams, name, f"ok:{value}")] == [False]
+    assert [record["ok"] for record in streams.read(name, filter=f"ok:{value}").json()] == [False]
+    body = {"rollup": "all", "from": "2026-03-25T10:00:00Z", "to": "2026-03-25T11:00:00Z", "interval": "1h"}
+    answer = streams.request("POST", f"{name}/_aggregate", body | {"q": f"ok:{value}"}, headers=JSON_TYPE)
+    assert answer.status_code == 200, answer.text
+    [bucket] = answer.json()["buckets"]
+    assert [group["measures"]["count"] for group in bucket["groups"]] == [{"count": 1}]
+    assert "invalid value" in streams.refused(400, "GET", f"{name}/_search", params={"q": "ok:no"})
+
+
+@pytest.mark.both_lanes
+def test_texts_are_found_by_the_beginning_of_a_word(streams: StreamsClient, stream: str) -> None:
+    """The field ``note`` has no prefix capability; keywords need it."""
+    assert {hit["status"] for hit in found(streams, stream, "note:acc*")} == {200}
+    assert {hit["status"] for hit in found(streams, stream, "note:car*")} == {200, 503}
+    assert [hit["status"] for hit in found(streams, stream, 'note:"card ref*"')] == [503]
+    assert [hit["title"] for hit in found(streams, stream, "title:ho*")] == ["home"]
+    assert {hit["status"] for hit in found(streams, stream, "acc*")} == {200}
+    message = streams.refused(400, "GET", f"{stream}/_search", params={"q": "tags:a*"})
+    assert message == "search field tags does not support prefix queries"

@@ -4,23 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import count
+from pathlib import Path
 
 import pytest
-from support.server_process import ServerProcess
+from support.server_process import ServerProcess, Share
 from support.tables_client import POLLS, Bed
 
 _numbers = count(1)
 
 
 @pytest.fixture(scope="session")
-def tables_server(lane: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+def tables_server(lane: str, share: Share, memory: Path) -> ServerProcess:
     """Shared by all tests: use parents of your own, and never stop it."""
-    data = tmp_path_factory.mktemp(f"tables-{lane}") / "data"
-    process = ServerProcess(data, fast_lane=lane == "fast", settings={"declare": POLLS})
-    try:
-        yield process.start()
-    finally:
-        process.end()
+    data = memory / f"tables-{lane}"
+    return share(ServerProcess(data, fast_lane=lane == "fast", settings={"declare": POLLS}))
 
 
 @pytest.fixture

@@ -80,6 +80,19 @@ def test_a_refusal_is_in_the_words_of_tables(bed: Bed, code: str, ask: Ask) -> N
     check(ask(bed.user("bob")), code)
 
 
+@pytest.mark.parametrize(
+    ("path", "status", "message"),
+    [
+        ("/tables/votes/append", 404, "table 'votes' does not exist; did you mean 'vote'?"),
+        ("/tables/vote/auth/list?parent=p&lmit=1", 400, "unknown parameter 'lmit'; did you mean 'limit'?"),
+        ("/tables/vote/auth/live?parent=p&afer=now", 400, "unknown parameter 'afer'; did you mean 'after'?"),
+        ("/tables/vote/auth/read?id=p:1&token=secret", 400, "unknown parameter 'token'"),
+    ],
+)
+def test_a_refusal_of_a_misspelt_name_has_the_nearest_one(bed: Bed, path: str, status: int, message: str) -> None:
+    assert bed.user("ann").refusal("GET", path, status=status)["message"] == message
+
+
 def test_another_method_is_refused_by_the_server_itself(bed: Bed) -> None:
     response = bed.user("bob").request("GET", "/tables/note/append")
     assert (response.status_code, response.headers["allow"]) == (405, "OPTIONS, POST")

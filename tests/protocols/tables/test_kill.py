@@ -123,11 +123,24 @@ def rows_of(server: ServerProcess, table: str, parent: str = "p") -> list[Any]:
     rows: list[Any] = []
     last, has_more = 0, True
     while has_more:
-        answer = client.read(table, "listAfter", variant="pub", parent=parent, seq=last, limit=1000)
-        rows += answer["rows"]
-        last, has_more = answer["last"], answer["hasMore"]
+        page, beside = client.rows_after(table, variant="pub", parent=parent, seq=last, limit=1000)
+        rows += page
+        last, has_more = beside["last"], beside["has-more"]
     client.close()
     return rows
+
+
+def feed_of(server: ServerProcess, table: str) -> list[str]:
+    client = TablesClient(server.url)
+    ids: list[str] = []
+    query: dict[str, Any] = {"limit": 1000}
+    while True:
+        answer = client.read(table, "feed", variant="pub", **query)
+        ids += [row["id"] for row in answer["page"]]
+        if answer["isDone"]:
+            client.close()
+            return ids
+        query["cursor"] = answer["continueCursor"]
 
 
 def test_nothing_acknowledged_is_lost_and_nothing_is_there_twice(start_server: StartServer) -> None:
@@ -162,9 +175,12 @@ def test_nothing_acknowledged_is_lost_and_nothing_is_there_twice(start_server: S
         assert len(set(keys)) == len(keys), "something is there twice"
         assert [row["seq"] for row in rows] == list(range(1, len(rows) + 1))
     # What the hook wrote is there with the row, or neither is.
-    told = [row["what"] for row in rows_of(server, "audit", "messages")]
+    told_rows = rows_of(server, "audit", "messages")
+    told = [row["what"] for row in told_rows]
     assert sorted(told) == sorted(row["id"] for row in messages)
     assert all(writer.acknowledged for writer in writers)
     follower.run(server.url, threading.Event(), until_ready=True)
     assert follower.failures == []
     assert follower.seqs == [row["seq"] for row in audits]
+    # Every row is in the feed once, and nothing else is.
+    assert sorted(feed_of(server, "audit")) == sorted(row["id"] for row in [*audits, *told_rows])

@@ -20,7 +20,7 @@ from strandline.service.http import Call, Head, Later
 from strandline.service.kernel import Kernel
 from strandline.service.limits import Slots
 from strandline.service.live import HEARTBEAT_SECONDS
-from strandline.tables import TableDeclaration, Tables, make_log
+from strandline.tables import TableDeclaration, Tables, User, make_log
 
 NOTE = make_log("note", parent="desk", schema={"type": "object"}, pub=True, soft_delete=True)
 
@@ -47,10 +47,13 @@ class Stand:
         self.context = TablesContext(kernel, self.tables, Users(False, None))
         self.face = TablesProtocol(self.context)
 
-    async def open(self, table: str, query: str, full: bool = False, variant: str = "pub") -> Connection:
+    async def open(
+        self, table: str, query: str, full: bool = False, variant: str = "pub", user: User | None = None
+    ) -> Connection:
         head = Head("GET", f"/tables/{table}/{variant}/live", query, {})
         head.access = FULL_ACCESS
-        answer: Any = self.face.live.handler(self.tables[table], variant)(Call(head, b"", 0.0))
+        head.memo = user
+        answer: Any = self.face.live.handler(self.tables[table], variant, "live")(Call(head, b"", 0.0))
         if isinstance(answer, Later):
             answer = await answer
         connection = Connection(answer, full)
@@ -166,6 +169,20 @@ def test_silence_is_broken_and_a_reader_that_takes_nothing_is_cut_off(tmp_path: 
         assert reader.sink.aborted
         reader.stream.closed()
         assert (stand.slots.used, len(stand.live)) == (0, 0)
+
+    on_a_stand(tmp_path, scenario)
+
+
+def test_a_reader_whose_token_has_expired_must_come_again(tmp_path: Path) -> None:
+    async def scenario(stand: Stand) -> None:
+        stand.context.users = Users(False, lambda headers: None)
+        expired = await stand.open("note", "parent=p", variant="auth", user=User("ann", expires_at=1))
+        lasting = await stand.open("note", "parent=p", variant="auth", user=User("ann", expires_at=1 << 50))
+        assert expired.kinds() == lasting.kinds() == ["ready"]
+        stand.pass_time(HEARTBEAT_SECONDS)
+        ((kind, data),) = expired.sink.events()
+        assert (kind, data["error"]["code"]) == ("end", "NOT_AUTHENTICATED")
+        assert (expired.sink.is_closed, lasting.sink.is_closed) == (True, False)
 
     on_a_stand(tmp_path, scenario)
 

@@ -15,8 +15,9 @@ from support.openapi_fuzz import CHECKS, TIMEOUT_SECONDS, fuzz, strict_document
 from support.server_process import ServerProcess
 from support.tables_client import POLLS, TablesClient
 
+from strandline.protocols.tables.listing import TYPES
 from strandline.protocols.tables.openapi import describe
-from strandline.protocols.tables.paths import read_path, reads_of, write_path, writes_of
+from strandline.protocols.tables.paths import SCHEMA, read_path, read_paths, reads_of, write_path, writes_of
 from strandline.server.declarations import load
 from strandline.server.openapi_routes import DOCUMENT_PATH
 
@@ -134,6 +135,7 @@ def test_every_read_and_write_that_makes_sense_is_as_the_document_says(bed: Bed)
         ("append", {"parent": "site:1", **item}),
         ("append", {"parent": "site:1", **item}),
         ("appendBulk", {"parent": "site:1", "items": [item, {"payload": {"optionIdx": 3}}]}),
+        ("appendBulk", {"parent": "site:1", "items": [{"optionIdx": 2, "idempotencyKey": "flat"}, {"optionIdx": 3}]}),
         ("update", {"id": row, "patch": {"comment": "edited"}}),
         ("rm", {"id": row}),
         ("restore", {"id": row}),
@@ -156,7 +158,9 @@ def test_a_row_too_many_is_refused_as_the_document_says(bed: Bed) -> None:
 def test_there_is_an_operation_for_everything_that_a_table_has(bed: Bed) -> None:
     paths = {path for path in bed.document["paths"] if path.startswith("/tables/")}
     expected = {write_path(name, op) for name, table in TABLES.items() for op in writes_of(table)}
-    expected |= {read_path(name, *read) for name, table in TABLES.items() for read in reads_of(table)}
+    expected |= {path for table in TABLES.values() for path, _, _ in read_paths(table)}
+    expected |= {write_path(name, SCHEMA) for name in TABLES}
+    expected |= set(TYPES)
     assert paths == expected
     assert "/tables/vote/restore" in paths
     assert "/tables/note/restore" not in paths

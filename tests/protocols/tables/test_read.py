@@ -59,13 +59,53 @@ def test_pages_joined_from_bytes_are_those_of_the_tables(bed: Bed, parent: str, 
 def test_rows_behind_a_seq_come_in_order(bed: Bed, poll: str, variant: str) -> None:
     fill(bed.user("bob"), poll, 5)
     ann = bed.user("ann")
-    answer = ann.read("vote", "listAfter", variant=variant, parent=poll, seq=1, limit=2)
-    assert (seqs(answer["rows"]), answer["head"], answer["hasMore"], answer["last"]) == ([2, 3], 5, True, 3)
-    answer = ann.read("vote", "listAfter", variant=variant, parent=poll, seq=3)
-    assert (seqs(answer["rows"]), answer["hasMore"], answer["last"]) == ([4, 5], False, 5)
+    rows, beside = ann.rows_after("vote", variant=variant, parent=poll, seq=1, limit=2)
+    assert (seqs(rows), beside) == ([2, 3], {"head": 5, "has-more": True, "last": 3})
+    rows, beside = ann.rows_after("vote", variant=variant, parent=poll, seq=3)
+    assert (seqs(rows), beside) == ([4, 5], {"head": 5, "has-more": False, "last": 5})
     ann.write("vote", "rm", id=f"{poll}:5")
-    answer = ann.read("vote", "listAfter", variant=variant, parent=poll, seq=4)
-    assert (answer["rows"], answer["hasMore"], answer["last"]) == ([], False, 5)
+    rows, beside = ann.rows_after("vote", variant=variant, parent=poll, seq=4)
+    assert (rows, beside["has-more"], beside["last"]) == ([], False, 5)
+
+
+def test_a_page_of_another_origin_may_read_what_is_beside_the_rows(bed: Bed, poll: str) -> None:
+    response = bed.user("ann").request(
+        "GET", "/tables/vote/pub/listAfter", params={"parent": poll}, headers={"origin": "http://localhost:8080"}
+    )
+    exposed = {name.strip() for name in response.headers["access-control-expose-headers"].split(",")}
+    assert {"Strandline-Head", "Strandline-Has-More", "Strandline-Last", "Strandline-Complete"} <= exposed
+
+
+def test_some_reads_also_have_a_path_without_a_variant(bed: Bed, poll: str, parent: str) -> None:
+    fill(bed.user("bob"), poll, 2)
+    bed.user("bob").append("note", parent, {"a": 1})
+    ann, bob = bed.user("ann"), bed.user("bob")
+    for op, query in (
+        ("list", {"parent": poll}),
+        ("listAfter", {"parent": poll, "seq": 1}),
+        ("read", {"id": f"{poll}:1"}),
+        ("search", {"parent": poll, "query": "number"}),
+    ):
+        assert ann.call("GET", f"/tables/vote/{op}", params=query) == ann.read("vote", op, variant="pub", **query)
+    # Without public reads, authors and owners read there.
+    assert ann.call("GET", "/tables/note/list", params={"parent": parent})["page"] == []
+    assert seqs(bob.call("GET", "/tables/note/list", params={"parent": parent})["page"]) == [1]
+    query = {"parent": poll, "indexBy": "optionIdx"}
+    for variant in ("auth", "pub"):
+        groups = ann.call("GET", f"/tables/vote/{variant}Indexed", params=query)
+        assert groups == ann.read("vote", "indexed", variant=variant, **query)
+    error = ann.refusal("GET", "/tables/note/pubIndexed", status=404)
+    assert (error["table"], error["op"]) == ("note", "pubIndexed")
+
+
+def test_a_page_can_be_asked_for_with_pagination_options(bed: Bed, poll: str) -> None:
+    fill(bed.user("bob"), poll, 3)
+    ann = bed.user("ann")
+    options = json.dumps({"numItems": 2, "cursor": None})
+    first = ann.read("vote", "list", parent=poll, paginationOpts=options)
+    assert first == ann.read("vote", "list", parent=poll, limit=2)
+    options = json.dumps({"numItems": 2, "cursor": first["continueCursor"]})
+    assert seqs(ann.read("vote", "list", parent=poll, paginationOpts=options)["page"]) == [1]
 
 
 def test_conditions_choose_rows(bed: Bed, poll: str) -> None:
@@ -94,8 +134,8 @@ def test_who_wrote_a_row_sees_their_own_and_the_owner_sees_all(bed: Bed, poll: s
         client.append("vote", poll, {"optionIdx": 1, "comment": f"by {client.user}"})
     for client, seen in ((ann, [3, 2, 1]), (bob, [3, 1]), (eve, [2]), (bed.user("mallory"), [])):
         assert seqs(client.read("vote", "list", parent=poll)["page"]) == seen
-        assert seqs(client.read("vote", "listAfter", parent=poll)["rows"]) == seen[::-1]
-        assert seqs(client.read("vote", "search", parent=poll, query="by")["rows"]) == seen
+        assert seqs(client.read("vote", "listAfter", parent=poll)) == seen[::-1]
+        assert seqs(client.read("vote", "search", parent=poll, query="by")) == seen
         assert client.read("vote", "counts", parent=poll, by="optionIdx")["total"] == len(seen)
         groups = client.read("vote", "indexed", parent=poll, indexBy="optionIdx")
         assert [seqs(rows) for rows in groups.values()] == ([seen] if seen else [])
@@ -115,11 +155,11 @@ def test_rows_are_grouped_and_counted_by_a_field(bed: Bed, poll: str) -> None:
 def test_rows_are_found_by_their_words(bed: Bed, poll: str) -> None:
     fill(bed.user("bob"), poll, 5)
     ann = bed.user("ann")
-    found = ann.read("vote", "search", parent=poll, query="number 3")
-    assert (seqs(found["rows"]), found["complete"]) == ([4], True)
-    assert len(ann.read("vote", "search", variant="pub", parent=poll, query="number", limit=2)["rows"]) == 2
+    rows, beside = ann.found("vote", parent=poll, query="number 3")
+    assert (seqs(rows), beside) == ([4], {"complete": True})
+    assert len(ann.read("vote", "search", variant="pub", parent=poll, query="number", limit=2)) == 2
     ann.write("vote", "rm", id=f"{poll}:4")
-    assert ann.read("vote", "search", parent=poll, query="number 3")["rows"] == []
+    assert ann.read("vote", "search", parent=poll, query="number 3") == []
 
 
 def test_the_history_of_a_row_tells_what_it_was(bed: Bed, poll: str) -> None:
@@ -144,9 +184,9 @@ def test_what_is_removed_is_hidden_everywhere(bed: Bed, poll: str) -> None:
     bob.write("vote", "rm", id=f"{poll}:2")
     for variant in ("auth", "pub"):
         assert seqs(bob.read("vote", "list", variant=variant, parent=poll)["page"]) == [3, 1]
-        assert seqs(bob.read("vote", "listAfter", variant=variant, parent=poll)["rows"]) == [1, 3]
+        assert seqs(bob.read("vote", "listAfter", variant=variant, parent=poll)) == [1, 3]
         assert bob.read("vote", "read", variant=variant, id=f"{poll}:2") is None
-        assert bob.read("vote", "search", variant=variant, parent=poll, query='"number 1"')["rows"] == []
+        assert bob.read("vote", "search", variant=variant, parent=poll, query='"number 1"') == []
         assert set(bob.read("vote", "indexed", variant=variant, parent=poll, indexBy="optionIdx")) == {"0", "2"}
         assert bob.read("vote", "counts", variant=variant, parent=poll, by="optionIdx")["total"] == 2
         bob.refused_read("vote", "history", variant=variant, id=f"{poll}:2", status=404)
@@ -177,7 +217,7 @@ def test_votes_need_a_poll_that_is_there(bed: Bed, parent: str) -> None:
 def test_a_parent_without_rows_has_none(bed: Bed, parent: str) -> None:
     bob = bed.user("bob")
     assert bob.read("note", "list", parent=parent) == {"page": [], "isDone": True, "continueCursor": None}
-    assert bob.read("note", "listAfter", parent=parent) == {"rows": [], "head": 0, "hasMore": False, "last": 0}
+    assert bob.rows_after("note", parent=parent) == ([], {"head": 0, "has-more": False, "last": 0})
     assert bob.read("note", "read", id=f"{parent}:1") is None
     assert bob.read("note", "counts", parent=parent, by="a") == {"counts": {}, "total": 0}
     assert bob.read("note", "indexed", parent=parent, indexBy="a") == {}
@@ -191,6 +231,10 @@ def test_a_parent_without_rows_has_none(bed: Bed, parent: str) -> None:
         ("list", {"parent": "p", "limit": "0"}, "limit"),
         ("list", {"parent": "p", "limit": "many"}, "limit"),
         ("list", {"parent": "p", "cursor": "x"}, "cursor"),
+        ("list", {"parent": "p", "paginationOpts": '{"numItems":0}'}, "paginationOpts"),
+        ("list", {"parent": "p", "paginationOpts": '{"limit":1}'}, "paginationOpts"),
+        ("list", {"parent": "p", "paginationOpts": '{"numItems":1}', "limit": "1"}, "paginationOpts"),
+        ("list", {"parent": "p", "paginationOpts": '{"numItems":1,"cursor":"x"}'}, "cursor"),
         ("listAfter", {"parent": "p", "seq": "-1"}, "seq"),
         ("listAfter", {"parent": "p", "seq": "9" * 30}, "seq"),
         ("read", {}, "id"),
@@ -205,3 +249,25 @@ def test_a_parent_without_rows_has_none(bed: Bed, parent: str) -> None:
 def test_a_query_that_makes_no_sense_is_refused(bed: Bed, op: str, query: dict[str, str], field: str) -> None:
     error = bed.user("bob").refused_read("note", op, **query, status=400)
     assert (error["code"], error["fields"]) == ("VALIDATION_FAILED", [field])
+
+
+@pytest.mark.both_lanes
+def test_the_trash_shows_removed_rows_to_those_who_may_restore_them(bed: Bed, poll: str) -> None:
+    ann, bob = bed.user("ann"), bed.user("bob")
+    fill(bob, poll, 3)
+    fill(ann, poll, 1)
+    bob.write("vote", "rm", id=f"{poll}:2")
+    ann.write("vote", "purgeByParent", parent=poll)
+    first = ann.read("vote", "trash", parent=poll, limit=2)
+    assert [(row["seq"], row["deletedBy"]) for row in first["page"]] == [(4, "ann"), (3, "ann")]
+    last = ann.read("vote", "trash", parent=poll, cursor=first["continueCursor"])
+    assert [(row["seq"], row["deletedBy"]) for row in last["page"]] == [(2, "bob"), (1, "ann")]
+    assert (first["isDone"], last["isDone"]) == (False, True)
+    assert last["page"][0]["deletedAt"] <= last["page"][1]["deletedAt"]
+    assert seqs(bob.read("vote", "trash", parent=poll)["page"]) == [3, 2, 1]
+    assert bed.user("cat").read("vote", "trash", parent=poll)["page"] == []
+    bob.write("vote", "restore", id=f"{poll}:3")
+    assert seqs(ann.read("vote", "trash", parent=poll)["page"]) == [4, 2, 1]
+    for table, variant in (("vote", "pub"), ("poll", "auth")):
+        error = ann.refusal("GET", f"/tables/{table}/{variant}/trash?parent={poll}", status=404)
+        assert "has no operation" in error["message"]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import asyncio
+from collections.abc import Awaitable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,12 @@ import pytest
 from support.server_process import ServerProcess, StartServer
 from support.tables_client import POLLS, Bed, TablesClient
 
+from strandline.protocols.tables.errors import Errors
+from strandline.protocols.tables.users import Users
 from strandline.service.access import Keys
+from strandline.service.http import Call, Head, Reply
+from strandline.service.problems import Throttled
+from strandline.tables import TableError
 
 KEYS = "boss,writer:rw,reader:read,remover:read+write+delete,desk-a:read+write+delete:note/a"
 
@@ -166,7 +172,8 @@ def test_an_event_stream_may_say_who_it_is_in_its_address(keyed: Bed, bed: Bed, 
     with bed.user().events(f"{path}&user=bob") as events:
         assert events.next().json["own"] is True
     # Elsewhere nothing in an address counts.
-    assert stranger.refusal("GET", f"/tables/note/auth/list?parent={parent}&token=boss", status=401)
+    error = stranger.refusal("GET", f"/tables/note/auth/list?parent={parent}&token=boss", status=400)
+    assert error["message"] == "unknown parameter 'token'"
 
 
 def test_a_preflight_is_answered_without_a_key(keyed: Bed) -> None:
@@ -232,3 +239,169 @@ def test_whom_identify_knows_needs_no_key_and_others_do(start_server: StartServe
     assert bed.user("bob", key="boss").append("note", "d")["created"]
     assert bed.user(key="reader").refused_write("note", "append", **body, status=403)["code"] == "FORBIDDEN"
     bed.close()
+
+
+# --- identify as a coroutine, and roles ----------------------------------------------------------------------------
+
+MODERATED = """
+import asyncio
+
+from strandline.tables import TableError, User, make_log
+
+note = make_log("note", parent="desk", schema={"type": "object"}, soft_delete=True, moderators=("moderator", "boss"))
+page = make_log("page", parent=note, schema={"type": "object"}, moderators=("moderator",))
+
+
+async def identify(headers):
+    name, _, roles = headers.get("authorization", "").removeprefix("Bearer ").partition("+")
+    await asyncio.sleep(0)
+    if name == "expired":
+        raise TableError("NOT_AUTHENTICATED", "the session has expired")
+    if name == "wrong":
+        return 7
+    return User(name, roles=roles.split("+")) if roles else name or None
+"""
+
+
+@pytest.fixture
+def moderated(start_server: StartServer, tmp_path: Path) -> Iterator[Bed]:
+    (tmp_path / "declared.py").write_text(MODERATED)
+    bed = Bed(start_server(declare=tmp_path / "declared.py"))
+    yield bed
+    bed.close()
+
+
+def test_identify_may_be_a_coroutine_function(moderated: Bed) -> None:
+    ann = moderated.user(key="ann")
+    id = ann.append("note", "d")["id"]
+    assert author(ann, "note", id) == "ann"
+    body = {"parent": "d", "payload": {}}
+    error = moderated.user("ann").refusal("POST", "/tables/note/append", body, status=401)
+    assert error["code"] == "NOT_AUTHENTICATED"
+    error = moderated.user(key="expired").refused_write("note", "append", **body, status=401)
+    assert (error["code"], error["message"]) == ("NOT_AUTHENTICATED", "the session has expired")
+    assert moderated.user(key="wrong").refused_write("note", "append", **body, status=500)["code"] == "INTERNAL"
+    assert "identify returned 7; expected the id of a user, a User or None" in moderated.server.log()
+    with moderated.user().events("/tables/note/auth/live?parent=d&token=ann") as events:
+        assert events.next().json["own"] is True
+
+
+def test_a_moderator_acts_as_the_owner_of_every_parent(moderated: Bed) -> None:
+    ann, eve = moderated.user(key="ann"), moderated.user(key="eve+reader")
+    mod, boss = moderated.user(key="mod+reader+moderator"), moderated.user(key="boss+boss")
+    ids = [ann.append("note", "d", {"n": n})["id"] for n in range(3)]
+    for other in (eve, moderated.user(key="eve")):
+        assert other.read("note", "list", parent="d")["page"] == []
+        error = other.refused_write("note", "rm", id=ids[0], status=403)
+        who = "only its author, the owner of the desk and users with the role boss or moderator"
+        assert error["message"] == f"{who} may change row d:1 of note"
+        assert other.refused_write("note", "purgeByParent", parent="d", status=403)["code"] == "FORBIDDEN"
+    for moderator in (mod, boss):
+        assert len(moderator.read("note", "list", parent="d")["page"]) == 3
+        assert moderator.read("note", "counts", parent="d", by="n")["total"] == 3
+        assert moderator.write("note", "rm", id=ids[0])["deleted"]
+        assert moderator.write("note", "restore", id=ids[0])["userId"] == "ann"
+        assert moderator.write("note", "update", id=ids[1], patch={"n": 7})["n"] == 7
+        assert moderator.write("note", "purgeByParent", parent="d") == {"deleted": 3, "soft": True}
+        assert moderator.write("note", "restoreByParent", parent="d") == {"restored": 3}
+    with mod.events("/tables/note/auth/live?parent=d") as events:
+        assert events.next().json["userId"] == "ann"
+
+
+def test_a_role_counts_only_for_the_tables_that_name_it(moderated: Bed) -> None:
+    ann = moderated.user(key="ann")
+    note = ann.append("note", "d")["id"]
+    page = moderated.user(key="bob").append("page", note)["id"]
+    assert moderated.user(key="boss+boss").refused_write("page", "rm", id=page, status=403)["code"] == "FORBIDDEN"
+    assert moderated.user(key="mod+moderator").write("page", "rm", id=page)["deleted"]
+
+
+def call_of(token: str = "") -> Call:
+    head = Head("GET", "/", "", {b"authorization": token.encode()})
+    return Call(head, b"", 0.0)
+
+
+def test_an_identify_that_takes_too_long_is_given_up(caplog: pytest.LogCaptureFixture) -> None:
+    async def never(headers: Mapping[str, str]) -> str | None:
+        await asyncio.Event().wait()
+        return None
+
+    users = Users(False, never, seconds=0.0)
+
+    async def ask() -> None:
+        answer = users.identified(lambda call: Reply(b""))(call_of())
+        assert isinstance(answer, Awaitable)
+        await answer
+
+    for _ in range(3):
+        with pytest.raises(TableError, match="not identified within 0 s") as error:
+            asyncio.run(ask())
+    assert caplog.messages == ["refused 1 requests: identify did not return within 0 s"]
+    reply = Errors("note", "list").reply_to(error.value)
+    assert reply is not None
+    assert reply.status == 503
+    assert dict(reply.headers)[b"retry-after"]
+
+
+async def cancelled_later(headers: Mapping[str, str]) -> str | None:
+    raise asyncio.CancelledError
+
+
+def cancelled_now(headers: Mapping[str, str]) -> str | None:
+    raise asyncio.CancelledError
+
+
+@pytest.mark.parametrize("identify", [cancelled_later, cancelled_now])
+def test_an_identify_that_raises_cancelled_error_has_failed(identify: Any) -> None:
+    async def ask() -> None:
+        answer = Users(False, identify).identified(lambda call: Reply(b""))(call_of())
+        assert isinstance(answer, Awaitable)
+        await answer
+
+    with pytest.raises(RuntimeError, match="identify raised CancelledError"):
+        asyncio.run(ask())
+
+
+def test_a_cancelled_request_is_not_a_failure_of_identify() -> None:
+    async def wait(headers: Mapping[str, str]) -> str | None:
+        await asyncio.Event().wait()
+        return None
+
+    async def ask() -> None:
+        answer = Users(False, wait).identified(lambda call: Reply(b""))(call_of())
+        assert isinstance(answer, Awaitable)
+        task = asyncio.ensure_future(answer)
+        await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(ask())
+
+
+def test_only_so_many_requests_wait_for_identify(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("strandline.protocols.tables.users.MAX_IDENTIFYING", 2)
+    known = asyncio.Event()
+
+    async def wait(headers: Mapping[str, str]) -> str | None:
+        await known.wait()
+        return headers["authorization"]
+
+    async def ask(users: Users, name: str) -> str:
+        handle = users.identified(lambda call: Reply(users.known(call, None).id.encode()))
+        answer = handle(call_of(name))
+        assert isinstance(answer, Awaitable)
+        reply = await answer
+        assert isinstance(reply, Reply)
+        return reply.body.decode()
+
+    async def crowd() -> list[str | BaseException]:
+        users = Users(False, wait)
+        first = [asyncio.ensure_future(ask(users, name)) for name in ("a", "b")]
+        await asyncio.sleep(0)
+        with pytest.raises(Throttled):
+            await ask(users, "c")
+        known.set()
+        return [*await asyncio.gather(*first), await ask(users, "d")]
+
+    assert asyncio.run(crowd()) == ["a", "b", "d"]

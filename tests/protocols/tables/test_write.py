@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from support.tables_client import Bed
+from support.server_process import StartServer
+from support.tables_client import POLLS, Bed
 
 
 def test_an_append_tells_where_the_row_is(bed: Bed, poll: str) -> None:
@@ -76,6 +77,19 @@ def test_a_stale_update_is_a_conflict_and_says_what_is_there(bed: Bed, poll: str
     assert bob.read("vote", "read", id=id)["optionIdx"] == 2
 
 
+def test_the_items_of_a_bulk_are_payloads_with_keys_beside_their_fields(bed: Bed, poll: str) -> None:
+    bob = bed.user("bob")
+    items = [{"optionIdx": 1, "idempotencyKey": "a"}, {"optionIdx": 2}, {"payload": {"optionIdx": 3}}]
+    assert bob.write("vote", "appendBulk", parent=poll, items=items)["count"] == 3
+    again = bob.write("vote", "appendBulk", parent=poll, items=[{"optionIdx": 9, "idempotencyKey": "a"}])
+    assert again == {"count": 0, "results": [{"seq": 1, "created": False, "id": f"{poll}:1"}]}
+    rows = bob.read("vote", "listAfter", parent=poll)
+    assert [(row["optionIdx"], row.get("idempotencyKey")) for row in rows] == [(1, "a"), (2, None), (3, None)]
+    wrong = [{"optionIdx": 1}, {"optionIdx": "x"}]
+    error = bob.refused_write("vote", "appendBulk", parent=poll, items=wrong, status=400)
+    assert (error["code"], error["fields"], error["index"]) == ("VALIDATION_FAILED", ["optionIdx"], 1)
+
+
 def test_rows_are_removed_and_restored(bed: Bed, poll: str) -> None:
     bob = bed.user("bob")
     id = bob.append("vote", poll, {"optionIdx": 1})["id"]
@@ -140,10 +154,49 @@ def test_hooks_are_part_of_the_write(bed: Bed, parent: str) -> None:
     payload = {"content": "forbidden words"}
     error = bob.refused_write("message", "append", parent=parent, payload=payload, status=403)
     assert (error["code"], error["message"]) == ("FORBIDDEN", "not here")
-    assert bob.refused_write("message", "append", parent=parent, payload={"content": "broken"}, status=500)["code"] == (
-        "INTERNAL"
-    )
     assert len(bob.read("message", "list", parent=parent)["page"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("content", "hook", "cause"),
+    [
+        ("broken", "before_append", "RuntimeError: the hook is broken"),
+        ("not audited", "after_append", "Invalid: what"),
+    ],
+)
+def test_the_failure_of_a_hook_is_reported_as_the_hooks(
+    bed: Bed, parent: str, content: str, hook: str, cause: str
+) -> None:
+    bob = bed.user("bob")
+    error = bob.refused_write("message", "append", parent=parent, payload={"content": content}, status=500)
+    assert (error["code"], error["hook"], error["table"]) == ("HOOK_FAILED", hook, "message")
+    assert "fields" not in error
+    assert error["message"] == f"the hook {hook} of the table message failed; nothing was written"
+    log = bed.server.log()
+    assert error["message"] in log
+    assert cause in log
+    assert bob.read("message", "list", parent=parent)["page"] == []
+
+
+def test_an_async_hook_runs_after_its_write(start_server: StartServer) -> None:
+    server = start_server(declare=POLLS)
+    bed = Bed(server)
+    bob = bed.user("bob")
+    with bob.events("/tables/audit/pub/live?parent=reports") as events:
+        assert events.next().event == "ready"
+        assert bob.append("limited", "d", {"any": "fine"})["created"]
+        assert events.next().json["what"] == "d:1 by bob"
+    assert bob.append("limited", "d", {"any": "broken"})["created"]
+    assert bob.append("limited", "d", {"any": "last"})["created"]
+    bed.close()
+    # Stopping waits for hooks.
+    server.stop()
+    assert "the hook after_append of the table limited failed: RuntimeError('the report is broken')" in server.log()
+    server.start()
+    bed = Bed(server)
+    reports = bed.user().read("audit", "listAfter", variant="pub", parent="reports")
+    assert [row["what"] for row in reports] == ["d:1 by bob", "d:3 by bob"]
+    bed.close()
 
 
 def test_appends_with_and_without_hooks_at_once_all_succeed(bed: Bed, parent: str) -> None:
@@ -160,9 +213,9 @@ def test_appends_with_and_without_hooks_at_once_all_succeed(bed: Bed, parent: st
     with ThreadPoolExecutor(4) as pool:
         assert sorted(pool.map(append, range(4))) == [0, 1, 2, 3]
     page = bed.user("anybody").read("message", "listAfter", variant="pub", parent=parent)
-    assert sorted(row["content"] for row in page["rows"]) == sorted(f"{n}.{at}" for n in range(4) for at in range(10))
+    assert sorted(row["content"] for row in page) == sorted(f"{n}.{at}" for n in range(4) for at in range(10))
     for number in range(4):
-        rows = bed.user(f"user-{number}").read("note", "listAfter", parent=parent)["rows"]
+        rows = bed.user(f"user-{number}").read("note", "listAfter", parent=parent)
         assert [row["content"] for row in rows] == [f"{number}.{at}" for at in range(10)]
 
 
@@ -186,7 +239,8 @@ def test_appends_with_and_without_hooks_at_once_all_succeed(bed: Bed, parent: st
         ("append", b'{"parent":"p","payload":{"a":"\xc4"}}', "UTF-8"),
         ("append", b'{"parent":"p","payload":' + b"[" * 5000, "nested"),
         ("appendBulk", b'{"parent":"p","items":{}}', "Expected `array`"),
-        ("appendBulk", b'{"parent":"p","items":[{}]}', "payload"),
+        ("appendBulk", b'{"parent":"p","items":[7]}', "object"),
+        ("appendBulk", b'{"parent":"p","items":[{"payload":7}]}', "payload"),
         ("update", b'{"id":"nonsense","patch":{"a":1}}', "id must be"),
         ("update", b'{"id":"p:1","patch":{"a":1},"expectedUpdatedAt":"x"}', "expectedUpdatedAt"),
         ("rm", b'{"id":7}', "id"),

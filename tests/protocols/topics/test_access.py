@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
+from support.server_fork import ServerFork
 from support.server_process import ServerProcess, StartServer
 from support.topics_client import Client, eventually
 
@@ -311,17 +311,17 @@ def test_a_token_in_the_address_is_for_event_streams_only(as_key: dict[str, Clie
 # --- starting, and what is never told --------------------------------------------------------------------------
 
 
-def serve(tmp_path: Path, *options: str, **environment: str) -> subprocess.CompletedProcess[str]:
+def serve(tmp_path: Path, *options: str, **environment: str) -> ServerFork:
+    """What it says is in the file ``log``."""
     clean = {name: value for name, value in os.environ.items() if name not in VARIABLES}
-    command = [sys.executable, "-m", "strandline", "serve", "--data", str(tmp_path / "data"), "--port", "0", *options]
-    return subprocess.run(command, env=clean | environment, capture_output=True, text=True, timeout=30)
+    command = ["serve", "--data", str(tmp_path / "data"), *options]
+    return ServerFork(command, clean | environment, tmp_path / "log")
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1"])
 def test_a_public_address_without_keys_is_refused(tmp_path: Path, host: str) -> None:
-    ended = serve(tmp_path, "--host", host)
-    assert ended.returncode == 2
-    assert f"refusing to listen on {host} without API keys" in ended.stderr
+    assert serve(tmp_path, "--host", host, "--port", "0").wait(30) == 2
+    assert f"refusing to listen on {host} without API keys" in (tmp_path / "log").read_text()
     assert not (tmp_path / "data").exists()
 
 
@@ -331,12 +331,8 @@ def test_a_public_address_without_keys_is_refused(tmp_path: Path, host: str) -> 
 def test_a_public_address_is_fine_with_keys_or_for_those_who_insist(
     tmp_path: Path, settings: dict[str, str], warned: bool
 ) -> None:
-    clean = {name: value for name, value in os.environ.items() if name not in VARIABLES}
     log, port = tmp_path / "log", tmp_path / "port"
-    command = [sys.executable, "-m", "strandline", "serve", "--host", "0.0.0.0:0"]
-    command += ["--data", str(tmp_path / "data"), "--port-file", str(port)]
-    with log.open("wb") as out:
-        process = subprocess.Popen(command, env=clean | settings, stdout=out, stderr=out)
+    process = serve(tmp_path, "--host", "0.0.0.0:0", "--port-file", str(port), **settings)
     try:
         eventually(lambda: port.exists() or process.poll() is not None, 30)
         assert process.poll() is None, log.read_text()
@@ -348,11 +344,14 @@ def test_a_public_address_is_fine_with_keys_or_for_those_who_insist(
 
 
 def test_keys_that_make_no_sense_keep_the_server_from_starting(tmp_path: Path) -> None:
-    for keys in ("hush:everything", "hush:read+nothing", ":read", "hush:read:a||b", "hush,hush"):
-        ended = serve(tmp_path, TOPICS_API_KEYS=keys)
-        assert ended.returncode == 2
-        assert "API key" in ended.stderr
-        assert "hush" not in ended.stderr + ended.stdout
+    wrong = ("hush:everything", "hush:read+nothing", ":read", "hush:read:a||b", "hush,hush")
+    for number, keys in enumerate(wrong):
+        place = tmp_path / str(number)
+        place.mkdir()
+        assert serve(place, "--port", "0", TOPICS_API_KEYS=keys).wait(30) == 2
+        said = (place / "log").read_text()
+        assert "API key" in said
+        assert "hush" not in said
 
 
 def test_keys_never_get_into_the_log(start_server: StartServer, lane: str) -> None:

@@ -16,7 +16,6 @@ DEFAULTS: dict[str, Any] = {
     "cap_records": 0,
     "cap_bytes": 0,
     "discard": "old",
-    "compact": False,
     "durable": False,
     "durability": "disk",
     "priority": None,
@@ -69,6 +68,10 @@ WISHES: list[dict[str, Any]] = [
     {"max_deliveries": 5},
     {"dead_letter": "jobs.dlq"},
     {"leases_durable": True},
+    {"retry_delay_ms": 1000},
+    {"retry_backoff": 1.5},
+    {"retry_max_ms": 60_000},
+    {"retry_jitter": 0.5},
 ]
 
 
@@ -76,6 +79,34 @@ WISHES: list[dict[str, Any]] = [
 def test_every_field_is_kept_and_echoed(client: Client, topic: str, wish: dict[str, Any]) -> None:
     assert client.put(topic, **wish)["config"] == DEFAULTS | wish
     assert client.get(topic)["config"] == DEFAULTS | wish
+
+
+def test_later_fields_are_left_out_of_the_echo_while_they_have_their_defaults(client: Client, topic: str) -> None:
+    later = {"compact": False, "retry_delay_ms": 0, "retry_backoff": 2, "retry_max_ms": 300_000, "retry_jitter": 0}
+    assert client.put(topic, **later)["config"] == DEFAULTS
+
+
+def test_delays_of_retries_are_at_most_a_day(client: Client, topic: str) -> None:
+    config = client.put(topic, type="queue", retry_delay_ms=1 << 40, retry_max_ms=1 << 40)["config"]
+    assert (config["retry_delay_ms"], config["retry_max_ms"]) == (86_400_000, 86_400_000)
+
+
+@pytest.mark.parametrize(
+    "wish",
+    [
+        {"retry_backoff": 0.9},
+        {"retry_backoff": 1001},
+        {"retry_jitter": 1.1},
+        {"retry_jitter": -0.1},
+        {"retry_delay_ms": -1},
+        {"retry_max_ms": "1"},
+        {"retry_delay": 5},
+    ],
+    ids=str,
+)
+def test_a_retry_option_out_of_range_is_refused(client: Client, topic: str, wish: dict[str, Any]) -> None:
+    client.refused("PUT", f"/v0/topics/{topic}", {"type": "queue", **wish}, status=400)
+    assert client.refused("GET", f"/v0/topics/{topic}", status=404)
 
 
 @pytest.mark.parametrize(
@@ -135,9 +166,31 @@ def test_what_cannot_be_is_refused_and_makes_nothing(client: Client, topic: str,
     client.refused("GET", f"/v0/topics/{topic}", status=404)
 
 
+def test_a_log_accepts_the_options_of_queues(client: Client, topic: str) -> None:
+    config = {"type": "log", "lease_ms": 1000, "max_deliveries": 3, "retry_delay_ms": 5}
+    assert config.items() <= client.call("PUT", f"/v0/topics/{topic}", config, status=201)["config"].items()
+
+
 def test_dead_letters_cannot_go_back_to_their_queue(client: Client, topic: str) -> None:
     error = client.refused("PUT", f"/v0/topics/{topic}", {"type": "queue", "dead_letter": topic}, status=400)
     assert error["detail"] == {"dead_letter": topic}
+
+
+def test_dead_letters_cannot_go_back_to_their_queue_through_others(client: Client, topic: str) -> None:
+    first, second, third = (f"/v0/topics/{topic}-{number}" for number in (1, 2, 3))
+    client.call("PUT", first, {"type": "queue", "dead_letter": f"{topic}-2"}, status=201)
+    client.call("PUT", second, {"type": "queue", "dead_letter": f"{topic}-3"}, status=201)
+    back = {"type": "queue", "dead_letter": f"{topic}-1"}
+    error = client.refused("PUT", third, back, status=400)
+    assert error["detail"] == {"dead_letter": f"{topic}-1"}
+    assert f"leads back to '{topic}-3'" in error["message"]
+    client.refused("POST", third, {"records": [{"data": 1}], "config": back}, status=400)
+    client.refused("GET", third, status=404)
+    client.call("PUT", third, {"type": "queue"}, status=201)
+    client.refused("PUT", third, back, status=400)
+    # A log delivers nothing, so its dead_letter continues no chain.
+    client.call("PUT", f"/v0/topics/{topic}-log", {"dead_letter": f"{topic}-3"}, status=201)
+    client.call("PUT", third, {"type": "queue", "dead_letter": f"{topic}-log"})
 
 
 @pytest.mark.parametrize("body", [b"{", b"[]", b"7", b"null", b'"text"', b"{'a':1}", b"\xff\xfe"])

@@ -24,8 +24,9 @@ def path(topic: str, endpoint: str) -> str:
 
 
 def counters(client: Client, topic: str) -> dict[str, int]:
-    found: dict[str, int] = client.get(topic)["queue"]
-    return found
+    """The counters of a queue, without its ages and rates."""
+    queue = client.get(topic)["queue"]
+    return {name: queue[name] for name in ("ready", "in_flight", "delayed", "dead_lettered", "dropped")}
 
 
 def seqs(jobs: list[dict[str, Any]]) -> list[int]:
@@ -97,7 +98,7 @@ def test_a_job_is_handed_out_to_one_worker_at_a_time(client: Client, topic: str)
     assert seqs(client.claim(topic, "a", max=2)) == [1, 2]
     assert seqs(client.claim(topic, "b", max=2)) == [3]
     assert client.claim(topic, "c") == []
-    assert counters(client, topic) == {"ready": 0, "in_flight": 3, "delayed": 0, "dead_lettered": 0}
+    assert counters(client, topic) == {"ready": 0, "in_flight": 3, "delayed": 0, "dead_lettered": 0, "dropped": 0}
 
 
 def test_a_lease_that_is_over_makes_the_job_claimable_again(client: Client, topic: str) -> None:
@@ -361,6 +362,146 @@ def test_a_claim_that_waits_for_others_is_told_when_the_queue_goes(client: Clien
         other.close()
 
 
+# --- failures and retries --------------------------------------------------------------------------------------------
+
+
+def test_the_reason_for_a_failure_is_shown_with_the_next_delivery(client: Client, topic: str) -> None:
+    client.queue(topic, [1, 2])
+    first = client.claim(topic, "a", max=2)
+    assert all("failures" not in job for job in first)
+    client.nack(topic, [1], "a", reason={"error": "timeout", "after": [1, 2]})
+    client.nack(topic, [2], "a")
+    again = client.claim(topic, "b", max=2)
+    [failure] = again[0]["failures"]
+    assert 0 <= failure.pop("at") - first[0]["$ts"] < 60_000
+    assert failure == {"delivery": 1, "node": "a", "reason": {"error": "timeout", "after": [1, 2]}}
+    # No reason, no failure: the answer is the same as ever.
+    assert list(again[1]) == ["$seq", "lease_id", "deadline", "$ts", "deliveries", "data"]
+
+
+def test_only_the_last_failures_are_shown_and_fewer_if_they_are_large(client: Client, topic: str) -> None:
+    client.queue(topic, [1])
+    for number in range(7):
+        client.claim(topic)
+        client.nack(topic, [1], reason=number)
+    [job] = client.claim(topic)
+    assert [failure["reason"] for failure in job["failures"]] == [2, 3, 4, 5, 6]
+    client.nack(topic, [1], reason="x" * 4000)
+    [job] = client.claim(topic)
+    assert len(job["failures"]) == 5
+    client.nack(topic, [1], reason="y" * 4090)
+    [job] = client.claim(topic)
+    assert [failure["reason"] for failure in job["failures"]] == ["y" * 4090]
+
+
+def test_a_null_reason_is_none(client: Client, topic: str) -> None:
+    client.queue(topic, [1])
+    client.claim(topic)
+    client.nack(topic, [1], reason=None)
+    assert "failures" not in client.claim(topic)[0]
+
+
+def test_a_reason_that_is_too_large_is_refused_and_the_lease_stays(client: Client, topic: str) -> None:
+    client.queue(topic, [1])
+    client.claim(topic, "a")
+    body = {"node": "a", "seqs": [1], "reason": ["x" * 4093]}
+    error = client.refused("POST", path(topic, "nack"), body, status=400)
+    assert error["code"] == "invalid_request"
+    assert "the reason has 4097 bytes; at most 4096 are kept with a job" in error["message"]
+    assert client.get(topic)["queue"]["in_flight"] == 1
+    client.call("POST", path(topic, "nack"), body | {"reason": ["x" * 4092]})
+    assert client.claim(topic, "b")[0]["failures"][0]["reason"] == ["x" * 4092]
+
+
+@pytest.mark.parametrize("name", ["reasn", "Reason", "reasons"])
+def test_a_misspelled_reason_is_refused_and_the_lease_stays(client: Client, topic: str, name: str) -> None:
+    client.queue(topic, [1])
+    client.claim(topic, "a")
+    body = {"node": "a", "seqs": [1], name: "broken"}
+    error = client.refused("POST", path(topic, "nack"), body, status=400)
+    assert error["message"] == f"unknown member '{name}'; did you mean 'reason'?"
+    assert client.get(topic)["queue"]["in_flight"] == 1
+
+
+def test_other_unknown_members_of_a_nack_are_ignored(client: Client, topic: str) -> None:
+    client.queue(topic, [1])
+    client.claim(topic, "a")
+    assert client.nack(topic, [1], "a", trace="a1", lease_id="x", reasn="unused", reason="broken")["nacked"] == 1
+    assert client.claim(topic, "b")[0]["failures"][0]["reason"] == "broken"
+
+
+@pytest.mark.parametrize(
+    ("reason", "kept"),
+    [
+        ("x" * 4094, "x" * 4094),
+        ("x" * 4095, "x" * 4091 + "…"),
+        ("x" * 5000, "x" * 4091 + "…"),
+        ("😀" * 2000, "😀" * 1022 + "…"),
+        ('"' * 3000, '"' * 2045 + "…"),
+    ],
+    ids=["fits", "one byte more", "long", "characters of several bytes", "escaped characters"],
+)
+def test_a_text_that_is_too_long_for_a_reason_is_shortened(client: Client, topic: str, reason: str, kept: str) -> None:
+    client.queue(topic, [1])
+    client.claim(topic, "a")
+    client.nack(topic, [1], "a", reason=reason)
+    assert client.claim(topic, "b")[0]["failures"][0]["reason"] == kept
+
+
+def test_a_lease_that_expires_is_a_failure(client: Client, topic: str) -> None:
+    client.queue(topic, [1])
+    [held] = client.claim(topic, "a", lease_ms=100)
+    [job] = eventually(lambda: client.claim(topic, "b"))
+    expected = {"at": held["deadline"], "delivery": 1, "node": "a", "reason": "the lease expired"}
+    assert job["failures"] == [expected]
+
+
+def test_a_queue_can_delay_retries_itself_and_a_worker_can_choose_another_delay(client: Client, topic: str) -> None:
+    client.queue(topic, [1, 2], retry_delay_ms=3_600_000, retry_backoff=4)
+    client.claim(topic, "a", max=2)
+    client.nack(topic, [1], "a")
+    client.nack(topic, [2], "a", delay_ms=0)
+    assert counters(client, topic)["delayed"] == 1
+    assert [(job["$seq"], job["deliveries"]) for job in client.claim(topic, "a", max=5)] == [(2, 2)]
+
+
+def test_the_last_delivery_that_expires_makes_a_dead_letter_without_a_claim(client: Client, topic: str) -> None:
+    dead = f"{topic}.dead"
+    client.queue(topic, [1], max_deliveries=1, dead_letter=dead)
+    client.put(dead)
+    client.claim(topic, "a", lease_ms=100)
+    [letter] = eventually(lambda: client.diff(dead)["records"])
+    assert letter["meta"]["$dead_letter_reason"] == "the lease expired"
+
+
+def test_a_job_without_a_dead_letter_topic_is_dropped_after_its_last_delivery(client: Client, topic: str) -> None:
+    client.queue(topic, [1, 2], max_deliveries=2)
+    for _ in range(2):
+        client.nack(topic, seqs(client.claim(topic, max=1)), reason="no")
+    assert counters(client, topic) == {"ready": 1, "in_flight": 0, "delayed": 0, "dead_lettered": 0, "dropped": 1}
+    # It is deleted, as if it were done: readers get no tombstone.
+    page = client.diff(topic)
+    assert ([record["$seq"] for record in page["records"]], page["tombstone"]) == ([2], None)
+
+
+def test_a_queue_shows_its_age_and_its_rates(client: Client, topic: str) -> None:
+    client.put(topic, type="queue")
+    queue = client.get(topic)["queue"]
+    assert list(queue)[-3:] == ["oldest_ready_ms", "throughput", "failure_rate"]
+    assert (queue["oldest_ready_ms"], queue["throughput"], queue["failure_rate"]) == (None, 0.0, 0.0)
+    client.write(topic, [1, 2, 3, 4])
+    # Of a queue that was never used, and of one that was.
+    eventually(lambda: client.get(topic)["queue"]["oldest_ready_ms"] > 20)
+    client.ack(topic, seqs(client.claim(topic, max=3)))
+    client.nack(topic, seqs(client.claim(topic)))
+    queue = client.get(topic)["queue"]
+    assert (queue["throughput"], queue["failure_rate"]) == (pytest.approx(0.6, rel=0.9), 0.25)
+    metrics = client.http.get("/v0/metrics").text
+    assert f'topics_topic_queue_completed_total{{topic="{topic}"}} 3' in metrics
+    assert f'topics_topic_queue_failed_total{{topic="{topic}",cause="nack"}} 1' in metrics
+    assert f'topics_topic_queue_oldest_ready_seconds{{topic="{topic}"}} ' in metrics
+
+
 # --- dead letters ----------------------------------------------------------------------------------------------------
 
 
@@ -369,12 +510,11 @@ def deliver_too_often(client: Client, topic: str, jobs: list[Any]) -> None:
     client.queue(topic, jobs, max_deliveries=1, dead_letter=f"{topic}.dead")
     claimed = client.claim(topic, max=len(jobs))
     client.nack(topic, seqs(claimed))
-    assert client.claim(topic, max=len(jobs)) == []
 
 
 def test_a_job_that_was_delivered_too_often_becomes_a_dead_letter(client: Client, topic: str) -> None:
     deliver_too_often(client, topic, [{"data": {"a": 1}, "tag": "t", "meta": {"m": 1}, "node": "n"}])
-    assert counters(client, topic) == {"ready": 0, "in_flight": 0, "delayed": 0, "dead_lettered": 1}
+    assert counters(client, topic) == {"ready": 0, "in_flight": 0, "delayed": 0, "dead_lettered": 1, "dropped": 0}
     assert client.get(topic)["count"] == 0
     [letter] = client.diff(f"{topic}.dead", include_tags=True)["records"]
     assert (letter["data"], letter["$tag"], letter["$node"]) == ({"a": 1}, "t", "n")
@@ -424,6 +564,38 @@ def test_dead_letters_are_moved_to_a_topic_of_choice(client: Client, topic: str)
     assert [record["data"] for record in client.diff(other)["records"]] == [1]
 
 
+def test_one_dead_letter_is_moved_by_its_seq(client: Client, topic: str) -> None:
+    dead = f"{topic}.dead"
+    deliver_too_often(client, topic, [1, 2, 3])
+    answer = client.call("POST", path(dead, "redrive"), {"seq": 2})
+    assert (answer["redriven"], answer["remaining"]) == (1, 2)
+    answer = client.call("POST", path(dead, "redrive"), {"seq": 2})
+    assert (answer["redriven"], answer["remaining"]) == (0, 2)
+    assert [job["data"] for job in client.claim(topic, max=5)] == [2]
+
+
+def test_a_dead_letter_keeps_its_priority_and_comes_back_without_stamps(client: Client, topic: str) -> None:
+    client.queue(topic, [{"data": 1, "priority": 9}], max_deliveries=1, dead_letter=f"{topic}.dead")
+    client.claim(topic, "a")
+    client.nack(topic, [1], "a", reason="bad address")
+    [letter] = client.diff(f"{topic}.dead")["records"]
+    [failure] = letter["meta"].pop("$dead_letter_failures")
+    assert (failure["delivery"], failure["node"], failure["reason"]) == (1, "a", "bad address")
+    assert letter["meta"] == {
+        "$dead_letter_from": topic,
+        "$dead_letter_deliveries": "1",
+        "$dead_letter_src_seq": "1",
+        "$dead_letter_priority": "9",
+        "$dead_letter_reason": "bad address",
+    }
+    client.write(topic, [2])
+    client.call("POST", path(f"{topic}.dead", "redrive"))
+    back, other = client.claim(topic, max=5)
+    assert (back["data"], back["priority"], back["deliveries"], other["data"]) == (1, 9, 1, 2)
+    assert "meta" not in back
+    assert "failures" not in back
+
+
 def test_dead_letters_stay_when_nobody_knows_where_they_belong(client: Client, topic: str) -> None:
     dead = f"{topic}.dead"
     deliver_too_often(client, topic, [1])
@@ -436,7 +608,15 @@ def test_dead_letters_stay_when_nobody_knows_where_they_belong(client: Client, t
 def test_a_redrive_that_makes_no_sense_is_refused(client: Client, topic: str) -> None:
     assert client.refused("POST", path(topic, "redrive"), {}, status=404)["detail"] == {"topic": topic}
     client.put(topic)
-    for body in ({"limit": -1}, {"limit": "1"}, {"to": 5}, {"match": ["tag", "Like", "x"]}, {"match": 5}):
+    for body in (
+        {"limit": -1},
+        {"limit": "1"},
+        {"to": 5},
+        {"match": ["tag", "Like", "x"]},
+        {"match": 5},
+        {"seq": "1"},
+        {"sequence": 1},
+    ):
         client.refused("POST", path(topic, "redrive"), body, status=400)
 
 

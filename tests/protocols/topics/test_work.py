@@ -169,7 +169,25 @@ def test_dead_letters_are_not_pushed(client: Client, topic: str) -> None:
         assert next_jobs(stream, 1) == [1]
         client.nack(topic, [1])
         assert next_jobs(stream, 1) == [2]
-    assert [letter["data"] for letter in client.diff(f"{topic}.dead")["records"]] == [1]
+        assert [letter["data"] for letter in client.diff(f"{topic}.dead")["records"]] == [1]
+
+
+def test_a_last_delivery_whose_worker_disconnects_makes_a_dead_letter(client: Client, topic: str) -> None:
+    client.queue(topic, [1], max_deliveries=1, dead_letter=f"{topic}.dead")
+    client.put(f"{topic}.dead")
+    with working(client, topic) as stream:
+        assert next_jobs(stream, 1) == [1]
+    [letter] = eventually(lambda: client.diff(f"{topic}.dead")["records"])
+    assert letter["meta"]["$dead_letter_reason"] == "the worker disconnected"
+
+
+def test_jobs_are_pushed_with_their_failures(client: Client, topic: str) -> None:
+    client.queue(topic, [1])
+    client.claim(topic, "a")
+    client.nack(topic, [1], "a", reason="too hot")
+    with working(client, topic) as stream:
+        [failure] = next_job(stream)["failures"]
+    assert (failure["delivery"], failure["node"], failure["reason"]) == (1, "a", "too hot")
 
 
 # --- several workers -------------------------------------------------------------------------------------------------
@@ -242,7 +260,7 @@ def test_a_stream_is_told_when_the_server_stops_and_its_jobs_are_free(start_serv
     server.wait()
     server.start()
     [job] = server.client().claim("jobs", "other")
-    assert job["deliveries"] == 2
+    assert job["deliveries"] == 1
 
 
 def test_a_broken_connection_frees_its_jobs(client: Client, topic: str) -> None:

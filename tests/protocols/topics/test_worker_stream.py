@@ -12,13 +12,14 @@ from strandline.engine import Batch, Engine
 from strandline.engine.clock import SystemClock
 from strandline.protocols.topics.context import Context
 from strandline.protocols.topics.settings import TopicsSettings
+from strandline.protocols.topics.topics import new_topic
 from strandline.protocols.topics.worker_stream import WorkerStreams, WorkStream
 from strandline.service.access import FULL_ACCESS
 from strandline.service.http import Call, Head, Sink
 from strandline.service.kernel import Kernel
 from strandline.service.limits import Slots
 from strandline.service.live import HEARTBEAT_SECONDS
-from strandline.service.log_config import TopicConfig, engine_config
+from strandline.service.log_config import TopicConfig
 from strandline.service.problems import Refusal
 
 
@@ -50,7 +51,7 @@ class Place:
         self.slots = Slots(total=1)
         hub = Hub(SystemClock().now)
         self.context = Context(Kernel.for_tests(self.engine, hub, self.slots), TopicsSettings())
-        self.topic, _ = self.context.topics.create("jobs", engine_config("jobs", TopicConfig(), "queue"))
+        self.topic, _ = self.context.topics.create("jobs", new_topic("jobs", TopicConfig(type="queue")))
         self.working = WorkerStreams(self.context)
 
     def write(self, count: int = 1) -> None:

@@ -10,9 +10,12 @@ from support.companion_lake import CompanionBed, companion_bed
 from support.searched_log import DECLARED, NOW, ROOM
 
 from strandline.engine import Config, Engine, ManualClock
+from strandline.engine.disk import LocalDisk
 from strandline.query.config_parser import parse_search_config
-from strandline.query.index_files.answers import choose
+from strandline.query.index_files import answers
+from strandline.query.index_files.answers import Usable, choose
 from strandline.query.index_files.catalog import IndexCatalog
+from strandline.query.index_files.directory import IndexDirectory
 from strandline.query.index_files.file import Info
 from strandline.query.index_files.table import IndexEntry
 from strandline.query.searcher import Searcher
@@ -55,7 +58,7 @@ def test_a_log_that_loses_its_oldest_records_with_every_append_stays_covered(tmp
 
 
 @pytest.mark.parametrize("how", ["restored", "amended"])
-def test_a_companion_of_which_a_record_came_back_or_changed_answers_no_more(covered: CompanionBed, how: str) -> None:
+def test_a_record_that_came_back_or_changed_is_found_as_it_is_now(covered: CompanionBed, how: str) -> None:
     append(covered, 30)
     if how == "restored":
         covered.log.hide(seqs=[12]).wait()
@@ -63,10 +66,29 @@ def test_a_companion_of_which_a_record_came_back_or_changed_answers_no_more(cove
     assert used(covered) == 3
     if how == "restored":
         covered.log.restore(seqs=[12]).wait()
+        assert covered.seqs("status:12") == [12]
     else:
         covered.log.amend(12, b'{"status": 5000}').wait()
         assert covered.seqs("status:5000") == [12]
         assert covered.seqs("status:12") == []
+        assert covered.seqs("status:>=20", size=3, sort=["offset:asc"]) == [12, 20, 21]
+        covered.log.amend(12, b'{"status": 6000}').wait()
+        assert covered.seqs("status:5000") == []
+        covered.log.delete(seqs=[12]).wait()
+        assert covered.seqs("status:6000") == []
+    assert used(covered) == 3
+
+
+def test_a_companion_of_which_too_many_records_changed_answers_no_more(
+    covered: CompanionBed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(answers, "MAX_REWRITTEN", 2)
+    append(covered, 30)
+    covered.cover((1, 10), (11, 20), (21, 30))
+    for seq in (12, 13, 13, 21):
+        covered.log.amend(seq, b'{"status": 5000}').wait()
+    assert used(covered) == 3
+    covered.log.amend(14, b'{"status": 5000}').wait()
     assert used(covered) == 2
     # Built again, it is good again.
     stale = next(entry for entry in covered.listed() if entry.info.first == 11)
@@ -83,14 +105,17 @@ def test_what_was_rewritten_is_known_after_a_restart(tmp_path: Path) -> None:
     with Engine.open(tmp_path / "data", clock=ManualClock(NOW), background=False) as engine:
         covered.engine, covered.log = engine, engine.log("log")
         covered.covered = covered.searcher = Searcher(
-            ROOM, IndexCatalog(covered.lake, tmp_path / "cache", Workers().lake, look_seconds=0)
+            ROOM, [IndexCatalog(covered.lake, tmp_path / "cache", Workers().lake, look_seconds=0)]
         )
         covered.bare = Searcher(ROOM)
-        assert used(covered) == 1
+        assert used(covered) == 2
         assert covered.seqs("status:77") == [5]
 
 
-def test_erasures_that_the_table_has_seen_to_need_not_be_known_any_more(covered: CompanionBed) -> None:
+def test_erasures_that_the_table_has_seen_to_need_not_be_known_any_more(
+    covered: CompanionBed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(answers, "MAX_REWRITTEN", 0)
     append(covered, 20)
     covered.cover((1, 20))
     covered.log.amend(5, b'{"status": 77}').wait()
@@ -114,9 +139,10 @@ def test_a_fork_knows_what_was_rewritten_in_its_source(covered: CompanionBed) ->
     covered.cover((1, 10), (11, 25))
     assert used(covered) == 2
     source.amend(18, b'{"status": 1}').wait()
-    assert used(covered) == 2
+    assert covered.seqs("status:1") == [1]
     source.amend(3, b'{"status": 1}').wait()
-    assert used(covered) == 1
+    assert covered.seqs("status:1") == [3, 1]
+    assert used(covered) == 2
 
 
 def test_companions_of_another_configuration_or_of_other_versions_do_not_answer(covered: CompanionBed) -> None:
@@ -129,6 +155,16 @@ def test_companions_of_another_configuration_or_of_other_versions_do_not_answer(
     fields = {name: field for name, field in DECLARED["fields"].items() if name != "title"}
     covered.config = parse_search_config({**DECLARED, "fields": fields})
     assert used(covered) == 0
+
+
+def test_companions_of_a_log_without_a_schema_answer(covered: CompanionBed) -> None:
+    covered.versions = []
+    append(covered, 20)
+    found = covered.seqs("has:status")
+    assert found
+    covered.cover((1, 10), (11, 20))
+    assert used(covered) == 2
+    assert covered.seqs("has:status") == found
 
 
 def test_companions_of_another_data_directory_do_not_answer(
@@ -195,5 +231,6 @@ def entry(first: int, last: int, rollups: str = "now") -> IndexEntry:
     ],
 )
 def test_no_record_is_answered_for_twice(entries: list[Any], head: int, expected: list[tuple[int, int]]) -> None:
-    chosen = choose([entry(*each) for each in entries], "now", head)
+    source = IndexDirectory(LocalDisk("unused"))
+    chosen = choose([Usable(entry(*each), source) for each in entries], "now", head)
     assert [(first, last) for _, first, last in chosen] == expected

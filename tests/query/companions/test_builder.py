@@ -71,6 +71,19 @@ def test_merging_gives_what_building_would_have_given(covered: CompanionBed) -> 
     assert rows_of(one) == rows_of(other)
 
 
+def test_texts_without_positions_are_merged_from_their_postings(covered: CompanionBed) -> None:
+    fields = {name: {**field, "positions": False} for name, field in DECLARED["fields"].items()}
+    covered.config = parse_search_config({**DECLARED, "fields": fields})
+    covered.append(*map(document, range(40)), document(40, note=["b a b", "a", "", "a a"]))
+    parts = [covered.companion(covered.put(covered.made(first, last))) for first, last in ((1, 20), (21, 41))]
+    whole, merged = (read_index_file(each.content) for each in (covered.made(1, 41), merge(parts, covered.config)))
+    assert whole.head.columns == merged.head.columns
+    note = next(column for column in whole.head.columns if column.name == "note")
+    assert "positions" not in note.parts
+    for name in (array_name("note", part) for part in note.parts):
+        assert whole.array(name).tolist() == merged.array(name).tolist()
+
+
 def test_only_neighbours_of_one_log_and_plan_are_merged(covered: CompanionBed) -> None:
     covered.append(*map(document, range(10)))
     first, _, last = (covered.companion(covered.put(covered.made(*each))) for each in ((1, 3), (4, 6), (7, 10)))

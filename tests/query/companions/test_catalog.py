@@ -52,7 +52,7 @@ def test_what_is_listed_is_used_at_once_and_what_is_not_any_more_is_not(covered:
 def test_it_is_looked_at_most_once_in_a_while(covered: CompanionBed) -> None:
     now = [100.0]
     shelf = IndexCatalog(covered.lake, covered.root / "cache", Workers().lake, look_seconds=1.0, clock=lambda: now[0])
-    covered.searcher = Searcher(ROOM, shelf)
+    covered.searcher = Searcher(ROOM, [shelf])
     append(covered, 10)
     assert used(covered) == (0, 10)
     covered.cover((1, 10))
@@ -130,16 +130,16 @@ def test_companions_in_an_object_store_are_fetched_once_and_kept_within_bounds(
     append(covered, 40)
     covered.cover((1, 20), (21, 40))
     cache = covered.root / "cache"
-    covered.searcher = Searcher(ROOM, IndexCatalog(covered.lake, cache, Workers().lake, look_seconds=0))
+    covered.searcher = Searcher(ROOM, [IndexCatalog(covered.lake, cache, Workers().lake, look_seconds=0)])
     assert used(covered) == (2, 0)
     assert len(list(cache.iterdir())) == 2
     # Another server of the same directory finds what this one has fetched.
     paths = [entry.path for entry in covered.listed()]
     covered.lake.remove(paths[:1])
-    covered.searcher = Searcher(ROOM, IndexCatalog(covered.lake, cache, Workers().lake, look_seconds=0))
+    covered.searcher = Searcher(ROOM, [IndexCatalog(covered.lake, cache, Workers().lake, look_seconds=0)])
     assert used(covered) == (2, 0)
     small = IndexCatalog(covered.lake, covered.root / "small", Workers().lake, look_seconds=0, cache_bytes=1)
-    covered.searcher = Searcher(ROOM, small)
+    covered.searcher = Searcher(ROOM, [small])
     assert used(covered) == (1, 20)
     assert len(list((covered.root / "small").iterdir())) == 1
 
@@ -151,7 +151,7 @@ def test_an_object_store_that_does_not_answer_holds_nobody_up(
     silent = socket.create_server(("127.0.0.1", 0))
     options = {"endpoint": f"http://127.0.0.1:{silent.getsockname()[1]}", "region": "us-east-1", "allow_http": True}
     lake = Lake.at("s3://lake/here", access_key_id="test", secret_access_key="test", **options)
-    covered.searcher = Searcher(ROOM, IndexCatalog(lake, covered.root / "cache", Workers().lake, look_seconds=0))
+    covered.searcher = Searcher(ROOM, [IndexCatalog(lake, covered.root / "cache", Workers().lake, look_seconds=0)])
     append(covered, 10)
     assert used(covered) == (0, 10)
     assert used(covered) == (0, 0)

@@ -11,13 +11,14 @@ import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from support.index_files import made_of
 from support.searched_log import CONFIG, encode
 
 from strandline.query.chunk import Chunk
 from strandline.query.columns import AnyColumn, HistogramColumn, KeywordColumn, NumberColumn, TextColumn
 from strandline.query.extraction import Extractor
 from strandline.query.index import plan_of
-from strandline.query.index_files.builder import Made, Origin, build
+from strandline.query.index_files import file
 from strandline.query.index_files.file import MAGIC, DamagedIndexFile, open_index_file, read_index_file
 
 scalars = st.one_of(
@@ -38,19 +39,14 @@ documents = st.fixed_dictionaries(
 )
 
 
-def made_of(payloads: list[bytes], first: int = 1) -> Made:
-    origin = Origin(directory="d", log="log", epoch=3, first=first, last=first + len(payloads), versions=((1, 1),))
-    seqs = pa.array(range(first, first + len(payloads)), pa.int64())
-    return build(origin, CONFIG, [pa.record_batch({"seq": seqs, "data": pa.array(payloads, pa.binary())})])
-
-
 def values_of(column: AnyColumn) -> list[Any]:
     if isinstance(column, NumberColumn):
         return list(zip(map(type, column.values.tolist()), column.values.tolist(), strict=True))
     words = column.words.to_pylist()
     if isinstance(column, TextColumn):
-        tokens = [words[code] for code in column.tokens.tolist()]
-        return [tokens[low:high] for low, high in zip(column.bounds[:-1], column.bounds[1:], strict=True)]
+        plain = column.plain()
+        tokens = [words[code] for code in plain.tokens.tolist()]
+        return [tokens[low:high] for low, high in zip(plain.bounds[:-1], plain.bounds[1:], strict=True)]
     assert isinstance(column, KeywordColumn)
     values: list[Any] = [words[code] for code in column.codes.tolist()]
     return list(zip(values, column.weights, strict=True)) if isinstance(column, HistogramColumn) else values
@@ -91,8 +87,8 @@ def test_words_are_found_where_they_are(found: list[Any], data: st.DataObject) -
         assert isinstance(posted, KeywordColumn)
         assert isinstance(column, KeywordColumn)
         word = data.draw(st.sampled_from([*column.words.to_pylist(), "nowhere", ""]))
-        assert posted.equal(word).tolist() == column.equal(word).tolist()
-        assert posted.starting(word[:1]).tolist() == column.starting(word[:1]).tolist()
+        assert posted.equal(word).rows.tolist() == column.equal(word).rows.tolist()
+        assert posted.starting(word[:1]).rows.tolist() == column.starting(word[:1]).rows.tolist()
 
 
 def test_of_many_words_each_is_looked_up(tmp_path: Path) -> None:
@@ -109,8 +105,16 @@ def test_of_many_words_each_is_looked_up(tmp_path: Path) -> None:
     assert isinstance(plain, KeywordColumn)
     assert len(posted.words) > 256
     for word in ("t1", "t17", "t1999", "t2000", "u"):
-        assert posted.equal(word).tolist() == plain.equal(word).tolist()
-        assert posted.starting(word).tolist() == plain.starting(word).tolist()
+        assert posted.equal(word).rows.tolist() == plain.equal(word).rows.tolist()
+        assert posted.starting(word).rows.tolist() == plain.starting(word).rows.tolist()
+
+
+def test_all_seqs_are_an_array_of_the_file_although_ranges_are_stored() -> None:
+    payloads = [b"{}", b"5", b"{}", b"{}", b"no JSON", b"{}"]
+    companion = read_index_file(made_of(payloads, first=7).content)
+    assert companion.array("seqs").tolist() == [7, 9, 10, 12]
+    assert companion.array("firsts").tolist() == [7, 9, 12]
+    assert read_index_file(made_of([b"5"]).content).array("seqs").tolist() == []
 
 
 def test_a_companion_without_records_answers_for_its_range() -> None:
@@ -154,15 +158,24 @@ def test_a_file_that_was_cut_off_or_is_something_else_is_refused(tmp_path: Path)
         open_index_file(str(tmp_path / "absent.arrow"))
 
 
+def test_a_file_of_another_format_must_be_built_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(file, "FORMAT", 1)
+    content = made_of([encode({"status": 1})]).content
+    monkeypatch.undo()
+    with pytest.raises(DamagedIndexFile, match="has format 1, and this release reads format 2; build it again"):
+        read_index_file(content)
+
+
 def test_anybody_can_read_the_file_as_arrow(tmp_path: Path) -> None:
     content = made_of([encode({"status": number, "service": "api"}) for number in range(5)]).content
     table = pa.ipc.open_file(content).read_all()
     assert table["column:status:values"].to_pylist() == [[0, 1, 2, 3, 4]]
     assert table["column:service:words"].to_pylist() == [["api"]]
-    assert table["seqs"].to_pylist() == [[1, 2, 3, 4, 5]]
+    assert table["column:status:packing"].to_pylist() == [[0, 0, 4]]
+    assert (table["firsts"].to_pylist(), table["places"].to_pylist()) == ([[1]], [[0]])
     # Another implementation, which insists on metadata being text.
     (tmp_path / "companion.arrow").write_bytes(content)
-    assert polars.read_ipc(tmp_path / "companion.arrow")["seqs"].to_list() == [[1, 2, 3, 4, 5]]
+    assert polars.read_ipc(tmp_path / "companion.arrow")["firsts"].to_list() == [[1]]
 
 
 def everything(companion: Any) -> Any:

@@ -113,10 +113,26 @@ def test_trace_and_span_are_found_wherever_they_are(record: dict[str, Any]) -> N
     assert (event["traceId"], event["spanId"]) == (TRACE, SPAN)
 
 
-@pytest.mark.parametrize("text", [f"ff-{TRACE}-{SPAN}-01", f"00-{TRACE}-{SPAN}", f"00-{'0' * 32}-{'0' * 16}-01", "x"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"ff-{TRACE}-{SPAN}-01",
+        f"00-{TRACE}-{SPAN}",
+        f"00-{'0' * 32}-{'0' * 16}-01",
+        f"00-{TRACE}-{'0' * 16}-01",
+        f"00-{'0' * 32}-{SPAN}-01",
+        "x",
+    ],
+)
 def test_a_traceparent_that_says_nothing_is_ignored(text: str) -> None:
     event = normalised({"traceparent": text})
     assert (event["traceId"], event["spanId"]) == (None, None)
+
+
+def test_an_invalid_traceparent_leaves_the_place_to_the_next_one() -> None:
+    invalid, valid = f"00-{'1' * 32}-{'0' * 16}-01", f"00-{TRACE}-{SPAN}-01"
+    event = normalised({"traceparent": invalid, "headers": {"traceparent": valid}})
+    assert (event["traceId"], event["spanId"]) == (TRACE, SPAN)
 
 
 def test_a_traceparent_can_be_left_alone() -> None:

@@ -7,48 +7,37 @@ from __future__ import annotations
 
 from strandline.protocols.streams.errors import PROBLEMS, RENAMED
 from strandline.protocols.streams.openapi.descriptions import DESCRIPTIONS
-from strandline.protocols.streams.openapi.operations import INSPECTING, QUESTIONS, SHAPING, TOUCH, TRACES
+from strandline.protocols.streams.openapi.operations import INSPECTING, QUESTIONS, SHAPING, TELEMETRY, TOUCH
 from strandline.protocols.streams.openapi.parameters import Operations
 from strandline.protocols.streams.openapi.records import RECORDS
 from strandline.protocols.streams.openapi.subscriptions import SUBSCRIPTIONS
 from strandline.protocols.streams.subscriptions.routes import ROOT
 from strandline.protocols.streams.wire.values import StreamErrorAnswer
-from strandline.service.openapi import TEXT, AnswerShape, Described, Header, Operation
+from strandline.service.openapi import Described, Operation, preflight
 
 _GROUPS = {
-    "streams": "Append-only sequences of records, of any content type.",
+    "streams": "Append-only sequences of records, of any content type. `/v1/streams/{name}` is an alias of "
+    "`/v1/stream/{name}`, for every method and with everything that follows the name; `/v1/streams` is the list.",
     "schemas": "The schemas of records, and the profile of a stream.",
     "questions": "Search and aggregation.",
-    "traces": "OpenTelemetry traces, and everything about one request.",
+    "telemetry": "OpenTelemetry traces, logs and metrics, and everything about one request.",
     "touch": "Notifications about changed rows, without reading all changes.",
     "subscriptions": "Notifications about new records in streams.",
     "inspection": "The state of streams and of the server.",
     "browsers": "What web pages of allowed origins may send.",
 }
 
-_OPERATIONS: Operations = {**RECORDS, **SHAPING, **QUESTIONS, **TRACES, **TOUCH, **SUBSCRIPTIONS, **INSPECTING}
+_OPERATIONS: Operations = {**RECORDS, **SHAPING, **QUESTIONS, **TELEMETRY, **TOUCH, **SUBSCRIPTIONS, **INSPECTING}
 
 
 def _preflights() -> Operations:
     """The preflight requests that browsers send to every path."""
-    headers = tuple(
-        Header(f"Access-Control-{name}", words, TEXT)
-        for name, words in (
-            ("Allow-Methods", "The methods of this path."),
-            ("Allow-Headers", "The headers that pages may send."),
-            ("Max-Age", "How many seconds the answer is valid."),
-        )
-    )
-    answers = (AnswerShape(204, "What pages of allowed origins may send.", headers=headers),)
     paths: dict[str, Operation] = {}
     for (_, path), operation in _OPERATIONS.items():
         paths.setdefault(path, operation)
     return {
-        ("OPTIONS", path): Operation(
-            group="browsers",
-            summary="Ask what pages may send",
-            answers=answers,
-            parameters=tuple(parameter for parameter in operation.parameters if parameter.place == "path"),
+        ("OPTIONS", path): preflight(
+            "browsers", tuple(parameter for parameter in operation.parameters if parameter.place == "path")
         )
         for path, operation in paths.items()
     }

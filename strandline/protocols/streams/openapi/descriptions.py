@@ -97,6 +97,8 @@ DESCRIPTIONS: dict[str, dict[str, str]] = {
     "AggregateMeasure": {"histogram": "The number of values in each bucket, by its lower bound."},
     # Traces.
     "PartialSuccess": {"rejectedSpans": "The number of spans that were rejected. The others were stored."},
+    "PartialLogs": {"rejectedLogRecords": "The number of log records that were rejected. The others were stored."},
+    "PartialMetrics": {"rejectedDataPoints": "The number of data points that were rejected. The others were stored."},
     "ObserveStreams": {
         "events": "A stream with the profile evlog. One of the two is required; its profile may name the other.",
         "traces": "A stream with the profile otel-traces.",

@@ -11,8 +11,18 @@ from strandline.protocols.streams import routing_keys
 from strandline.protocols.streams.openapi import parameters as p
 from strandline.protocols.streams.openapi.parameters import BYTES, NAME, ONE, Operations
 from strandline.protocols.streams.otlp import PROTOBUF
+from strandline.protocols.streams.otlp_limits import ITEMS, SignalName
 from strandline.protocols.streams.wire.inspection import IndexStatus, RoutingKeysAnswer, StreamDetails, StreamRow
-from strandline.protocols.streams.wire.observe import ExportedTraces, ExportTraces, ObserveAnswer, ObserveBody
+from strandline.protocols.streams.wire.observe import (
+    ExportedLogs,
+    ExportedMetrics,
+    ExportedTraces,
+    ExportLogs,
+    ExportMetrics,
+    ExportTraces,
+    ObserveAnswer,
+    ObserveBody,
+)
 from strandline.protocols.streams.wire.search import SEARCH_COUNTERS, AggregateAnswer, SearchAnswer
 from strandline.protocols.streams.wire.server import ServerDetailsAnswer, ServerMemory
 from strandline.protocols.streams.wire.touch import (
@@ -49,8 +59,8 @@ SHAPING: Operations = {
         group="schemas",
         summary="Update the schema of a stream",
         description=(
-            "A schema (with a lens, a routing key and a search configuration), or one of the latter two alone. The "
-            "first schema needs an empty stream. A lens that could make records unreadable is refused."
+            "A schema (with a lens, a routing key and a search configuration), or one of the latter two alone, at any "
+            "time. The first schema needs an empty stream. A lens that could make records unreadable is refused."
         ),
         body={JSON: SchemaUpdate},
         needs_body=True,
@@ -148,36 +158,54 @@ QUESTIONS: Operations = {
     ),
 }
 
-# --- traces ----------------------------------------------------------------------------------------------------------
+# --- telemetry -------------------------------------------------------------------------------------------------------
 
-_OTLP = AnswerShape(
-    200, "The outcome, in the format of the request.", {PROTOBUF: BYTES, JSON: ExportedTraces}, (p.NO_STORE,)
-)
-_TRACES = {PROTOBUF: BYTES, JSON: ExportTraces}
-_TRACE_ERRORS = ("forbidden", "not_found", "append_timeout", "conflict", "gone", "read_only", "disk_full")
+_OTLP_ERRORS = ("forbidden", "not_found", "append_timeout", "conflict", "gone", "read_only", "disk_full")
+#: The body, the answer and the profile of every signal.
+_SIGNALS: dict[SignalName, tuple[Any, Any, str]] = {
+    "traces": (ExportTraces, ExportedTraces, "otel-traces"),
+    "logs": (ExportLogs, ExportedLogs, "evlog"),
+    "metrics": (ExportMetrics, ExportedMetrics, "metrics"),
+}
 
-TRACES: Operations = {
-    ("POST", ONE + "/_otlp/v1/traces"): Operation(
-        group="traces",
-        summary="Append traces sent by OTLP",
-        description="To a stream with the profile otel-traces. Invalid spans are left out and counted.",
-        body=_TRACES,
-        answers=(_OTLP,),
-        parameters=(NAME,),
-        errors=_TRACE_ERRORS,
+
+def _otlp(signal: SignalName, path: str, summary: str, description: str, **how: Any) -> Operations:
+    body, answer, _ = _SIGNALS[signal]
+    outcome = "The outcome, in the format of the request."
+    operation = Operation(
+        group="telemetry",
+        summary=summary,
+        description=description,
+        body={PROTOBUF: BYTES, JSON: body},
+        answers=(AnswerShape(200, outcome, {PROTOBUF: BYTES, JSON: answer}, (p.NO_STORE,)),),
+        errors=_OTLP_ERRORS,
         error_headers={409: p.REFUSED[:2]},
-    ),
-    ("POST", "/v1/traces"): Operation(
-        group="traces",
-        summary="Append traces to the default stream",
-        description="To the stream of the setting `otlp_traces_stream`, which `otlp_auto_create` can create.",
-        body=_TRACES,
-        answers=(_OTLP,),
-        errors=_TRACE_ERRORS,
-        error_headers={409: p.REFUSED[:2]},
-    ),
+        **how,
+    )
+    return {("POST", path): operation}
+
+
+def _into_stream(signal: SignalName) -> Operations:
+    description = (
+        f"To a stream with the profile {_SIGNALS[signal][2]}. Invalid {ITEMS[signal]} are left out and counted."
+    )
+    return _otlp(signal, f"{ONE}/_otlp/v1/{signal}", f"Append {signal} sent by OTLP", description, parameters=(NAME,))
+
+
+def _into_default(signal: SignalName) -> Operations:
+    description = f"To the stream of the setting `otlp_{signal}_stream`, which `otlp_auto_create` can create."
+    return _otlp(signal, f"/v1/{signal}", f"Append {signal} to the default stream", description)
+
+
+TELEMETRY: Operations = {
+    **_into_stream("traces"),
+    **_into_default("traces"),
+    **_into_stream("logs"),
+    **_into_default("logs"),
+    **_into_stream("metrics"),
+    **_into_default("metrics"),
     ("POST", "/v1/observe/request"): Operation(
-        group="traces",
+        group="telemetry",
         summary="Get everything about one request",
         description="Its events and its trace, from two streams.",
         body={JSON: ObserveBody},
@@ -253,9 +281,16 @@ INSPECTING: Operations = {
         answers=(AnswerShape(200, "A page of streams.", {JSON: list[StreamRow]}, (p.NO_STORE,)),),
         parameters=(
             p.in_query(
-                "limit", "Maximum number of streams.", p.whole(0, list_module.MAX_LIMIT, list_module.DEFAULT_LIMIT)
+                "limit",
+                f"Maximum number of streams. A value above {list_module.MAX_LIMIT} counts as {list_module.MAX_LIMIT}, "
+                "a negative one as 0.",
+                {"type": "integer", "default": list_module.DEFAULT_LIMIT},
             ),
-            p.in_query("offset", "Number of streams to skip.", p.whole(0, 999_999_999_999_999, 0)),
+            p.in_query(
+                "offset",
+                "Number of streams to skip. A negative value counts as 0.",
+                {"type": "integer", "default": 0},
+            ),
             p.in_query("prefix", "Only names that start with this prefix."),
             p.in_query("after", "Only names after this one: the last name of the previous page."),
         ),

@@ -45,7 +45,8 @@ def whole(low: int, high: int | None = None, default: int | None = None) -> Sche
 NAME = in_path(
     "name",
     f"The name of the stream: up to {MAX_NAME_BYTES} bytes of printable text, not starting with an underscore. It may "
-    "contain slashes, which need not be escaped: `a/b` is one name of two segments.",
+    "contain slashes, which need not be escaped: `a/b` is one name of two segments. The path may begin with "
+    "`/v1/streams/` instead of `/v1/stream/`.",
     {"type": "string", "minLength": 1, "pattern": "^[^_]"},
 )
 TIMEOUT = in_query(

@@ -40,8 +40,9 @@ _READ = Operation(
     group=_GROUP,
     summary="Read",
     description=(
-        "One page of the records after an offset, at once or when there are new records. Continue with "
-        "`Stream-Next-Offset`; `Stream-Up-To-Date` says that the page reaches the end of the stream."
+        "The records after an offset: all of them, up to a maximum size, or with `live`, `filter` or `view` one page. "
+        "Continue with `Stream-Next-Offset`; `Stream-Up-To-Date` says that the answer reaches the end of the "
+        "stream. If the connection breaks before the end of the answer, repeat the request."
     ),
     answers=(
         AnswerShape(200, _PAGE, {JSON: _ARRAY, EVENT_STREAM: EVENTS, _ANY: BYTES}, _PAGE_HEADERS),

@@ -24,7 +24,7 @@ from strandline.delivery.subscriptions import (
 from strandline.delivery.subscriptions.subscription import Glob
 from strandline.delivery.subscriptions.webhooks import HttpCourier
 from strandline.engine import Commit, Log
-from strandline.engine.errors import EngineError
+from strandline.engine.errors import EngineError, NotWritable
 from strandline.protocols.streams.context import StreamsContext
 from strandline.protocols.streams.errors import (
     not_found,
@@ -89,20 +89,23 @@ class StreamsDialect(Dialect):
 
     def check_wake_stream(self, name: str) -> Log:
         """The log of the stream for wakes, created if necessary; refuses a stream that does not accept wakes."""
-        context, now = self._context, self._context.hub.now()
+        context = self._context
         if name in SYSTEM:
             raise subscription_invalid(f"wake_stream {name!r} is an internal stream of the server")
         stream = context.streams.find(name)
-        if stream is None:
-            stream, _ = context.streams.create(name, StreamTraits(created_at=now))
-        check_change(stream.log)
+        try:
+            if stream is None:
+                stream, _ = context.streams.create(name, StreamTraits())
+            check_change(stream.log)
+        except NotWritable as error:
+            raise subscription_invalid(f"wake_stream {name!r} cannot be appended to: {error.why}") from None
         if stream.gone or stream.closed:
             raise subscription_invalid(f"wake_stream {name!r} is closed or deleted")
         if not stream.is_json or not stream.is_plain:
             raise subscription_invalid(
                 f"wake_stream {name!r} must be a stream of application/json without a schema or a profile"
             )
-        stream.use(now)
+        stream.use(context.hub.now())
         return stream.log
 
     def wake_event(self, subscription: Subscription, name: str, generation: int) -> bytes:

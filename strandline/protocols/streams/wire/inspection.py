@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -14,16 +14,27 @@ from strandline.schema.profiles import ProfileDocument, ProfileKind
 from strandline.schema.registry import RegistryDocument
 
 
+class RequestStreams(msgspec.Struct):
+    events_stream: str
+    traces_stream: str
+
+
+class Observability(msgspec.Struct):
+    """The pair of streams that describe the same requests: events of the evlog profile, and spans of otel-traces."""
+
+    request: RequestStreams
+
+
 class StreamRow(msgspec.Struct, kw_only=True):
     name: str
-    created_at: Time | None
+    created_at: Time
     expires_at: Time | None
     epoch: Number
     next_offset: Digits
     sealed_through: Digits
     uploaded_through: Digits
     profile: ProfileKind
-    observability: dict[str, Any] | UnsetType = UNSET
+    observability: Observability | UnsetType = UNSET
 
 
 # --- routing keys ----------------------------------------------------------------------------------------------------
@@ -138,6 +149,17 @@ class FamilyStatus(msgspec.Struct, kw_only=True):
     updated_at: Time | None
 
 
+class IndexProgressStatus(msgspec.Struct, kw_only=True):
+    """How far the background is with indexing the records. The rate and the remaining time are null while nothing is
+    being indexed."""
+
+    indexed_records: Number
+    records: Number
+    records_per_second: float | None
+    remaining_ms: Number | None
+    complete: bool
+
+
 class IndexStatus(msgspec.Struct, kw_only=True):
     stream: str
     profile: ProfileKind
@@ -149,6 +171,7 @@ class IndexStatus(msgspec.Struct, kw_only=True):
     exact_indexes: list[ExactIndexStatus]
     bundled_companions: CompanionStatus
     search_families: list[FamilyStatus]
+    progress: IndexProgressStatus | UnsetType = UNSET
 
 
 # --- details -------------------------------------------------------------------------------------------------------
@@ -158,9 +181,9 @@ class StreamFacts(msgspec.Struct, kw_only=True):
     name: str
     content_type: str
     profile: ProfileKind
-    observability: dict[str, Any] | UnsetType = UNSET
-    created_at: Time | None
-    updated_at: Time | None
+    observability: Observability | UnsetType = UNSET
+    created_at: Time
+    updated_at: Time
     expires_at: Time | None
     ttl_seconds: Number | None
     stream_seq: str | None

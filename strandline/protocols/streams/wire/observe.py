@@ -1,4 +1,4 @@
-"""Bodies and answers of traces by OTLP, and of everything about one request."""
+"""Bodies and answers of traces, logs and metrics by OTLP, and of everything about one request."""
 
 from __future__ import annotations
 
@@ -30,6 +30,36 @@ class PartialSuccess(msgspec.Struct, rename="camel"):
 
 class ExportedTraces(msgspec.Struct, rename="camel"):
     partial_success: PartialSuccess | UnsetType = UNSET
+
+
+class ExportLogs(msgspec.Struct, rename="camel"):
+    """ExportLogsServiceRequest of OTLP, as protobuf's JSON."""
+
+    resource_logs: list[dict[str, Any]] | UnsetType = UNSET
+
+
+class PartialLogs(msgspec.Struct, rename="camel"):
+    rejected_log_records: Annotated[str, Meta(pattern="^[0-9]+$")] | UnsetType = UNSET
+    error_message: str | UnsetType = UNSET
+
+
+class ExportedLogs(msgspec.Struct, rename="camel"):
+    partial_success: PartialLogs | UnsetType = UNSET
+
+
+class ExportMetrics(msgspec.Struct, rename="camel"):
+    """ExportMetricsServiceRequest of OTLP, as protobuf's JSON."""
+
+    resource_metrics: list[dict[str, Any]] | UnsetType = UNSET
+
+
+class PartialMetrics(msgspec.Struct, rename="camel"):
+    rejected_data_points: Annotated[str, Meta(pattern="^[0-9]+$")] | UnsetType = UNSET
+    error_message: str | UnsetType = UNSET
+
+
+class ExportedMetrics(msgspec.Struct, rename="camel"):
+    partial_success: PartialMetrics | UnsetType = UNSET
 
 
 # --- requests ------------------------------------------------------------------------------------------------------

@@ -117,7 +117,7 @@ class AggregateBucket(msgspec.Struct):
 
 
 class AggregateAnswer(msgspec.Struct, kw_only=True):
-    """``query/aggregate.py`` writes the buckets as JSON while it adds up."""
+    """``query/aggregate_json.py`` writes the buckets as JSON. They must stay the last member."""
 
     stream: str
     rollup: str

@@ -11,6 +11,7 @@ from msgspec import UNSET, Meta, UnsetType
 from strandline.delivery.invalidation.templates import MAX_FIELDS, Declaration, TemplateField
 from strandline.delivery.invalidation.waiters import Kind
 from strandline.protocols.streams.wire.values import Digits, Number, StreamError
+from strandline.schema.options import Name
 
 MAX_TIMEOUT_MS = 120_000
 DEFAULT_TIMEOUT_MS = 30_000
@@ -18,7 +19,6 @@ MAX_KEYS = 1024
 MAX_EXACT_KEYS = 16
 MAX_TEMPLATES = 256
 
-Name = Annotated[str, Meta(min_length=1)]
 Ttl = Annotated[int, Meta(ge=1, le=1 << 53)]
 
 

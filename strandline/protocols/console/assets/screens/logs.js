@@ -144,7 +144,14 @@ function createLog() {
   const dead = h("input", { placeholder: "none", spellcheck: "false", autocomplete: "off" });
   const deliveries = h("input", { type: "number", min: 0, value: "5" });
   const ofTopics = field("Durability", durability);
-  const ofQueues = h("div.pair", {}, field("Max deliveries", deliveries, "0: unlimited"), field("Dead-letter log", dead));
+  const ofQueues = h("div.pair", {}, field("Max deliveries", deliveries, "0: unlimited"), field("Dead-letter log", dead, "empty: jobs are dropped when their last delivery fails"));
+  // Until the user types another name, so that no queue drops jobs by accident.
+  let suggested = "";
+  name.addEventListener("input", () => {
+    if (dead.value !== suggested) return;
+    suggested = name.value ? `${name.value}:dead` : "";
+    dead.value = suggested;
+  });
   const ofStreams = field("Media type", media);
   const adapt = () => {
     ofTopics.hidden = kind.value === "stream";

@@ -1,4 +1,4 @@
-/** Queues: the number of ready, leased, delayed and dead jobs in each. */
+/** Queues: the number of ready, leased and delayed jobs and of dead letters in each. */
 
 import { get } from "../api.js";
 import { codeBlock, curl, python } from "../parts/code.js";
@@ -12,7 +12,7 @@ import { address, go } from "../shell/routes.js";
 const REFRESH_MS = 1000;
 /** More queues can be found with the search. */
 const LIMIT = 500;
-export const PARTS = [["ready", "Ready", "series-1"], ["in_flight", "In flight", "series-4"], ["delayed", "Delayed", "series-6"], ["dead", "Dead", "series-2"]];
+export const PARTS = [["ready", "Ready", "series-1"], ["in_flight", "Leased", "series-4"], ["delayed", "Delayed", "series-6"], ["dead", "Dead letters", "series-2"]];
 
 export function open(root) {
   root.classList.add("fixed");
@@ -31,7 +31,7 @@ export function open(root) {
     columns: [
       { title: "Queue", cell: (row) => h("a.log-name", { href: address("queue", row.name), title: row.name }, row.name) },
       { title: "Distribution", unseen: true, class: "wide-only", width: "26%", cell: (row) => shares(row) },
-      ...PARTS.map(([name, title]) => ({ title, class: name === "delayed" ? "number.wide-only" : "number", width: "86px", cell: number(name) })),
+      ...PARTS.map(([name, title]) => ({ title, class: name === "delayed" ? "number.wide-only" : "number", width: name === "dead" ? "108px" : "86px", cell: number(name) })),
       { title: "Dead-letter log", class: "wide-only", width: "18%", cell: (row) => (row.dead_letter ? h("a", { href: address("log", row.dead_letter) }, row.dead_letter) : h("span.none", {}, "none")) },
     ],
     onopen: (row) => go("queue", row.name),

@@ -4,6 +4,7 @@ import { get } from "../api.js";
 import { codeBlock } from "../parts/code.js";
 import { heading, segments } from "../parts/heading.js";
 import { streamPath } from "../parts/kinds.js";
+import { indexProgress } from "../parts/progress.js";
 import { empty, failure, loading } from "../parts/states.js";
 import { h, replace } from "../shell/dom.js";
 import { openDialog } from "../shell/dialogs.js";
@@ -23,6 +24,7 @@ export function open(root, params) {
   const place = h("div.place");
   const code = codeBlock();
   const query = queryField(asked.q, () => run());
+  let progress = { element: h("div", { hidden: true }), close: () => {} };
   let panel = null;
   let subject = null;
   let generation = 0;
@@ -44,8 +46,10 @@ export function open(root, params) {
     asked.log = logField.value.trim();
     panel?.close();
     panel = null;
+    progress.close();
+    progress.element.hidden = true;
     note("search", "", asked);
-    if (!asked.log) return void replace(place, empty("Select a log", "Enter the name of a log whose schema declares searchable fields."), await suggestions());
+    if (!asked.log) return void replace(place, empty("Select a log", "Enter the name of a log that has searchable fields."), await suggestions());
     replace(place, loading());
     try {
       const [{ fields }, schema] = await Promise.all([
@@ -60,6 +64,9 @@ export function open(root, params) {
       query.setFields(known.length ? known : fields);
       subject = { log: asked.log, fields: known, search: schema.search ?? null };
       if (!schema.search) return void replace(place, undeclared(asked.log, fields));
+      const before = progress.element;
+      progress = indexProgress(asked.log);
+      before.replaceWith(progress.element);
       openPanel();
     } catch (error) {
       if (number === generation) replace(place, failure(error, choose));
@@ -88,19 +95,20 @@ export function open(root, params) {
     else run();
   });
   bind("v", "Switch between hits and chart", () => form.querySelector(".segments input:not(:checked)").click());
-  replace(root, heading("Search"), form, place, code.element);
+  replace(root, heading("Search"), form, progress.element, place, code.element);
   offer();
   choose();
   return () => {
     generation += 1;
     clearTimeout(typing);
+    progress.close();
     panel?.close();
   };
 }
 
 function undeclared(log, fields) {
   const found = fields.length ? ` Its records contain the fields ${fields.slice(0, 8).map((one) => one.name).join(", ")}${fields.length > 8 ? " …" : ""}.` : "";
-  return empty("This log cannot be searched", `Search uses the fields that the schema of a log declares. This log declares none.${found} You can add a schema before the first record; a profile includes one.`, h("a.button", { href: address("log", log, { tab: "schema" }) }, "Open schema"));
+  return empty("This log cannot be searched", `Search uses the fields that a log declares as searchable. This log declares none.${found} You can declare them at any time.`, h("a.button", { href: address("log", log, { tab: "schema" }) }, "Choose searchable fields"));
 }
 
 const SYNTAX = [

@@ -28,6 +28,11 @@ export function rate(value) {
   return value < 10 ? `${trim(value.toFixed(1))}${THIN}/s` : `${short(value)}/s`.replace(/(\d)\/s/, `$1${THIN}/s`);
 }
 
+/** A fraction: 0.125 → "12.5 %". */
+export function percent(value) {
+  return `${trim((value * 100).toFixed(1))}${THIN}%`;
+}
+
 /** A duration in microseconds. */
 export function micros(value) {
   if (value === null || value === undefined) return "–";

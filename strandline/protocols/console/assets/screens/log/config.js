@@ -11,32 +11,39 @@ import { address, go } from "../../shell/routes.js";
 import { needs } from "../../shell/session.js";
 
 const ms = (value) => (value ? duration(value) : "unlimited");
-/** @type {Record<string, {label: string, hint?: string, kind: "number"|"choice"|"flag"|"text"|"maybe", options?: string[], say?: (value: number) => string, queue?: boolean}>} */
+/** @type {Record<string, {label: string, hint?: string, kind: "number"|"choice"|"flag"|"text"|"maybe", options?: string[], absent?: any, min?: number, max?: number, step?: string, say?: (value: number) => string, queue?: boolean}>} */
 const FIELDS = {
   durability: { label: "Durability", kind: "choice", options: ["ephemeral", "memory", "disk", "fsync"], hint: "fsync acknowledges a write after the flush; disk flushes within 50 ms" },
   ttl_ms: { label: "Max age (ms)", kind: "number", say: ms, hint: "0: unlimited" },
   cap_records: { label: "Max records", kind: "number", say: (value) => (value ? count(value) : "unlimited"), hint: "0: unlimited" },
   cap_bytes: { label: "Max bytes", kind: "number", say: (value) => (value ? bytes(value) : "unlimited"), hint: "0: unlimited" },
   discard: { label: "When the log is full", kind: "choice", options: ["old", "reject"], hint: "old: remove the oldest records; reject: refuse new ones" },
-  compact: { label: "Keep only the last record of each key", kind: "flag", queue: false },
+  compact: { label: "Keep only the last record of each key", kind: "flag", absent: false, queue: false },
   priority: { label: "Priority", kind: "maybe", hint: "-1000 to 1000; empty: derived from recent reads" },
   auto_priority: { label: "Derive the priority from use if none is set", kind: "flag" },
   auto_create: { label: "Writes create the log again after it is deleted", kind: "flag" },
   idempotency_window_ms: { label: "Idempotency window (ms)", kind: "number", say: (value) => (value ? duration(value) : "off") },
   dedupe_node: { label: "Do not send nodes their own records", kind: "flag" },
   lease_ms: { label: "Lease duration (ms)", kind: "number", say: duration, queue: true },
-  max_deliveries: { label: "Max deliveries", kind: "number", say: (value) => (value ? count(value) : "unlimited"), hint: "0: unlimited; after the last delivery a job becomes a dead letter", queue: true },
-  dead_letter: { label: "Dead-letter log", kind: "text", queue: true },
+  max_deliveries: { label: "Max deliveries", kind: "number", say: (value) => (value ? count(value) : "unlimited"), hint: "0: unlimited; a job whose last delivery fails becomes a dead letter", queue: true },
+  dead_letter: { label: "Dead-letter log", kind: "text", hint: "empty: jobs are dropped when their last delivery fails", queue: true },
+  retry_delay_ms: { label: "Retry delay (ms)", kind: "number", absent: 0, say: (value) => (value ? duration(value) : "none"), hint: "delay after the first failure of a job", queue: true },
+  retry_backoff: { label: "Retry backoff", kind: "number", absent: 2, min: 1, max: 1000, step: "any", hint: "multiplies the delay after each further failure", queue: true },
+  retry_max_ms: { label: "Longest retry delay (ms)", kind: "number", absent: 300_000, say: duration, queue: true },
+  retry_jitter: { label: "Retry jitter", kind: "number", absent: 0, max: 1, step: "any", hint: "0 to 1: shortens delays at random by up to this fraction", queue: true },
   claim_jitter_ms: { label: "Claim batching window (ms)", kind: "number", say: (value) => (value ? duration(value) : "off"), queue: true },
   leases_durable: { label: "Leases survive a power failure", kind: "flag", queue: true },
 };
+
+/** Answers leave these members out while they have their default. */
+const ABSENT = Object.fromEntries(Object.entries(FIELDS).filter(([, one]) => "absent" in one).map(([name, one]) => [name, one.absent]));
 
 export function openConfig(place, log, { code, buttons, reload }) {
   const state = h("dl.facts.pad");
   const form = h("form.config", { novalidate: false });
   const changeable = isTopicName(log.name) && ["topic", "queue", "stream"].includes(log.kind);
   const allowed = changeable ? needs("admin") : { disabled: true, title: log.note };
-  let config = log.config;
+  let config = { ...ABSENT, ...log.config };
   const controls = {};
 
   const build = () => {
@@ -53,14 +60,21 @@ export function openConfig(place, log, { code, buttons, reload }) {
     adapt();
   };
   const wanted = () => Object.fromEntries(Object.entries(controls).map(([name, control]) => [name, read(FIELDS[name], control)]));
+  // A PUT replaces the whole configuration, so members that are not in the form are sent unchanged. A topic keeps its
+  // search configuration if none is sent.
+  const complete = () => {
+    const next = { ...config, ...wanted() };
+    delete next.durable;
+    delete next.search;
+    return next;
+  };
   const changes = () => Object.entries(wanted()).filter(([name, value]) => value !== config[name]);
   const adapt = () => {
     const changed = changes();
     save.disabled = Boolean(allowed.disabled) || !changed.length;
     undo.hidden = !changed.length;
     save.textContent = changed.length ? `Save ${plural(changed.length, "change")}` : "Save";
-    const next = { ...config, ...wanted() };
-    delete next.durable;
+    const next = complete();
     if (changeable) code.set({
       curl: curl({ path: topicPath(log.name), method: "PUT", json: next }),
       python: python([`client.topic(${literal(log.name)}).configure(`, ...Object.entries(next).map(([name, value]) => `    ${name}=${literal(value)},`), ")"]),
@@ -73,11 +87,9 @@ export function openConfig(place, log, { code, buttons, reload }) {
   form.addEventListener("submit", (event) => {
     event.preventDefault();
     attempt(async () => {
-      // A PUT replaces the whole configuration, so members that are not in the form are sent unchanged.
-      const next = { ...config, ...wanted() };
-      delete next.durable;
+      const next = complete();
       const answer = await send("PUT", topicPath(log.name), next);
-      config = answer.config;
+      config = { ...ABSENT, ...answer.config };
       build();
       reload();
       notice("Configuration saved.");
@@ -92,8 +104,9 @@ export function openConfig(place, log, { code, buttons, reload }) {
   return {
     update: (next) => {
       show(next);
-      if (!changes().length && JSON.stringify(next.config) !== JSON.stringify(config)) {
-        config = next.config;
+      const changed = { ...ABSENT, ...next.config };
+      if (!changes().length && JSON.stringify(changed) !== JSON.stringify(config)) {
+        config = changed;
         build();
       }
     },
@@ -107,7 +120,7 @@ function makeControl(one, value, allowed) {
   if (one.kind === "flag") return h("input", { type: "checkbox", checked: Boolean(value), ...disabled });
   if (one.kind === "text") return h("input", { value: value ?? "", placeholder: "none", spellcheck: "false", ...disabled });
   if (one.kind === "maybe") return h("input", { type: "number", value: value ?? "", ...disabled });
-  return h("input", { type: "number", min: 0, step: 1, required: true, value: String(value), ...disabled });
+  return h("input", { type: "number", min: one.min ?? 0, max: one.max, step: one.step ?? 1, required: true, value: String(value), ...disabled });
 }
 
 function read(one, control) {

@@ -1,71 +1,86 @@
-/** The schema of a log: its versions, its searchable fields, and a form for changes. */
+/** The schema of a log: its versions and its searchable fields, and forms for changes. */
 
 import { ApiError, get, send } from "../../api.js";
 import { curl, literal, python } from "../../parts/code.js";
 import { jsonBlock } from "../../parts/json.js";
 import { streamPath } from "../../parts/kinds.js";
+import { indexProgress } from "../../parts/progress.js";
 import { empty, failure, loading } from "../../parts/states.js";
 import { plainTable } from "../../parts/table.js";
-import { field, notice, openDialog } from "../../shell/dialogs.js";
+import { attempt, field, notice, openDialog } from "../../shell/dialogs.js";
 import { h, replace } from "../../shell/dom.js";
 import { plural } from "../../shell/format.js";
 import { icon } from "../../shell/icons.js";
 import { address } from "../../shell/routes.js";
 import { needs } from "../../shell/session.js";
+import { editFields, removeFields } from "./fields.js";
 
 export function openSchema(place, log, { code, buttons, reload }) {
   const path = `${streamPath(log.name)}/_schema`;
   let closed = false;
-  code.set({ curl: curl({ path }), python: python([`print(client.stream(${literal(log.name)}).schema())`]) });
-  const possible = log.media_type === "application/json" && ["topic", "queue", "stream"].includes(log.kind);
-  const change = h("button", { type: "button", onclick: () => edit(path, log, load), ...(possible ? needs("write") : { disabled: true, title: "Only JSON topics, queues and streams can have a schema" }) }, icon("plus"), "Change schema…");
-  replace(buttons, change);
+  let progress = null;
+  const isJson = log.media_type === "application/json";
+  const allowed = !isJson ? { disabled: true, title: "Only logs of JSON can have a schema or be searched" } : ["topic", "queue", "stream"].includes(log.kind) ? needs("write") : { disabled: true, title: `Its owner declares the searchable fields: ${log.note}` };
+  const show = (schema) => {
+    progress?.close();
+    progress = schema.search ? indexProgress(log.name) : null;
+    const choose = (words) => h("button", { type: "button", onclick: () => attempt(() => editFields(log, load)), ...allowed }, icon("search"), words);
+    replace(buttons, schema.search ? h("button", { type: "button", onclick: () => removeFields(log, load), ...allowed }, icon("trash"), "Remove fields…") : null, choose("Searchable fields…"), h("button", { type: "button", onclick: () => edit(path, log, schema, load), ...allowed }, icon("plus"), "Change schema…"));
+    if (!schema.currentVersion && !schema.search) return void replace(place, none(log, isJson, choose("Choose searchable fields…")));
+    replace(place, h("div.columns.scroll", {}, searchCard(log, schema, progress), versionsCard(log, schema)));
+    return undefined;
+  };
   const load = async () => {
     replace(place, loading());
     try {
       const schema = await get(path);
-      if (!closed) draw(place, log, schema);
-      if (!closed && Boolean(schema.currentVersion) !== log.schema) reload();
+      if (closed) return;
+      code.set({
+        curl: curl({ path }),
+        python: python([`stream = client.stream(${literal(log.name)})`, "print(stream.schema())", "print(stream.search_config())"]),
+      });
+      show(schema);
+      if (Boolean(schema.currentVersion) !== log.schema) reload();
     } catch (error) {
       if (closed) return;
-      if (error instanceof ApiError && [404, 409, 400].includes(error.status)) replace(place, none(log));
+      if (error instanceof ApiError && [404, 409, 400].includes(error.status)) show({});
       else replace(place, failure(error, load));
     }
   };
-  if (possible) load();
-  else replace(place, none(log));
-  return { close: () => (closed = true) };
+  load();
+  return {
+    close: () => {
+      closed = true;
+      progress?.close();
+    },
+  };
 }
 
-function none(log) {
-  return empty("No schema", log.head ? "Records are not validated. You can add a first schema only to a log without records." : "Records are not validated. A schema validates appended records and declares searchable fields.");
+function none(log, isJson, choose) {
+  if (!isJson) return empty("No schema", `This log holds ${log.media_type}. Only logs of JSON can have a schema or be searched.`);
+  const first = log.head ? "You can add a first schema only to a log without records." : "A schema validates appended records.";
+  return empty("No schema", `Records are not validated, and the log cannot be searched. ${first} You can make the log searchable at any time.`, choose);
 }
 
-function draw(place, log, schema) {
-  if (!schema.currentVersion) return void replace(place, none(log));
-  const search = schema.search;
+function searchCard(log, { search }, progress) {
+  const title = h("h2", {}, "Searchable fields");
+  if (!search) return h("section.card", { "aria-label": "Searchable fields" }, title, h("p.pad.muted", {}, "No fields are searchable. Choose some with “Searchable fields…”."));
+  return h("section.card", { "aria-label": "Searchable fields" }, h("header", {}, title, h("a", { href: address("search", "", { log: log.name }) }, "Search this log")), progress.element, fields(search), rollups(search));
+}
+
+function versionsCard(log, schema) {
+  if (!schema.currentVersion) return h("section.card", { "aria-label": "Versions" }, h("h2", {}, "No schema"), h("p.pad.muted", {}, log.head ? "Records are not validated. You can add a first schema only to a log without records." : "Records are not validated."));
   const versions = Object.entries(schema.schemas ?? {}).sort(([a], [b]) => Number(b) - Number(a));
-  replace(
-    place,
-    h(
-      "div.columns.scroll",
-      {},
-      h(
-        "section.card",
-        { "aria-label": "Versions" },
-        h("h2", {}, `Version ${schema.currentVersion}`),
-        h("div.pad.stack", {},
-          schema.routingKey ? h("p", {}, "The key of a record comes from ", h("code", {}, schema.routingKey.jsonPointer), schema.routingKey.required ? ", which is required." : ".") : null,
-          versions.map(([version, one], index) => h("details", { open: index === 0 }, h("summary", {}, `Version ${version}`, boundary(schema, version)), jsonBlock(one))),
-          Object.entries(schema.lenses ?? {}).map(([version, lens]) => h("details", {}, h("summary", {}, `Lens from version ${version} to ${Number(version) + 1}`), jsonBlock(lens))),
-        ),
-      ),
-      search
-        ? h("section.card", { "aria-label": "Searchable fields" }, h("header", {}, h("h2", {}, "Searchable fields"), h("a", { href: address("search", "", { log: log.name }) }, "Search this log")), fields(search), rollups(search))
-        : h("section.card", { "aria-label": "Searchable fields" }, h("h2", {}, "Searchable fields"), h("p.pad.muted", {}, "No fields are searchable. Add “search” with the fields to the schema.")),
+  return h(
+    "section.card",
+    { "aria-label": "Versions" },
+    h("h2", {}, `Version ${schema.currentVersion}`),
+    h("div.pad.stack", {},
+      schema.routingKey ? h("p", {}, "The key of a record comes from ", h("code", {}, schema.routingKey.jsonPointer), schema.routingKey.required ? ", which is required." : ".") : null,
+      versions.map(([version, one], index) => h("details", { open: index === 0 }, h("summary", {}, `Version ${version}`, boundary(schema, version)), jsonBlock(one))),
+      Object.entries(schema.lenses ?? {}).map(([version, lens]) => h("details", {}, h("summary", {}, `Lens from version ${version} to ${Number(version) + 1}`), jsonBlock(lens))),
     ),
   );
-  return undefined;
 }
 
 function boundary(schema, version) {
@@ -89,9 +104,9 @@ function rollups(search) {
   return h("div.pad.stack", {}, h("h3", {}, plural(entries.length, "rollup")), entries.map(([name, one]) => h("p", {}, h("b", {}, name), ": ", Object.keys(one.measures ?? {}).join(", "), one.dimensions?.length ? ` by ${one.dimensions.join(", ")}` : "", `; per ${(one.intervals ?? []).join(", ")}`)));
 }
 
-function edit(path, log, done) {
+function edit(path, log, schema, done) {
   const text = h("textarea", { rows: 18, spellcheck: "false", required: true, autofocus: true });
-  text.value = log.schema ? '{\n  "search": {"fields": {}}\n}' : '{\n  "schema": {"type": "object"},\n  "search": {\n    "fields": {\n      "name": {"kind": "keyword", "exact": true, "prefix": true, "bindings": [{"version": 1, "jsonPointer": "/name"}]}\n    }\n  }\n}';
+  text.value = JSON.stringify(updateOf(schema), null, 2);
   openDialog({
     title: `Change schema of ${log.name}`,
     action: "Install",
@@ -109,4 +124,10 @@ function edit(path, log, done) {
       done();
     },
   });
+}
+
+/** A start for an update: the current version with an empty lens to the next one, or a first schema. */
+function updateOf({ schema, currentVersion: version, schemas }) {
+  if (!version) return { schema: { type: "object" } };
+  return { schema: schemas[version], lens: { apiVersion: "durable.lens/v1", schema, from: version, to: version + 1, ops: [] } };
 }

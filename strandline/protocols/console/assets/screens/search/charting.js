@@ -21,7 +21,7 @@ export function openChart(place, subject, { code }) {
   const { log, search } = subject;
   const rollups = Object.keys(search.rollups ?? {});
   if (!rollups.length) {
-    replace(place, empty("No rollups", "The schema of this log declares no rollups. A rollup names the measures to aggregate and the fields to group by."));
+    replace(place, empty("No rollups", "The search configuration of this log declares no rollups. A rollup names the measures to aggregate and the fields to group by."));
     return { run: () => {}, close: () => {} };
   }
   let generation = 0;

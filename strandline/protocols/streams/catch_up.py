@@ -1,0 +1,207 @@
+"""A catch-up read of more than a page: one answer up to the end of the stream, or up to its maximum size.
+
+The end of the answer is decided before its first byte, because the headers contain it. Records that are appended later
+are not part of the answer. If a record is removed or cannot be read before it is sent, the connection is reset, because
+a client must never take a part of the answer for all of it.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator
+from time import perf_counter
+from typing import NamedTuple
+
+from strandline.engine.errors import DamagedFile, EngineError
+from strandline.engine.reads.page import SCAN_RECORDS
+from strandline.engine.reads.span import ReadSpan, rest_of, span_of
+from strandline.engine.record import MAX_SEQ
+from strandline.engine.state.parts import Budget
+from strandline.protocols.streams.context import StreamsContext
+from strandline.protocols.streams.errors import GONE, gone, overloaded
+from strandline.protocols.streams.pages import ReadPage, StreamPages
+from strandline.protocols.streams.read_request import ReadRequest
+from strandline.protocols.streams.state_messages import with_offsets
+from strandline.protocols.streams.stream import Stream
+from strandline.service.http import Answer, Call
+from strandline.service.pieces import PiecewiseResponse
+from strandline.service.problems import Headers, Refusal
+
+
+class SpanReader:
+    """Reads the records of a span piece by piece, on a worker thread. Raises Refusal if one was removed meanwhile, and
+    EngineError if one cannot be read."""
+
+    def __init__(self, stream: Stream, ask: ReadRequest, span: ReadSpan, max_bytes: int) -> None:
+        self._stream = stream
+        self._registry = stream.registry
+        self.version = self._registry.current_version
+        self._key = ask.key
+        self._as_json = ask.as_json(stream)
+        self._span = span
+        self._max_bytes = max_bytes
+
+    @property
+    def complete(self) -> bool:
+        return self._span.after >= self._span.through
+
+    def read(self) -> list[bytes]:
+        """The payload of the next records. A piece without a record with the key is empty."""
+        log, span = self._stream.log, self._span
+        if self._stream.gone:
+            raise gone()
+        try:
+            page = log.read(span.after, SCAN_RECORDS, max_bytes=self._max_bytes, key=self._key)
+        except DamagedFile:
+            self._stream.readable_through = span.after
+            raise
+        if page.tombstone is not None and page.tombstone.gap_from <= span.through:
+            raise _removed()
+        after = min(page.next_after, span.through)
+        if log.config.compact:
+            # A record that is removed because its key has a newer one is not missed: the newer one is in the span, or
+            # after it.
+            self._span = span._replace(after=after)
+        else:
+            rest = rest_of(log, span, after)
+            if rest is None:
+                raise _removed()
+            self._span = rest
+        end = bisect_right(page.seqs, span.through)
+        seqs, data = page.seqs[:end], page.data[:end]
+        if self._registry.promotes:
+            data = self._registry.promote_rows(seqs, data)
+        if self._as_json:
+            data = with_offsets(self._stream, seqs, data, None if self._key is not None else (span.after, after))
+        return data
+
+
+class Bodies:
+    """The pieces of a body, made from the first pages and the rest. Until the last one, they are not a complete JSON
+    array. A slow reader waits between two pieces, so nothing keeps a piece or its records once it is made."""
+
+    def __init__(self, pages: list[list[bytes]], reader: SpanReader, as_json: bool) -> None:
+        self._pages = pages
+        self._reader = reader
+        self._as_json = as_json
+        #: The number of records and bytes so far.
+        self.records = 0
+        self.size = 0
+
+    def __iter__(self) -> Iterator[bytes]:
+        while self._pages or not self._reader.complete:
+            if not self._pages:
+                self._pages.append(self._reader.read())
+            # An empty piece would end the answer.
+            if any(self._pages[0]) or (self._pages[0] and self._as_json):
+                yield self._piece(self._pages.pop(0))
+            else:
+                self.records += len(self._pages.pop(0))
+        if self._as_json:
+            end = b"]" if self.records else b"[]"
+            self.size += len(end)
+            yield end
+
+    def _piece(self, data: list[bytes]) -> bytes:
+        if self._as_json:
+            piece = b"%b%b" % (b"," if self.records else b"[", b",".join(data))
+        else:
+            piece = b"".join(data)
+        self.records += len(data)
+        self.size += len(piece)
+        return piece
+
+
+class _Begun(NamedTuple):
+    """The start of an answer. ``page`` has all of its records unless there is a ``reader``, which has those after the
+    ``pages``."""
+
+    page: ReadPage
+    pages: list[list[bytes]]
+    reader: SpanReader | None
+
+
+class CatchUp(PiecewiseResponse):
+    """An answer in pieces."""
+
+    __slots__ = ("_bodies", "_meters")
+    compressible = True
+
+    def __init__(self, call: Call, context: StreamsContext, stream: Stream, headers: Headers, bodies: Bodies) -> None:
+        pieces = iter(bodies)
+        super().__init__(
+            context.kernel,
+            context.workers.normal,
+            call.access,
+            f"the stream {stream.name!r}",
+            stream.content_type_bytes,
+            headers,
+            next(pieces),
+            pieces,
+        )
+        self._bodies = bodies
+        self._meters = context.meters
+
+    def leave(self) -> None:
+        super().leave()
+        self._meters.read_records.add(self._bodies.records)
+        self._meters.read_bytes.add(self._bodies.size)
+
+
+class CatchUpReads:
+    def __init__(self, context: StreamsContext, pages: StreamPages) -> None:
+        self._context = context
+        self._pages = pages
+
+    def wants(self, call: Call, stream: Stream, ask: ReadRequest, found: ReadPage) -> bool:
+        """Whether the answer continues after a page. Filtered reads and the latest records of keys come in pages: the
+        first would have to read an unlimited part of the stream, and the second change with every append."""
+        if found.next_after >= found.head or ask.filter is not None or ask.latest or not call.head.takes_chunks:
+            return False
+        left = self._left(stream, ask, found)
+        return left.rows > 0 and left.size > 0
+
+    def _left(self, stream: Stream, ask: ReadRequest, found: ReadPage) -> Budget:
+        """What may follow the page. Only a JSON array has a maximum number of records."""
+        settings = self._context.settings
+        rows = settings.catch_up_max_records if ask.as_json(stream) else MAX_SEQ
+        return Budget(rows - len(found.data), settings.catch_up_max_bytes - sum(map(len, found.data)))
+
+    async def answer(self, call: Call, stream: Stream, ask: ReadRequest, found: ReadPage) -> Answer:
+        context = self._context
+        began = perf_counter()
+        try:
+            begun = await context.workers.normal.run(self._begin, stream, ask, found)
+        finally:
+            context.meters.read_fetch.add(int((perf_counter() - began) * 1_000_000))
+        page, pages, reader = begun
+        if_none_match = call.head.headers.get(b"if-none-match")
+        if reader is None:
+            return self._pages.caught_up(stream, ask, page, if_none_match)
+        headers, unchanged = self._pages.caught_up_headers(stream, ask, page, if_none_match)
+        if unchanged is not None:
+            return unchanged
+        if not context.live.has_room(call.access):
+            raise overloaded("too many streams are open")
+        return CatchUp(call, context, stream, headers, Bodies(pages, reader, ask.as_json(stream)))
+
+    def _begin(self, stream: Stream, ask: ReadRequest, found: ReadPage) -> _Begun:
+        """Decide the end of the answer, and read the second page. Short answers end with it and need no stream."""
+        left = self._left(stream, ask, found)
+        span = span_of(stream.log, found.next_after, left, ask.key, stream.readable_through)
+        reader = SpanReader(stream, ask, span, self._context.settings.read_max_bytes)
+        if span.through <= found.next_after or reader.version != found.version:
+            return _Begun(found, [], None)
+        try:
+            data = reader.read()
+        except (EngineError, Refusal):
+            # The page before is still valid, and the next request finds out what has happened.
+            return _Begun(found, [], None)
+        page = found._replace(next_after=span.through, head=span.head)
+        if reader.complete:
+            return _Begun(page._replace(data=found.data + data), [], None)
+        return _Begun(page._replace(data=[]), [found.data, data], reader)
+
+
+def _removed() -> Refusal:
+    return Refusal(GONE, "records of the answer were removed before they were sent")

@@ -1,0 +1,49 @@
+"""Which operation of which protocol works on which kind of log; ``docs/reference/logs-and-protocols.md`` has the table.
+
+Reading works on every log that the protocol can show, changing only through the protocol that owns the log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from urllib.parse import quote
+
+import pytest
+from support.log_matrix import KINDS, OPERATIONS, OWNED, YES, MatrixServer, Operation, make_table
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MatrixServer]:
+    server = MatrixServer(tmp_path_factory.mktemp("matrix")).start()
+    yield server
+    server.end()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("operation", OPERATIONS, ids=lambda each: f"{each.protocol}: {each.title}")
+def test_a_cell_of_the_table_says_what_happens(server: MatrixServer, operation: Operation, kind: str) -> None:
+    name = KINDS[kind](server)
+    before = server.content(name)
+    cell, message = operation.run(server, name)
+    assert cell == operation.cells.get(kind, YES), message
+    if cell != YES and operation.changes:
+        assert server.content(name) == before
+        if kind in OWNED and any(code in cell for code in ("not_writable", "conflict")):
+            assert "of a table" in message or "of a collection" in message, "the message names the owner"
+
+
+def test_a_table_and_its_stream_are_searched_with_one_index(server: MatrixServer) -> None:
+    name = make_table(server)
+
+    def indexed() -> int:
+        (family,) = server.send("GET", f"/v1/stream/{quote(name)}/_index_status").json()["search_families"]
+        return int(family["bytes_at_rest"])
+
+    assert indexed() == 0
+    parent = quote(name.partition("/")[2])
+    found = server.send("GET", f"/tables/item/auth/search?parent={parent}&query=lamp").json()
+    assert [row["text"] for row in found] == ["blue lamp", "red lamp"]
+    before = indexed()
+    assert before > 0
+    server.send("GET", f"/v1/stream/{quote(name)}/_search?q=lamp")
+    assert indexed() == before

@@ -14,6 +14,8 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
+from http import HTTPStatus
+from http.client import HTTPConnection, HTTPException
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from time import sleep
@@ -21,7 +23,7 @@ from time import sleep
 HERE = Path(__file__).resolve().parent
 DECLARATIONS = HERE / "polls.py"
 
-#: How often to check whether the server listens.
+#: How often to check whether the server is ready.
 LOOK_SECONDS = 0.05
 
 
@@ -53,6 +55,20 @@ def page_server(port: int = 0) -> Iterator[str]:
             thread.join()
 
 
+def is_ready(port_file: Path) -> bool:
+    """Return whether the server answers requests. It listens earlier, while it reads its data directory."""
+    if not port_file.exists():
+        return False
+    connection = HTTPConnection(port_file.read_text().strip(), timeout=10)
+    try:
+        connection.request("GET", "/v0/ready")
+        return connection.getresponse().status == HTTPStatus.OK
+    except (OSError, HTTPException):
+        return False
+    finally:
+        connection.close()
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description="Serve the poll demo.")
     parser.add_argument("--data", type=Path, default=Path("poll-data"), help="data directory (default: poll-data)")
@@ -67,7 +83,7 @@ def main() -> int:
         command += ["--data", str(options.data), "--port", str(options.port), "--port-file", str(port_file)]
         with page_server(options.page_port) as page, subprocess.Popen(command) as server:
             try:
-                while not port_file.exists() and server.poll() is None:
+                while server.poll() is None and not is_ready(port_file):
                     sleep(LOOK_SECONDS)
                 if server.poll() is None:
                     address = port_file.read_text().strip()

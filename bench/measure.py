@@ -11,6 +11,7 @@ import msgspec
 
 #: For the units in ``COSTS``, less is better. For all others, more is better.
 Unit = Literal[
+    "records",
     "records/s",
     "calls/s",
     "jobs/s",
@@ -25,7 +26,7 @@ Unit = Literal[
     "frames",
     "%",
 ]
-COSTS = ("s", "ms", "µs", "MB", "bytes", "frames", "%")
+COSTS = ("records", "s", "ms", "µs", "MB", "bytes", "frames", "%")
 
 
 class Effort(msgspec.Struct, frozen=True):

@@ -77,11 +77,11 @@ class MemoryUse:
     def _sample(self) -> None:
         while not self._stopping.wait(SAMPLE_SECONDS):
             server = resident(self._server.pid)
-            worker = sum(resident(pid) for pid in children_of(self._server.pid))
+            worker = sum(resident(pid) for pid in self._server.children())
             self.now = server, worker
             self.peak = max(self.peak, server + worker)
             self.worker_peak = max(self.worker_peak, worker)
-            anonymous = sum(resident(pid, files=False) for pid in children_of(self._server.pid))
+            anonymous = sum(resident(pid, files=False) for pid in self._server.children())
             self.worker_anonymous = max(self.worker_anonymous, anonymous)
 
     def stop(self) -> None:
@@ -97,18 +97,6 @@ def resident(pid: int, *, files: bool = True) -> int:
     except (OSError, IndexError):
         return 0
     return pages * os.sysconf("SC_PAGE_SIZE")
-
-
-def children_of(pid: int) -> list[int]:
-    found = []
-    for directory in Path("/proc").glob("[0-9]*"):
-        try:
-            parent = int((directory / "stat").read_text().rpartition(")")[2].split()[1])
-        except OSError:
-            continue
-        if parent == pid:
-            found.append(int(directory.name))
-    return found
 
 
 class ControlGroup:

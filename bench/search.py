@@ -95,13 +95,13 @@ def _questions(count: int) -> Iterator[list[Question]]:
 def _asked(http: Http, sides: Sequence[Side], total: int, effort: Effort) -> Iterator[Row]:
     for questions in _questions(effort.scaled(QUESTIONS, 20)):
         times, hits = {}, {}
-        used = http.processor_seconds()
+        used = http.server.processor_seconds()
         for side in (http, *sides):
             side.ask(questions[0])
             clock = time.perf_counter if side is http else time.process_time
             times[side.name], hits[side.name] = _timed(side, questions, clock)
             if side is http:
-                used = (http.processor_seconds() - used) / (len(hits[http.name]) + 1)
+                used = (http.server.processor_seconds() - used) / (len(hits[http.name]) + 1)
         kind, served, mine = questions[0].kind, times[http.name], times[sides[0].name]
         name = f"{NAMES[kind]}, of {total:,}"
         for text, value, limit in zip(("p50", "p99"), (served.median, served.high), TARGETS[kind], strict=True):

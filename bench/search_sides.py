@@ -6,7 +6,6 @@ benchmark. Strandline also answers over HTTP, with the records.
 
 from __future__ import annotations
 
-import os
 import sqlite3
 import time
 from collections.abc import Sequence
@@ -21,7 +20,7 @@ import tantivy
 from bench.pipeline_history import LOG
 from bench.search_documents import FIRST
 from bench.streams_load import ANSWER_SECONDS, Line
-from bench.topics_server import serving
+from bench.topics_server import Server, serving
 from strandline.engine import Batch, Config, Engine
 from strandline.engine.state.checkpoints import read_manifest
 from strandline.lake.files import write_file
@@ -164,7 +163,7 @@ class Strandline:
         file = write_file(self._lake, TABLE, LISTED, [listed_table(self._entries)])
         table.snapshot().commit(add=[] if file is None else [file], remove=[], progress={})
         server = self._open.enter_context(serving(self._data))
-        return Http(self._open.enter_context(Line(server)), server.pid)
+        return Http(self._open.enter_context(Line(server)), server)
 
     def close(self) -> None:
         self._storing.close()
@@ -176,14 +175,9 @@ class Http:
 
     name = "Strandline over HTTP"
 
-    def __init__(self, line: Line, pid: int) -> None:
+    def __init__(self, line: Line, server: Server) -> None:
         self._line = line
-        self._pid = pid
-
-    def processor_seconds(self) -> float:
-        """The processor time that the server has used so far."""
-        fields = Path(f"/proc/{self._pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        self.server = server
 
     def ask(self, question: Question) -> int:
         body = msgspec.json.encode({"q": query_of(question), "size": HITS})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import subprocess
 import sys
@@ -23,6 +24,8 @@ STOP_SECONDS = 30.0
 ANSWER_SECONDS = 30.0
 
 HOST = "127.0.0.1"
+#: The unit of processor time.
+TICKS = os.sysconf("SC_CLK_TCK")
 
 
 class Server(NamedTuple):
@@ -41,6 +44,24 @@ class Server(NamedTuple):
             if line.startswith("VmRSS:"):
                 return int(line.split()[1]) * 1024
         raise RuntimeError(f"process {self.pid} does not report its memory")
+
+    def children(self) -> list[int]:
+        """The processes that the server has started and that are running."""
+        return [pid for pid, parent, _ in _processes() if parent == self.pid]
+
+    def processor_seconds(self) -> float:
+        """The processor time of the server and of the processes it has started, so far."""
+        return sum(ticks for pid, parent, ticks in _processes() if self.pid in (pid, parent)) / TICKS
+
+
+def _processes() -> Iterator[tuple[int, int, int]]:
+    """Yield the id of each process, of its parent, and its processor time with that of its children that have ended."""
+    for directory in Path("/proc").glob("[0-9]*"):
+        try:
+            fields = (directory / "stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            continue  # it has ended
+        yield int(directory.name), int(fields[1]), sum(map(int, fields[11:15]))
 
 
 @contextmanager

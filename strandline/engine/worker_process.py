@@ -214,6 +214,7 @@ def _serve(root: str, decoder: msgspec.msgpack.Decoder[Any], run: Run, jobs: IO[
     waiting: queue.SimpleQueue[bytes] = queue.SimpleQueue()
     threading.Thread(target=_listen, args=(jobs, waiting), daemon=True).start()
     disk = LocalDisk(root)
+    first = True
     while True:
         job = decoder.decode(waiting.get())
         answer: _Done | _Failed
@@ -223,6 +224,10 @@ def _serve(root: str, decoder: msgspec.msgpack.Decoder[Any], run: Run, jobs: IO[
             answer = _embalm(error)
         _send(answers, _encoder.encode(answer))
         gc.collect()
+        if first:
+            # Everything that jobs import is loaded now. Searching it for cycles after each job takes a while.
+            gc.freeze()
+            first = False
         # The next job may come much later, and the server needs the memory.
         pa.default_memory_pool().release_unused()
         give_back()

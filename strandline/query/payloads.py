@@ -7,6 +7,7 @@ DuckDB might read differently from :mod:`strandline.query.values` is left to tha
 
 from __future__ import annotations
 
+import atexit
 import re
 from collections.abc import Sequence
 from operator import itemgetter
@@ -48,6 +49,8 @@ def database() -> DuckDBPyConnection:
                 "autoload_known_extensions": False,
                 "python_enable_replacements": False,
             }
+            # At exit, DuckDB prints a long warning about objects that still exist.
+            atexit.register(_opened.clear)
             _opened.append(duckdb.connect(":memory:", config=settings))
         return _opened[0]
 

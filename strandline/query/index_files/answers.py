@@ -32,6 +32,8 @@ from strandline.query.index_files.source import IndexSource
 from strandline.query.index_files.table import IndexEntry
 
 _BATCH = 4096
+#: After reading this many events, those that left the log of erasures are dropped. Dropping visits all events.
+_DROP_AFTER = 65_536
 #: A file in which more records than this were rewritten is not used. They are indexed in memory, by a request.
 MAX_REWRITTEN = 1024
 _REWRITES = ("restore", "amend")
@@ -68,7 +70,9 @@ class Rewriting:
         self._lock = threading.Lock()
         self._begin: int | None = None
         self._through = 0
+        #: By the epoch of the log, ascending. Events that left the log of erasures are dropped from time to time.
         self._events: dict[int, list[Rewritten]] = {}
+        self._read_since_drop = 0
         self._rewrites: dict[int, int] = {}
 
     @property
@@ -113,6 +117,12 @@ class Rewriting:
                 if event.kind in _REWRITES:
                     self._events.setdefault(event.epoch, []).append(_concerned(seq, event))
             self._through = page.next_after
+            self._read_since_drop += len(page.seqs)
+        if self._read_since_drop >= _DROP_AFTER:
+            self._read_since_drop = 0
+            floor = events.state().evict_floor
+            kept = {epoch: [event for event in known if event.event >= floor] for epoch, known in self._events.items()}
+            self._events = {epoch: known for epoch, known in kept.items() if known}
 
 
 def _later(events: list[Rewritten], mark: int) -> list[Rewritten]:

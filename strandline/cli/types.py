@@ -1,4 +1,4 @@
-"""``strandline types``."""
+"""``strandline types``: the types of declared tables, for programs in TypeScript and Python."""
 
 from __future__ import annotations
 

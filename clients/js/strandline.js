@@ -1,9 +1,10 @@
 /**
  * Rows of a Strandline table in a web page: loaded in pages, kept up to date, changed optimistically.
  *
- * `connect(url)` gives the tables of a server, and `createLog(api.vote, { parent })` a store for React's
+ * `connect(url)` returns the tables of a server, and `createLog(api.vote, { parent })` a store for React's
  * `useSyncExternalStore`, or for any other code that calls `subscribe` and `getSnapshot`. `createFeed(api.vote)` has the
- * rows of all parents. `makeUseLog(React)` and `makeUseFeed(React)` return the hooks. Browsers load the files of this folder as they are: there are no dependencies and no build step.
+ * rows of all parents. `makeUseLog(React)` and `makeUseFeed(React)` return the hooks. Browsers load the files of this
+ * folder as they are: there are no dependencies and no build step.
  *
  * Guarantees:
  * - An append is applied once, however often it is sent, because it has an idempotency key.

@@ -134,7 +134,7 @@ def _inferred(client: Client, log: str) -> _Inference:
 def _print_proposal(log: str, found: _Inference, apply: bool) -> None:
     if not found.fields:
         where = f"the last {counted(found.records, 'record')}" if found.records else "the records"
-        print_line(f"no new fields: {where} of log {log} have no other members to search")
+        print_line(f"no new fields: {where} of log {log} have no further members that can be searched")
         return
     rows = [
         (field.name, field.kind, field.json_pointer, f"{field.records:,}", msgspec.json.encode(field.example).decode())
@@ -197,14 +197,16 @@ def remove_command(log: LogName, as_json: AsJson = False, url: Url = DEFAULT_URL
 
 
 def _read(file: Path) -> Any:
+    is_input = str(file) == "-"
+    source = "standard input" if is_input else str(file)
     try:
-        config = msgspec.json.decode(sys.stdin.buffer.read() if str(file) == "-" else file.read_bytes())
+        config = msgspec.json.decode(sys.stdin.buffer.read() if is_input else file.read_bytes())
     except OSError as error:
-        raise typer.BadParameter(f"cannot read {file}: {error.strerror}", param_hint="FILE") from None
+        raise typer.BadParameter(f"cannot read {source}: {error.strerror}", param_hint="FILE") from None
     except msgspec.DecodeError as error:
-        raise typer.BadParameter(f"{file} is not valid JSON: {error}", param_hint="FILE") from None
+        raise typer.BadParameter(f"{source} is not valid JSON: {error}", param_hint="FILE") from None
     if not isinstance(config, dict):
-        raise typer.BadParameter(f"{file} is not a search configuration: expected a JSON object", param_hint="FILE")
+        raise typer.BadParameter(f"{source} is not a search configuration: expected a JSON object", param_hint="FILE")
     return config
 
 

@@ -33,7 +33,8 @@ QueueOrDeadLetterLog = Annotated[
 ]
 Seqs = Annotated[list[int], typer.Argument(metavar="SEQ...", help="Sequence numbers of the jobs.")]
 Node = Annotated[
-    str | None, typer.Option("--node", metavar="NAME", help="Name of the worker. Default: the name of this host.")
+    str | None,
+    typer.Option("--node", metavar="NAME", help="Name of the worker. Default: cli@ and the name of this host."),
 ]
 
 
@@ -152,7 +153,8 @@ def dead_letter_log(client: Client, name: str) -> str:
     dead = name if state.queue is None else state.config.dead_letter
     if dead is None:
         raise CommandFailed(
-            f"queue {name!r} has no dead-letter log; set one, and max deliveries, in its configuration", Exit.CONFLICT
+            f"queue {name!r} has no dead-letter log; set dead_letter and max_deliveries in its configuration",
+            Exit.CONFLICT,
         )
     return dead
 
@@ -288,8 +290,12 @@ def _leased(seq: int) -> Job[None]:
 
 def _check_skipped(seqs: list[int], worker: str) -> None:
     if seqs:
-        shown = ", ".join(map(str, seqs))
-        raise CommandFailed(f"not leased to {worker!r}: seq {shown}; name the worker with --node", Exit.CONFLICT)
+        shown = counted(len(seqs), "job")
+        raise CommandFailed(
+            f"{shown} not leased to worker {worker!r}: seq {', '.join(map(str, seqs))}; if another worker holds a job, "
+            "give its name with --node",
+            Exit.CONFLICT,
+        )
 
 
 # --- dead letters ---------------------------------------------------------------------------------------------------

@@ -17,13 +17,15 @@ from strandline.cli.exit_codes import CommandFailed, Exit, naming
 from strandline.cli.options import ApiKey, AsJson, LogName, Since, Until, Url
 from strandline.cli.output import counted, print_json, print_line, print_table
 from strandline.cli.times import now_ms, parse_duration, parse_moment, show_time
-from strandline.client import Client
+from strandline.client import BadRequest, Client
 from strandline.client.stream_calls import Aggregated, Group, Hit
 from strandline.protocols.streams.offsets import decode
 from strandline.query.errors import BadQuery
 from strandline.query.language import And, Bare, Compare, Node, Not, Or, parse
 
 PAGE_HITS = 100
+#: The message of a server for a log without a search configuration, as the protocol of streams publishes it.
+NOT_CONFIGURED = "search is not configured for this stream"
 
 
 class ShownHit(msgspec.Struct):
@@ -67,7 +69,13 @@ def search_command(
     with connect(url, api_key) as client, naming("log", log):
         asked = within(client, log, query, since, until)
         stream = client.stream(log, Raw)
-        found = list(islice(stream.hits(asked, sort=sort, size=min(limit + 1, PAGE_HITS)), limit + 1))
+        try:
+            found = list(islice(stream.hits(asked, sort=sort, size=min(limit + 1, PAGE_HITS)), limit + 1))
+        except BadRequest as error:
+            if error.message != NOT_CONFIGURED:
+                raise
+            message = f"log {log!r} has no search configuration; propose one with: strandline index infer {log}"
+            raise CommandFailed(message, Exit.USAGE) from None
     hits, more = [_found(hit) for hit in found[:limit]], len(found) > limit
     if as_json:
         print_json({"log": log, "query": asked, "hits": hits, "more": more})

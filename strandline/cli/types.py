@@ -1,4 +1,4 @@
-"""``strandline types``."""
+"""``strandline types``: the types of declared tables, for programs in TypeScript and Python."""
 
 from __future__ import annotations
 
@@ -40,12 +40,15 @@ def types_command(
       strandline types --py --url http://127.0.0.1:4000
     """
     if ts == py:
-        raise typer.BadParameter("specify either --ts or --py", param_hint="--ts / --py")
+        raise typer.BadParameter("expected either --ts or --py", param_hint="--ts / --py")
     text = _asked(url, api_key, ts) if declare is None else _declared(declare, ts)
     if output is None:
         put(text, end="")
-    else:
+        return
+    try:
         output.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise CommandFailed(f"cannot write {output}: {error.strerror}", Exit.FAILED) from None
 
 
 def _asked(url: str, api_key: str | None, ts: bool) -> str:

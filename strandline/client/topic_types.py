@@ -157,8 +157,8 @@ class Configured(msgspec.Struct, frozen=True):
 
 class QueueState(msgspec.Struct, frozen=True):
     """The jobs of a queue. ``dropped`` counts jobs that failed on their last delivery in a queue without a dead-letter
-    topic. ``oldest_ready_ms`` is how long a job has been ready, None if no job is. ``throughput`` (completed jobs per
-    second) and ``failure_rate`` (the fraction of deliveries that failed) are of the last minute."""
+    topic. ``oldest_ready_ms`` is the age of the oldest ready job, None if no job is ready. ``throughput`` (completed
+    jobs per second) and ``failure_rate`` (the fraction of deliveries that failed) are of the last minute."""
 
     ready: int
     in_flight: int

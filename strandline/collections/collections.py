@@ -157,9 +157,9 @@ class Collections:
     ) -> VersionPushed:
         """Replace the regular document at ``path``. The result's ``wait`` returns once the new version is durable.
 
-        ``base_hash`` is the hash of the version that the new one replaces; without it, the document must not exist.
-        Otherwise raises CollectionError (``hash_mismatch``), here or in ``wait``. ``proof`` is the author's signature
-        (:func:`strandline.signing.author_proofs.sign`, with the domain ``DOCUMENT_DOMAIN``).
+        ``base_hash`` is the hash of the version that the new one replaces; without it, the document must not exist. If
+        the current version is another one, raises CollectionError (``hash_mismatch``), here or in ``wait``. ``proof``
+        is the author's signature (:func:`strandline.signing.author_proofs.sign`, with the domain ``DOCUMENT_DOMAIN``).
         """
         document, caller = self._document(path, WRITE, caller, namespace, regular=True)
         parsed, raw = _as_json(data, document.collection.max_body_bytes)

@@ -625,7 +625,7 @@ def _call_all(listeners: Iterable[Callable[[T], None]], about: T) -> None:
             listener(about)
         except Exception:
             # The change has been made. A failing listener must not affect the caller or the other listeners.
-            log.exception("a listener failed at %r", about)
+            log.exception("a function that was called after a change of %r failed", about)
 
 
 DEFAULT_CONFIG = Config()

@@ -305,8 +305,9 @@ class JournalFailed(EngineError):
 
 
 class WorkerFailed(EngineError):
-    """The sealing and merging process died twice in one job, failed unexpectedly, or was closed."""
+    """A worker process, which writes segments or index files, died twice in one job, failed unexpectedly, or was
+    closed."""
 
     def __init__(self, why: str) -> None:
-        super().__init__(f"the sealing worker failed: {why}")
+        super().__init__(f"the worker process failed: {why}")
         self.why = why

@@ -80,7 +80,7 @@ class WorkerProcess(Generic[Result]):
         with self._turn:
             answer = self._ask(message) or self._ask(message)
         if answer is None:
-            raise WorkerFailed("its process died twice in one job")
+            raise WorkerFailed("it died twice in one job")
         if isinstance(answer, _Done):
             return self._result.decode(answer.result)
         raise _revive(answer)

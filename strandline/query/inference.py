@@ -14,6 +14,7 @@ import msgspec
 from msgspec import Struct
 
 from strandline.query.config import Kind
+from strandline.query.pointers import pointer_to
 from strandline.query.values import MOMENT, date, scalars
 
 #: The number of records in a sample, and the bytes of their payloads.
@@ -196,7 +197,7 @@ def _fields(members: Iterable[_Member], before: dict[str, Any]) -> list[Inferred
     kept = [
         (member, kind)
         for member in members
-        if (kind := member.kind()) is not None and _pointer(member.path) not in bound
+        if (kind := member.kind()) is not None and pointer_to(member.path) not in bound
     ]
     most = max(MAX_FIELDS - len(before["fields"]), 0)
     if len(kept) > most:
@@ -207,12 +208,8 @@ def _fields(members: Iterable[_Member], before: dict[str, Any]) -> list[Inferred
     for member, kind in kept:
         name = _name(member.path, names)
         names.add(name)
-        fields.append(InferredField(name, kind, _pointer(member.path), member.records, member.example(kind)))
+        fields.append(InferredField(name, kind, pointer_to(member.path), member.records, member.example(kind)))
     return fields
-
-
-def _pointer(path: tuple[str, ...]) -> str:
-    return "".join("/" + name.replace("~", "~0").replace("/", "~1") for name in path)
 
 
 def _name(path: tuple[str, ...], taken: set[str]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from functools import lru_cache
 
 from msgspec import UNSET, UnsetType
@@ -28,6 +29,11 @@ def parse_pointer(pointer: str) -> tuple[str, ...]:
     if pointer[0] != "/" or BAD_ESCAPE.search(pointer):
         raise BadPointer(pointer)
     return tuple(segment.replace("~1", "/").replace("~0", "~") for segment in pointer[1:].split("/"))
+
+
+def pointer_to(path: Iterable[str]) -> str:
+    """Return the pointer to the member at a path of names."""
+    return "".join("/" + name.replace("~", "~0").replace("/", "~1") for name in path)
 
 
 def resolve(document: object, segments: tuple[str, ...]) -> object | UnsetType:

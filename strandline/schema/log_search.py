@@ -18,6 +18,7 @@ from strandline.engine.ownership import REGISTRY
 from strandline.query.config import SearchConfig
 from strandline.query.config_parser import NAME, parse_search_config
 from strandline.query.index import Versions
+from strandline.query.pointers import pointer_to
 from strandline.schema.errors import SchemaError
 from strandline.schema.registry import Registry
 from strandline.schema.updates import check_parts, parse_search
@@ -86,8 +87,7 @@ def text_registry(owner: str, fields: tuple[str, ...]) -> bytes | None:
 
 
 def _searched(name: str) -> dict[str, Any]:
-    pointer = "/" + name.replace("~", "~0").replace("/", "~1")
-    binding = {"version": 1, "jsonPointer": pointer}
+    binding = {"version": 1, "jsonPointer": pointer_to((name,))}
     return {"kind": "text", "analyzer": "unicode_word_v1", "prefix": True, "positions": True, "bindings": [binding]}
 
 

@@ -48,9 +48,9 @@ _ABOUT = """Strandline is an append-only log server. Four protocols read and wri
 Under `/arrow` you can read and append the records of any log in bulk, as Arrow.
 
 Times are in milliseconds since 1970 unless stated otherwise. New members may be added to answers at any time, so ignore
-members that you do not know. The body of a request may be compressed with gzip. Large answers are compressed if the
-client accepts zstd, br or gzip. Every path that answers `GET` answers `HEAD` as well, with the same headers and without
-a body."""
+members that you do not know. The body of a request may be compressed with gzip or deflate. Large answers are compressed
+if the client accepts zstd, br or gzip. Every path that answers `GET` answers `HEAD` as well, with the same headers and
+without a body."""
 
 
 def openapi_route(routes: Sequence[Route], further: Sequence[Described] = ()) -> Route:

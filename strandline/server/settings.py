@@ -326,7 +326,7 @@ def check(settings: Settings) -> None:
             if 0 < most < append:
                 raise BadSettings(
                     f"streams.max_append_bytes is {append}; expected at most {name} ({most}), because the server could "
-                    "not accept an append of that size: lower the one, or raise the other"
+                    f"not accept an append of that size: lower streams.max_append_bytes, or raise {name}"
                 )
     if delivery.slow_consumer_timeout_ms < delivery.slow_consumer_grace_ms:
         raise BadSettings(

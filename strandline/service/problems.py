@@ -346,6 +346,8 @@ RULES: tuple[Rule, ...] = (
     Rule(BadConfig, INVALID_REQUEST),
     Rule(QueueError, INVALID_REQUEST),
     Rule(QueryError, INVALID_REQUEST),
+    Rule(msgspec.ValidationError, INVALID_REQUEST),
+    Rule(msgspec.DecodeError, INVALID_REQUEST, message="the request is not valid JSON: {error}"),
     Rule(msgspec.MsgspecError, INVALID_REQUEST),
     Rule(UnicodeDecodeError, INVALID_REQUEST, message="the body is not valid UTF-8: {error}"),
     Rule(RecursionError, INVALID_REQUEST, message="the JSON is nested too deeply"),

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 
 import duckdb
 
+from strandline.query.pointers import pointer_to
 from strandline.sql.statement import quoted
 from strandline.tables.names import STAMPS, UPDATED_AT
 
@@ -74,6 +75,6 @@ def _fields(database: duckdb.DuckDBPyConnection, records: str, taken: set[str]) 
         if name.lower() in seen or name.startswith("$"):
             continue
         seen.add(name.lower())
-        pointer = "'/" + name.replace("~", "~0").replace("/", "~1").replace("'", "''") + "'"
+        pointer = "'" + pointer_to((name,)).replace("'", "''") + "'"
         type = _TYPES.get(kind) if isinstance(kind, str) else None
         yield name, f"data -> {pointer}" if type is None else f"cast(data ->> {pointer} as {type})"

@@ -76,15 +76,18 @@ def check_may_change(table: TableDeclaration, row: Row, parent: Parent, user: Us
 def check_may_sweep(table: TableDeclaration, name: str, parent: Parent, user: User | None) -> None:
     """Only the owner may remove or restore all rows of a parent."""
     if not parent.is_owned_by(user):
+        owners = _owners(table) or ["the program"]
         raise TableError(
             "FORBIDDEN",
-            f"only {_listed(*_owners(table))} may remove or restore all rows of {name} in {table.name}",
+            f"only {_listed(*owners)} may remove or restore all rows of {name} in {table.name}",
         )
 
 
 def _owners(table: TableDeclaration) -> list[str]:
-    owner, roles = f"the owner of the {table.parent_label}", " or ".join(sorted(table.moderators))
-    return [owner, f"users with the role {roles}"] if roles else [owner]
+    """Who has the rights of the owner of a parent. A parent that is only a label has no owner."""
+    has_owner = isinstance(table.parent, TableDeclaration) or table.parent_row is not None
+    owners = [f"the owner of the {table.parent_label}"] if has_owner else []
+    return [*owners, f"users with the role {' or '.join(sorted(table.moderators))}"] if table.moderators else owners
 
 
 def _listed(*names: str) -> str:

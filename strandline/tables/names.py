@@ -6,6 +6,7 @@ import re
 from typing import NamedTuple
 
 from strandline.engine.ownership import ROWS, table_part
+from strandline.engine.record import MAX_KEY_BYTES
 from strandline.tables.errors import BadDeclaration, invalid
 
 #: Members of a row beside its payload, and words with a meaning in conditions. None of them can be a field.
@@ -20,7 +21,6 @@ VERSION = "$version"
 #: All of them, in the order in which records have them, after the fields of the payload.
 STAMPS = (VERSION, UPDATED_AT)
 MAX_PARENT_BYTES = 256
-MAX_KEY_BYTES = 1024
 
 _TABLE = re.compile(r"[a-zA-Z][a-zA-Z0-9_-]{0,63}\Z")
 _ID = re.compile(r"(.+):([1-9][0-9]{0,17})\Z", re.DOTALL)

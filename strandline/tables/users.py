@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from msgspec import Struct
 from msgspec.structs import force_setattr
 
+from strandline.engine.record import MAX_KEY_BYTES
 from strandline.tables.errors import invalid
-from strandline.tables.names import MAX_KEY_BYTES, size_of
+from strandline.tables.names import size_of
 
 
 class User(Struct, frozen=True):

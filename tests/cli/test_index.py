@@ -56,7 +56,7 @@ def test_fields_are_proposed_and_installed(cli: Cli, log: str) -> None:
     assert cli.json("search", log, "level:error bank")["hits"][0]["seq"] == 1
     assert cli.json("search", log, "has:ms", "--since", "2026-11-15T10:00:15Z")["hits"][0]["seq"] == 2
     assert cli.lines("index", "infer", log) == [
-        f"no new fields: the last 2 records of log {log} have no other members to search"
+        f"no new fields: the last 2 records of log {log} have no further members that can be searched"
     ]
 
 
@@ -108,7 +108,7 @@ def test_what_cannot_be_installed_says_why_and_changes_nothing(cli: Cli, log: st
             3, "index", command[0], "no-such-log", *command[1:], input="{}"
         )
     assert "cannot read" in cli.fails(2, "index", "set", log, tmp_path / "none.json")
-    assert "is not valid JSON" in cli.fails(2, "index", "set", log, "-", input="{")
+    assert "standard input is not valid JSON" in cli.fails(2, "index", "set", log, "-", input="{")
     assert "expected a JSON object" in cli.fails(2, "index", "set", log, "-", input="null")
     assert "search.fields must be a non-empty object" in cli.fails(2, "index", "set", log, "-", input='{"fields":{}}')
     assert "search.schema is not supported" in cli.fails(2, "index", "set", log, "-", input='{"schema":{}}')

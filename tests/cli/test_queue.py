@@ -59,7 +59,7 @@ def test_a_job_is_claimed_and_returned_with_a_reason(cli: Cli, queue: str) -> No
     _, job = cli.words("queue", "claim", queue, "--node", "other")
     assert job[-6:] == ["2", "mail", "no", "such", "…", '{"to":"ann"}']
     message = cli.fails(6, "queue", "ack", queue, 1)
-    assert "not leased to 'cli@" in message
+    assert "not leased to worker 'cli@" in message
     assert cli.lines("queue", "ack", queue, 1, "--node", "other") == ["completed 1 job"]
     assert "seq 1" in cli.fails(6, "queue", "nack", queue, 1, "--node", "other")
 

@@ -68,6 +68,7 @@ def test_a_query_that_makes_no_sense_is_refused(cli: Cli, log: str, name: str) -
     for command in ("search", "aggregate"):
         assert "log 'no-such-log' not found" in cli.fails(3, command, "no-such-log", "a")
     cli.lines("log", "append", f"{name}-plain", "1")
+    assert f"propose one with: strandline index infer {name}-plain" in cli.fails(2, "search", f"{name}-plain", "a")
     assert "primary timestamp" in cli.fails(6, "search", f"{name}-plain", "a", "--since", "1h")
     assert "is not a time" in cli.fails(2, "search", log, "level:error", "--since", "yesterday")
 

@@ -36,5 +36,11 @@ def test_declarations_that_cannot_be_loaded(tmp_path: Path) -> None:
     assert not (tmp_path / "types.ts").exists()
 
 
+def test_a_file_that_cannot_be_written(tmp_path: Path) -> None:
+    path = tmp_path / "missing" / "types.ts"
+    message = cli.fails(1, "types", "--ts", "--declare", POLLS, "-o", path)
+    assert message == f"strandline: cannot write {path}: No such file or directory"
+
+
 def test_the_server_does_not_answer() -> None:
     assert cli("types", "--ts").exit_code == 4

@@ -4,7 +4,7 @@ import pytest
 from msgspec import UNSET
 
 from strandline.query.errors import BadPointer
-from strandline.query.pointers import parse_pointer, resolve
+from strandline.query.pointers import parse_pointer, pointer_to, resolve
 
 
 def at(document: object, pointer: str) -> object:
@@ -37,6 +37,11 @@ def test_digits_are_indexes_in_arrays_and_keys_in_objects() -> None:
 @pytest.mark.parametrize("segment", ["2", "-", "-1", "01", "1.0", "x", "", "٠", "9" * 5000])
 def test_what_is_no_index_of_an_array_finds_nothing_there(segment: str) -> None:
     assert at([1, 2], f"/{segment}") is UNSET
+
+
+@pytest.mark.parametrize("path", [(), ("a",), ("a/b", "~1", "~", ""), ("0", "x y")])
+def test_a_pointer_to_a_path_is_parsed_into_that_path(path: tuple[str, ...]) -> None:
+    assert parse_pointer(pointer_to(path)) == path
 
 
 def test_a_null_is_something_and_an_absence_is_not() -> None:

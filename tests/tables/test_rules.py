@@ -273,9 +273,11 @@ def test_without_a_known_owner_rows_are_their_authors(bed: Bed) -> None:
     with pytest.raises(TableError) as error:
         votes.rm("r:1", user="stranger")
     assert refused(error) == "FORBIDDEN"
+    assert error.value.message == "only its author may change row r:1 of vote"
     with pytest.raises(TableError) as error:
         votes.purge_by_parent("r", user="author")
     assert refused(error) == "FORBIDDEN"
+    assert error.value.message == "only the program may remove or restore all rows of r in vote"
     assert bed.done(votes.rm("r:1", user="author")).deleted
 
 

@@ -116,8 +116,7 @@ class AsyncCollections:
     def regular_document(
         self, key: str, type: Any = Any, *, encryptor: Encrypting | None = None, verify: Authors = False
     ) -> AsyncRegularDocument[Any]:
-        """A document of a collection that is not append-only, which is replaced as a whole. The parameters are those of
-        ``document``."""
+        """A regular document, which every push replaces as a whole. The parameters are those of ``document``."""
         opening: Opening[Any] = Opening(key, verify, encryptor, type, regular=True)
         return AsyncRegularDocument(self._sender, key, opening, encryptor)
 

@@ -49,8 +49,8 @@ class AsyncSharedKeyring:
         return self._open(created)
 
     async def encryptor(self) -> Encryptor:
-        """Pull the keyring, and return what encrypts and decrypts elements with it. Raises BadKeyring if there is no
-        keyring, or no key for this device in its current epoch."""
+        """Pull the keyring, and return the Encryptor that encrypts and decrypts elements with it. Raises BadKeyring if
+        there is no keyring, or no key for this device in its current epoch."""
         return self._open(self._parse((await self._document.pull()).data))
 
     async def recipients(self) -> list[str]:
@@ -58,8 +58,8 @@ class AsyncSharedKeyring:
         return keyring.trusted_recipients(self._parse((await self._document.pull()).data), self._trusted)
 
     async def add(self, *recipients: str) -> Encryptor:
-        """Let the owners of these public keys read the elements of the current epoch. Those who can already are left
-        as they are."""
+        """Let the owners of these public keys read the elements of the current epoch. The entries of current recipients
+        do not change."""
 
         def added(current: Keyring) -> Keyring:
             content_key = self._open(current).content_key

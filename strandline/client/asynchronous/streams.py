@@ -7,12 +7,12 @@ from datetime import datetime
 from typing import Any, Generic, TypeVar
 
 from strandline.client import stream_calls as calls
-from strandline.client.asynchronous.transport import AsyncEventSource, AsyncTransport
+from strandline.client.asynchronous.event_reader import AsyncEventReader
+from strandline.client.asynchronous.transport import AsyncTransport
 from strandline.client.calls import ALWAYS, Request, delete, get, post
-from strandline.client.concurrency import AsyncLock, async_sleep
-from strandline.client.errors import BadAnswer, Refused, StrandlineError
+from strandline.client.concurrency import AsyncLock
+from strandline.client.errors import BadAnswer, Refused
 from strandline.client.live import TailState
-from strandline.client.retry import Tries
 from strandline.client.search_types import IndexProgress, SearchConfig
 from strandline.client.stream_calls import (
     NOW,
@@ -360,42 +360,18 @@ class AsyncProducer(Generic[T]):
 # --- tails ----------------------------------------------------------------------------------------------------------
 
 
-class AsyncStreamTail(Generic[T]):
+class AsyncStreamTail(AsyncEventReader[StreamPage[T]]):
     """The pages of a stream as they arrive: iterate over it. ``offset`` is its current position. Close it, or use it
     as a context manager."""
 
     def __init__(self, transport: AsyncTransport, state: TailState[T], by_events: bool) -> None:
-        self._transport = transport
+        super().__init__(transport)
         self._state = state
         self._by_events = by_events
-        self._source: AsyncEventSource | None = None
-        self._tries = Tries(transport.patience)
-        self._closed = False
 
     @property
     def offset(self) -> str:
         return self._state.offset
-
-    async def __aenter__(self) -> AsyncStreamTail[T]:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.aclose()
-
-    async def aclose(self) -> None:
-        self._closed = True
-        await self._leave()
-
-    def __aiter__(self) -> AsyncStreamTail[T]:
-        return self
-
-    async def __anext__(self) -> StreamPage[T]:
-        while not self._closed and not self._state.over:
-            page = await self._next()
-            if page is not None:
-                return page
-        await self.aclose()
-        raise StopAsyncIteration
 
     async def values(self) -> AsyncIterator[T]:
         """Iterate over the values instead of the pages."""
@@ -403,17 +379,11 @@ class AsyncStreamTail(Generic[T]):
             for value in page.values:
                 yield value
 
-    async def _next(self) -> StreamPage[T] | None:
-        try:
-            page = await (self._event() if self._by_events else self._poll())
-        except StrandlineError as error:
-            await self._leave()
-            wait = self._tries.failed(error)
-        else:
-            self._tries.succeeded()
-            return page
-        await async_sleep(wait)
-        return None
+    def _is_over(self) -> bool:
+        return self._state.over
+
+    async def _take(self) -> StreamPage[T] | None:
+        return await (self._event() if self._by_events else self._poll())
 
     async def _event(self) -> StreamPage[T] | None:
         if self._source is None:
@@ -423,8 +393,3 @@ class AsyncStreamTail(Generic[T]):
 
     async def _poll(self) -> StreamPage[T] | None:
         return self._state.answered(await self._transport.once(self._state.poll()))
-
-    async def _leave(self) -> None:
-        source, self._source = self._source, None
-        if source is not None:
-            await source.aclose()

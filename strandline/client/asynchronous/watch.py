@@ -6,17 +6,16 @@ from collections import deque
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
-from strandline.client.asynchronous.transport import AsyncEventSource, AsyncTransport
-from strandline.client.concurrency import async_sleep
+from strandline.client.asynchronous.event_reader import AsyncEventReader
+from strandline.client.asynchronous.transport import AsyncTransport
 from strandline.client.errors import NotFound, RecordsLost, StrandlineError
-from strandline.client.retry import Tries
 from strandline.client.topic_types import Arrived, Deleted, Lost, Record, Tombstone
 from strandline.client.watch import SILENCE_SECONDS, WatchEvent, WatchState, goes_on
 
 T = TypeVar("T")
 
 
-class AsyncWatch(Generic[T]):
+class AsyncWatch(AsyncEventReader[WatchEvent[T]]):
     """The events of the watched topics as they arrive: iterate over it. It ends when all topics are deleted.
 
     When a connection breaks, the watch reconnects and continues after the last event, without missing or repeating
@@ -25,69 +24,42 @@ class AsyncWatch(Generic[T]):
     """
 
     def __init__(self, transport: AsyncTransport, state: WatchState[T]) -> None:
-        self._transport = transport
+        super().__init__(transport)
         self._state = state
-        self._source: AsyncEventSource | None = None
         self._waiting: deque[WatchEvent[T]] = deque()
-        self._tries = Tries(transport.patience)
-        self._closed = False
 
     @property
     def positions(self) -> dict[str, int]:
         """The position in each topic. Pass it to another watch to continue there."""
         return dict(self._state.positions)
 
-    async def __aenter__(self) -> AsyncWatch[T]:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.aclose()
-
-    async def aclose(self) -> None:
-        self._closed = True
-        await self._leave()
-
-    def __aiter__(self) -> AsyncWatch[T]:
-        return self
-
-    async def __anext__(self) -> WatchEvent[T]:
-        while not self._closed:
-            if self._waiting:
-                return self._waiting.popleft()
-            if self._state.over:
-                break
-            event = await self._next()
-            if event is not None:
-                return event
-        await self.aclose()
-        raise StopAsyncIteration
+    def _is_over(self) -> bool:
+        return self._state.over and not self._waiting
 
     async def _next(self) -> WatchEvent[T] | None:
-        """Connect, or process the next event."""
+        if self._waiting:
+            return self._waiting.popleft()
+        if self._source is not None:
+            return await super()._next()
+        # A connection without an event is not a success: it could break again and again.
         try:
-            if self._source is None:
-                await self._connect()
-                return None
-            event = self._state.take(await self._source.next())
+            await self._connect()
         except StrandlineError as error:
-            await self._leave()
-            wait = self._tries.failed(goes_on(error))
-        else:
-            self._tries.succeeded()
-            return event
-        await async_sleep(wait)
+            await self._retry_later(error)
         return None
+
+    async def _take(self) -> WatchEvent[T] | None:
+        assert self._source is not None
+        return self._state.take(await self._source.next())
+
+    async def _retry_later(self, error: StrandlineError) -> None:
+        await super()._retry_later(goes_on(error))
 
     async def _connect(self) -> None:
         request, gone = self._state.begin(await self._transport.once(self._state.session()))
         self._waiting.extend(gone)
         if not self._state.over:
             self._source = await self._transport.listen(request, SILENCE_SECONDS)
-
-    async def _leave(self) -> None:
-        source, self._source = self._source, None
-        if source is not None:
-            await source.aclose()
 
 
 class AsyncTail(Generic[T]):

@@ -51,8 +51,8 @@ class SharedKeyring:
         return self._open(created)
 
     def encryptor(self) -> Encryptor:
-        """Pull the keyring, and return what encrypts and decrypts elements with it. Raises BadKeyring if there is no
-        keyring, or no key for this device in its current epoch."""
+        """Pull the keyring, and return the Encryptor that encrypts and decrypts elements with it. Raises BadKeyring if
+        there is no keyring, or no key for this device in its current epoch."""
         return self._open(self._parse((self._document.pull()).data))
 
     def recipients(self) -> list[str]:
@@ -60,8 +60,8 @@ class SharedKeyring:
         return keyring.trusted_recipients(self._parse((self._document.pull()).data), self._trusted)
 
     def add(self, *recipients: str) -> Encryptor:
-        """Let the owners of these public keys read the elements of the current epoch. Those who can already are left
-        as they are."""
+        """Let the owners of these public keys read the elements of the current epoch. The entries of current recipients
+        do not change."""
 
         def added(current: Keyring) -> Keyring:
             content_key = self._open(current).content_key

@@ -4,67 +4,28 @@
 
 from __future__ import annotations
 
-from typing import Generic, TypeVar
+from typing import TypeVar
 
-from strandline.client.concurrency import sync_sleep
-from strandline.client.errors import StrandlineError
 from strandline.client.live import SILENCE_SECONDS, Following
-from strandline.client.retry import Tries
-from strandline.client.synchronous.transport import EventSource, Transport
+from strandline.client.synchronous.event_reader import EventReader
+from strandline.client.synchronous.transport import Transport
 
 E = TypeVar("E")
 
 
-class Live(Generic[E]):
+class Live(EventReader[E]):
     """The rows of a parent and their changes, or the elements of a document: iterate over it. ``cursor`` is its current
     position. Close it, or use it as a context manager."""
 
     def __init__(self, transport: Transport, state: Following[E]) -> None:
-        self._transport = transport
+        super().__init__(transport)
         self._state = state
-        self._source: EventSource | None = None
-        self._tries = Tries(transport.patience)
-        self._closed = False
 
     @property
     def cursor(self) -> str | None:
         return self._state.cursor
 
-    def __enter__(self) -> Live[E]:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        self._closed = True
-        self._leave()
-
-    def __iter__(self) -> Live[E]:
-        return self
-
-    def __next__(self) -> E:
-        while not self._closed:
-            event = self._next()
-            if event is not None:
-                return event
-        raise StopIteration
-
-    def _next(self) -> E | None:
-        try:
-            if self._source is None:
-                self._source = self._transport.listen(self._state.request(), SILENCE_SECONDS)
-            event = self._state.take(self._source.next())
-        except StrandlineError as error:
-            self._leave()
-            wait = self._tries.failed(error)
-        else:
-            self._tries.succeeded()
-            return event
-        sync_sleep(wait)
-        return None
-
-    def _leave(self) -> None:
-        source, self._source = self._source, None
-        if source is not None:
-            source.close()
+    def _take(self) -> E | None:
+        if self._source is None:
+            self._source = self._transport.listen(self._state.request(), SILENCE_SECONDS)
+        return self._state.take(self._source.next())

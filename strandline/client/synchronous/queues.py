@@ -124,7 +124,7 @@ class Queue(Generic[T]):
     # --- state -----------------------------------------------------------------------------------------------------
 
     def counters(self) -> QueueState:
-        """How many jobs are in which state, how long the oldest has been ready, and how many are completed and fail."""
+        """The number of jobs in each state, the age of the oldest ready job, and the rates of the last minute."""
         counters = (self.topic.state(touch=False)).queue
         assert counters is not None, f"{self.name} is not a queue"
         return counters

@@ -61,9 +61,9 @@ class RegularDocument(Generic[T]):
             return Pushed(hash, None)
 
     def update(self, change: Callable[[T | None], T | None]) -> Pushed | None:
-        """Replace the document by what ``change`` returns for its current data, or for None if it does not exist. If
-        ``change`` returns None, the document stays as it is. If another writer replaces it in the meantime, ``change``
-        is called again with the new data. Raises Conflict if that happens too often."""
+        """Call ``change`` with the current data, or None if the document does not exist, and replace the document by
+        the result. If the result is None, the document stays as it is. If another writer replaces it in the meantime,
+        ``change`` is called again with the new data. Raises Conflict if that happens too often."""
         for attempt in range(1, MAX_ATTEMPTS + 1):
             current = self.pull()
             changed = change(current.data)

@@ -10,10 +10,9 @@ from typing import Any, Generic, TypeVar
 
 from strandline.client import stream_calls as calls
 from strandline.client.calls import ALWAYS, Request, delete, get, post
-from strandline.client.concurrency import SyncLock, sync_sleep
-from strandline.client.errors import BadAnswer, Refused, StrandlineError
+from strandline.client.concurrency import SyncLock
+from strandline.client.errors import BadAnswer, Refused
 from strandline.client.live import TailState
-from strandline.client.retry import Tries
 from strandline.client.search_types import IndexProgress, SearchConfig
 from strandline.client.stream_calls import (
     NOW,
@@ -27,7 +26,8 @@ from strandline.client.stream_calls import (
     StreamInfo,
     StreamPage,
 )
-from strandline.client.synchronous.transport import EventSource, Transport
+from strandline.client.synchronous.event_reader import EventReader
+from strandline.client.synchronous.transport import Transport
 from strandline.client.topic_calls import given
 
 T = TypeVar("T")
@@ -360,59 +360,29 @@ class Producer(Generic[T]):
 # --- tails ----------------------------------------------------------------------------------------------------------
 
 
-class StreamTail(Generic[T]):
+class StreamTail(EventReader[StreamPage[T]]):
     """The pages of a stream as they arrive: iterate over it. ``offset`` is its current position. Close it, or use it
     as a context manager."""
 
     def __init__(self, transport: Transport, state: TailState[T], by_events: bool) -> None:
-        self._transport = transport
+        super().__init__(transport)
         self._state = state
         self._by_events = by_events
-        self._source: EventSource | None = None
-        self._tries = Tries(transport.patience)
-        self._closed = False
 
     @property
     def offset(self) -> str:
         return self._state.offset
-
-    def __enter__(self) -> StreamTail[T]:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        self._closed = True
-        self._leave()
-
-    def __iter__(self) -> StreamTail[T]:
-        return self
-
-    def __next__(self) -> StreamPage[T]:
-        while not self._closed and not self._state.over:
-            page = self._next()
-            if page is not None:
-                return page
-        self.close()
-        raise StopIteration
 
     def values(self) -> Iterator[T]:
         """Iterate over the values instead of the pages."""
         for page in self:
             yield from page.values
 
-    def _next(self) -> StreamPage[T] | None:
-        try:
-            page = self._event() if self._by_events else self._poll()
-        except StrandlineError as error:
-            self._leave()
-            wait = self._tries.failed(error)
-        else:
-            self._tries.succeeded()
-            return page
-        sync_sleep(wait)
-        return None
+    def _is_over(self) -> bool:
+        return self._state.over
+
+    def _take(self) -> StreamPage[T] | None:
+        return self._event() if self._by_events else self._poll()
 
     def _event(self) -> StreamPage[T] | None:
         if self._source is None:
@@ -422,8 +392,3 @@ class StreamTail(Generic[T]):
 
     def _poll(self) -> StreamPage[T] | None:
         return self._state.answered(self._transport.once(self._state.poll()))
-
-    def _leave(self) -> None:
-        source, self._source = self._source, None
-        if source is not None:
-            source.close()

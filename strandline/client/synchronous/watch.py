@@ -8,17 +8,16 @@ from collections import deque
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
-from strandline.client.concurrency import sync_sleep
 from strandline.client.errors import NotFound, RecordsLost, StrandlineError
-from strandline.client.retry import Tries
-from strandline.client.synchronous.transport import EventSource, Transport
+from strandline.client.synchronous.event_reader import EventReader
+from strandline.client.synchronous.transport import Transport
 from strandline.client.topic_types import Arrived, Deleted, Lost, Record, Tombstone
 from strandline.client.watch import SILENCE_SECONDS, WatchEvent, WatchState, goes_on
 
 T = TypeVar("T")
 
 
-class Watch(Generic[T]):
+class Watch(EventReader[WatchEvent[T]]):
     """The events of the watched topics as they arrive: iterate over it. It ends when all topics are deleted.
 
     When a connection breaks, the watch reconnects and continues after the last event, without missing or repeating
@@ -27,69 +26,42 @@ class Watch(Generic[T]):
     """
 
     def __init__(self, transport: Transport, state: WatchState[T]) -> None:
-        self._transport = transport
+        super().__init__(transport)
         self._state = state
-        self._source: EventSource | None = None
         self._waiting: deque[WatchEvent[T]] = deque()
-        self._tries = Tries(transport.patience)
-        self._closed = False
 
     @property
     def positions(self) -> dict[str, int]:
         """The position in each topic. Pass it to another watch to continue there."""
         return dict(self._state.positions)
 
-    def __enter__(self) -> Watch[T]:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        self._closed = True
-        self._leave()
-
-    def __iter__(self) -> Watch[T]:
-        return self
-
-    def __next__(self) -> WatchEvent[T]:
-        while not self._closed:
-            if self._waiting:
-                return self._waiting.popleft()
-            if self._state.over:
-                break
-            event = self._next()
-            if event is not None:
-                return event
-        self.close()
-        raise StopIteration
+    def _is_over(self) -> bool:
+        return self._state.over and not self._waiting
 
     def _next(self) -> WatchEvent[T] | None:
-        """Connect, or process the next event."""
+        if self._waiting:
+            return self._waiting.popleft()
+        if self._source is not None:
+            return super()._next()
+        # A connection without an event is not a success: it could break again and again.
         try:
-            if self._source is None:
-                self._connect()
-                return None
-            event = self._state.take(self._source.next())
+            self._connect()
         except StrandlineError as error:
-            self._leave()
-            wait = self._tries.failed(goes_on(error))
-        else:
-            self._tries.succeeded()
-            return event
-        sync_sleep(wait)
+            self._retry_later(error)
         return None
+
+    def _take(self) -> WatchEvent[T] | None:
+        assert self._source is not None
+        return self._state.take(self._source.next())
+
+    def _retry_later(self, error: StrandlineError) -> None:
+        super()._retry_later(goes_on(error))
 
     def _connect(self) -> None:
         request, gone = self._state.begin(self._transport.once(self._state.session()))
         self._waiting.extend(gone)
         if not self._state.over:
             self._source = self._transport.listen(request, SILENCE_SECONDS)
-
-    def _leave(self) -> None:
-        source, self._source = self._source, None
-        if source is not None:
-            source.close()
 
 
 class Tail(Generic[T]):

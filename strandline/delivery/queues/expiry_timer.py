@@ -74,5 +74,5 @@ class ExpiryTimer:
     def _retry_later(self, queue: Queue, error: Exception) -> None:
         failures = self._failures[queue] = self._failures.get(queue, 0) + 1
         delay = delay_after(failures)
-        report(f"queue {queue.log.name!r}: cannot bury failed jobs; next attempt in {delay:.1f} s", error)
+        report(f"queue {queue.log.name!r}: cannot move or drop failed jobs; next attempt in {delay:.1f} s", error)
         self._add(queue, self._hub.now() + int(delay * 1000))

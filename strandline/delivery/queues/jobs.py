@@ -210,7 +210,7 @@ def check_reason(reason: bytes | None) -> msgspec.Raw:
         return msgspec.Raw(reason)
     if isinstance(value, str):
         return msgspec.Raw(msgspec.json.encode(shorten(value, MAX_REASON_BYTES)))
-    why = f"the reason has {len(reason)} bytes; at most {MAX_REASON_BYTES} are kept with a job. Send less, or a text"
+    why = f"has {len(reason)} bytes; expected at most {MAX_REASON_BYTES}, or a text, which the server shortens"
     raise BadClaim("reason", shortened(reason), why)
 
 

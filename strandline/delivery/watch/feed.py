@@ -10,7 +10,7 @@ import asyncio
 import logging
 from abc import ABC, abstractmethod
 from bisect import bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from time import perf_counter
 from typing import Any, Protocol
 
@@ -126,6 +126,24 @@ class FeedPosition:
     def move(self, piece: FeedPage) -> None:
         self.cursor = piece.next_after
         self.epoch = self.subject.log.epoch
+
+    def pages(self, wants_more: Callable[[], bool]) -> Iterator[FeedPage]:
+        """Yield the available pages, and advance the position before each, while the reader wants more. Ends when other
+        readers have waited long enough; the reader is then called again."""
+        until = perf_counter() + SLICE_SECONDS
+        while self.feed is not None and self.behind and wants_more():
+            before = self.cursor, self.epoch
+            piece = self.feed.piece(self)
+            if piece is None:
+                return
+            self.move(piece)
+            if piece.content is None and before == (self.cursor, self.epoch):
+                return
+            yield piece
+            if perf_counter() > until:
+                if self.feed is not None:
+                    self.feed.queue(self)
+                return
 
 
 _Key = tuple[int, int, FeedView]

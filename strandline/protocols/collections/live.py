@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Awaitable
-from time import perf_counter
 from typing import Any, NamedTuple
 from weakref import WeakValueDictionary
 
@@ -20,7 +19,6 @@ from strandline.collections.paths import DocumentPath, PathIndex
 from strandline.collections.permissions import Caller, hidden_fields
 from strandline.collections.pull import PullBounds, is_expired, render_each, select
 from strandline.collections.rate_limits import PULL
-from strandline.delivery.hub import SLICE_SECONDS
 from strandline.delivery.watch import FeedPosition, FeedReader, Feeds, FeedView, PlainSubject
 from strandline.engine import Log, Page
 from strandline.engine.errors import UnknownLog
@@ -258,25 +256,15 @@ class LiveTail(LiveResponse, FeedReader):
 
     def go_on(self) -> None:
         """Send elements until the reader has all, its buffer is full, or other readers have waited long enough."""
-        place, until = self.position, perf_counter() + SLICE_SECONDS
+        place = self.position
         if place is None or place.feed is None or not place.behind or not self.keeps_up or not self.check_caller():
             return
         if is_expired(self._path.collection, place.subject.log.last_ts, self._tails.context.hub.now()):
             # A pull shows nothing now. It shows these elements again after the next append, and so does this response.
             return
-        while self.keeps_up and place.feed is not None and place.behind:
-            before = place.cursor, place.epoch
-            piece = place.feed.piece(place)
-            if piece is None:
-                return
-            place.move(piece)
-            if piece.content is not None:
-                self._send(piece.content)
-            elif before == (place.cursor, place.epoch):
-                return
-            if perf_counter() > until and place.feed is not None:
-                place.feed.queue(place)
-                return
+        for page in place.pages(lambda: self.keeps_up):
+            if page.content is not None:
+                self._send(page.content)
 
     def _send(self, page: LivePage) -> None:
         if not page.times:

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import logging
 import re
-from time import perf_counter
 from typing import Any
 
 import msgspec
 
-from strandline.delivery.hub import SLICE_SECONDS
 from strandline.delivery.watch import FeedPosition, FeedReader, FeedView, PlainSubject
 from strandline.engine import Log, Page
 from strandline.engine.errors import UnknownLog
@@ -103,20 +101,9 @@ class TailStream(ConsoleStream, FeedReader):
 
     def go_on(self) -> None:
         """Send the available records that the client can take, until other streams need a turn."""
-        place, until = self._place, perf_counter() + SLICE_SECONDS
-        while self.keeps_up and place.feed is not None and place.behind:
-            before = place.cursor, place.epoch
-            piece = place.feed.piece(place)
-            if piece is None:
-                return
-            place.move(piece)
-            if piece.content:
-                self.write(piece.content)
-            elif before == (place.cursor, place.epoch):
-                return
-            if perf_counter() > until and place.feed is not None:
-                place.feed.queue(place)
-                return
+        for page in self._place.pages(lambda: self.keeps_up):
+            if page.content:
+                self.write(page.content)
 
     def deliver(self, place: FeedPosition) -> None:
         self.go_on()

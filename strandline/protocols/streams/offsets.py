@@ -16,7 +16,6 @@ from functools import lru_cache
 from strandline.engine.record import MAX_SEQ
 
 _ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
-LENGTH = 26
 #: How far the seq is shifted: the position inside a record, and the two bits that fill 26 characters.
 _SHIFT = 34
 _SEQ_MASK = (1 << 64) - 1

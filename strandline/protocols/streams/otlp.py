@@ -104,8 +104,8 @@ class Otlp:
         async def take(call: Call) -> Reply:
             if not name:
                 raise bad_request(
-                    f"the server has no stream for {signal}: set otlp_{signal}_stream, or send to a stream's "
-                    f"_otlp/v1/{signal}"
+                    f"the server has no stream for {signal}: set otlp_{signal}_stream, or send the request to "
+                    f"/v1/stream/<name>/_otlp/v1/{signal}"
                 )
             if not call.access.may_touch(name):
                 raise may_not_touch(name)

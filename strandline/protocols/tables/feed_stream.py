@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from time import perf_counter
 from typing import Any, NamedTuple
 
 from msgspec import UNSET
 
-from strandline.delivery.hub import SLICE_SECONDS
 from strandline.delivery.watch import FeedPosition, FeedView, PlainSubject
 from strandline.engine import Page
 from strandline.engine.errors import UnknownLog
@@ -90,20 +88,17 @@ class FeedStream(TableLiveResponse):
 
     def go_on(self) -> None:
         """Send events until the reader has all, its buffer is full, or other readers have waited long enough."""
-        place, until = self._place, perf_counter() + SLICE_SECONDS
-        while place is not None and place.feed is not None and self.keeps_up and not self._busy:
-            if not place.behind:
-                self.be_ready()
-                return
-            piece = place.feed.piece(place)
-            if piece is None:
-                return
-            place.move(piece)
-            if piece.content:
-                self.meanwhile(self._tell(piece.content))
-            elif perf_counter() > until:
-                place.feed.queue(place)
-                return
+        place = self._place
+        if place is None:
+            return
+        for page in place.pages(self._is_idle):
+            if page.content:
+                self.meanwhile(self._tell(page.content))
+        if place.feed is not None and not place.behind and self._is_idle():
+            self.be_ready()
+
+    def _is_idle(self) -> bool:
+        return self.keeps_up and not self._busy
 
     async def _tell(self, entries: Entries) -> None:
         data = await self._context.workers.normal.run(self._frames, entries)

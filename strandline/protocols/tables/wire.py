@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal, cast
 import msgspec
 from msgspec import Meta, Raw, Struct, UnsetType
 
+from strandline.engine.record import MAX_KEY_BYTES
 from strandline.tables import (
     AppendBulkResult,
     AppendResult,
@@ -23,7 +24,7 @@ from strandline.tables import (
     RmBulkResult,
     RmResult,
 )
-from strandline.tables.names import MAX_KEY_BYTES, MAX_PARENT_BYTES
+from strandline.tables.names import MAX_PARENT_BYTES
 from strandline.tables.rows import Seq, Time
 from strandline.tables.table import MAX_BULK
 

@@ -89,7 +89,7 @@ def test_a_full_disk_is_tried_again(room: Room, caplog: pytest.LogCaptureFixture
     claim(room.queue(), b"job", 1000)
     room.disk.fail_from(room.disk.calls_of("write") + 1, errno.ENOSPC, kind="write")
     room.loop.pass_time(1001)
-    assert "queue 'jobs': cannot bury failed jobs; next attempt in 0.1 s" in caplog.text
+    assert "queue 'jobs': cannot move or drop failed jobs; next attempt in 0.1 s" in caplog.text
     room.disk.heal()
     room.loop.pass_time(99)
     assert room.letters() == []

@@ -293,7 +293,7 @@ def test_a_moderator_acts_as_the_owner_of_every_parent(moderated: Bed) -> None:
     for other in (eve, moderated.user(key="eve")):
         assert other.read("note", "list", parent="d")["page"] == []
         error = other.refused_write("note", "rm", id=ids[0], status=403)
-        who = "only its author, the owner of the desk and users with the role boss or moderator"
+        who = "only its author and users with the role boss or moderator"
         assert error["message"] == f"{who} may change row d:1 of note"
         assert other.refused_write("note", "purgeByParent", parent="d", status=403)["code"] == "FORBIDDEN"
     for moderator in (mod, boss):

@@ -222,7 +222,7 @@ def test_appends_with_and_without_hooks_at_once_all_succeed(bed: Bed, parent: st
 @pytest.mark.parametrize(
     ("op", "body", "words"),
     [
-        ("append", b"{", "truncated"),
+        ("append", b"{", "the request is not valid JSON: Input data was truncated"),
         ("append", b"[]", "Expected `object`"),
         ("append", b'{"payload":{}}', "parent"),
         ("append", b'{"parent":"p"}', "payload"),

@@ -140,10 +140,12 @@ class Queue:
         written = self._forget_absent()
         now = self._now()
         if not self.settings.leases_durable and any(job.lease for job in state.jobs.values()):
+            # The time during which no process ran ends no lease: it says nothing about the workers.
+            ended = min(self._engine.recovered.last_ts, now)
             # If the disk is full, the event is not written, and the next process treats these leases as expired.
             with suppress(EngineError):
-                self._companion.write(RestartedEvent(now))
-            state.end_leases(now)
+                self._companion.write(RestartedEvent(ended))
+            state.end_leases(ended)
         state.correct_times(now + MAX_HELD_MS)
         state.index(written)
         state.set_limit(self.settings.max_deliveries)

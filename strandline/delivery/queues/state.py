@@ -56,8 +56,9 @@ class ReleasedEvent(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=
 
 
 class RestartedEvent(msgspec.Struct, frozen=True, array_like=True, gc=False, tag="restarted"):
-    """The process that granted the leases has ended, and all leases with it. ``at`` is the time when the next process
-    opened the queue. These deliveries do not count: that the server restarted says nothing about the jobs."""
+    """The process that granted the leases has ended, and all leases with it. ``at`` is the last time at which it is
+    known to have run. Leases that expired before are failures. The other deliveries do not count, however long the
+    server was down: that it restarted says nothing about the jobs."""
 
     at: int
 
@@ -324,8 +325,8 @@ class State:
             self._remind(when, together)
 
     def end_leases(self, at: int) -> None:
-        """End all leases, because the process that granted them has ended. For a replay: it does not maintain the
-        counters and the order."""
+        """End all leases, because the process that granted them has ended after ``at``. For a replay: it does not
+        maintain the counters and the order."""
         for job in self.jobs.values():
             if job.lease:
                 if job.until < at:

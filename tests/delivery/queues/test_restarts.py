@@ -107,6 +107,7 @@ def test_leases_that_are_not_durable_end_with_the_process(make_stand: MakeStand)
     assert [failures(job) for job in jobs] == [[], [(NOW, 1, "a", "out of memory")], []]
     # The next process knows that they ended with the first one, and not by time.
     stand.pass_time(100_000)
+    stand.fill(1)
     stand.reopen()
     (first, *_) = stand.claim("c", 5)
     assert [reason for _, _, _, reason in failures(first)] == ["the lease expired"]
@@ -116,10 +117,24 @@ def test_a_lease_that_had_expired_did_not_end_with_the_process(make_stand: MakeS
     stand = make_stand()
     stand.fill(1)
     stand.claim("a", 1, lease_ms=1000)
-    stand.engine.close()
     stand.pass_time(1001)
-    stand.reopen(stand.place)
+    stand.fill(1)
+    stand.reopen()
     assert failures(stand.claim("b")[0]) == [(NOW + 1000, 1, "a", "the lease expired")]
+
+
+def test_a_stop_that_takes_longer_than_the_leases_counts_no_delivery(make_stand: MakeStand) -> None:
+    stand = make_stand(QueueSettings(max_deliveries=1))
+    stand.fill(1)
+    stand.claim("a", 1, lease_ms=1000)
+    stand.engine.close()
+    stand.pass_time(100_000)
+    stand.reopen(stand.place)
+    stand.queue.bury_exhausted().wait()
+    # Also for the process after that one, which has only the events.
+    stand.reopen()
+    assert stand.queue.counters() == QueueCounters(1, 0, 0, 0)
+    assert [(job.deliveries, failures(job)) for job in stand.claim("b")] == [(1, [])]
 
 
 def test_the_end_of_leases_that_cannot_be_written_is_no_reason_not_to_open(tmp_path: Path) -> None:
@@ -149,14 +164,14 @@ def test_a_last_delivery_that_a_restart_ended_is_repeated(make_stand: MakeStand)
 
 
 def test_last_deliveries_that_expired_are_buried_after_a_restart_without_a_claim(make_stand: MakeStand) -> None:
-    stand = make_stand(QueueSettings(max_deliveries=1, dead_letter="dead"))
+    stand = make_stand(QueueSettings(max_deliveries=1, dead_letter="dead", leases_durable=True))
     stand.fill(2)
     stand.claim("a", lease_ms=1000)
     stand.engine.close()
     stand.pass_time(1001)
     stand.reopen(stand.place)
     assert stand.queue.counters() == QueueCounters(2, 0, 0, 0)
-    assert stand.alarms[-1] == ("jobs", 0)
+    assert stand.alarms[-1] == ("jobs", NOW + 1001)
     stand.queue.bury_exhausted().wait()
     assert stand.queue.counters() == QueueCounters(1, 0, 1, 0)
     assert stand.engine.log("dead").read().data == [b"1"]

@@ -36,7 +36,7 @@ DESCRIPTIONS: dict[str, dict[str, str]] = {
         "retry_delay_ms": "The delay after the first failure of a job that is returned without `delay_ms`, at most a "
         "day; 0: none.",
         "retry_backoff": "The delay is multiplied by this after each further failure, 1 to 1000.",
-        "retry_max_ms": "The longest delay, at most a day.",
+        "retry_max_ms": "The longest delay, at most a day and not less than `retry_delay_ms`.",
         "retry_jitter": "Delays are shortened at random by up to this fraction, 0 to 1.",
         "search": "The searchable fields; null removes them. Without this member, a topic keeps those it has.",
     },

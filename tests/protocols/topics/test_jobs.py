@@ -457,7 +457,7 @@ def test_a_lease_that_expires_is_a_failure(client: Client, topic: str) -> None:
 
 
 def test_a_queue_can_delay_retries_itself_and_a_worker_can_choose_another_delay(client: Client, topic: str) -> None:
-    client.queue(topic, [1, 2], retry_delay_ms=3_600_000, retry_backoff=4)
+    client.queue(topic, [1, 2], retry_delay_ms=300_000, retry_backoff=4)
     client.claim(topic, "a", max=2)
     client.nack(topic, [1], "a")
     client.nack(topic, [2], "a", delay_ms=0)

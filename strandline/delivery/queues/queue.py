@@ -180,7 +180,7 @@ class Queue:
 
     def carry_out(self, plan: PlannedEvent) -> None:
         """Apply the plan after its append. The caller still holds both locks."""
-        self._companion.count_prepared()
+        self._companion.count_prepared(plan.append)
         if self.log.next_seq <= plan.jobs[0].seq:
             # The append was a repetition and created no jobs.
             self._companion.write(UnscheduledEvent([job.seq for job in plan.jobs]))

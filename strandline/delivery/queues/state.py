@@ -257,12 +257,14 @@ class State:
     def _restore(self, snapshot: SnapshotEvent) -> None:
         if snapshot.first:
             self.jobs.clear()
+            self.failure_bytes = 0
         self.next_lease = snapshot.next_lease
         self.dead_lettered = snapshot.dead_lettered
         self.dropped = snapshot.dropped
         for known in snapshot.jobs:
             failures = tuple(msgspec.structs.replace(each, reason=each.reason.copy()) for each in known.failures)
             self.jobs[known.seq] = JobState(*known[:-1], failures)
+            self.failure_bytes += failure_bytes(failures)
 
     def grant(self, grant: Grant) -> bool:
         """Returns whether any of the deliveries is the last one of its job."""

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from support.manual_queue import NOW, Stand, failures
 
-from strandline.delivery.queues import Acked, QueueCounters, QueueSettings, Schedule, lease_log
+from strandline.delivery.queues import Acked, QueueCounters, QueueSettings, Schedule, lease_log, state
 from strandline.delivery.queues.state import ClaimedEvent, Grant, SnapshotEvent, decode, encode
 from strandline.engine import Batch
 from strandline.engine.testing.fault_disk import FaultDisk
@@ -300,6 +300,50 @@ def test_a_companion_with_many_live_jobs_is_not_compacted_all_the_time(
     stand.engine.flush()
     assert stand.companion.state().earliest == 42
     assert stand.companion.state().count == 6
+
+
+def test_events_with_large_reasons_are_compacted_by_their_bytes(stand: Stand, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lease_log, "COMPACT_BYTES", 100_000)
+    stand.fill(3)
+    most = 0
+    for number in range(200):
+        stand.claim("a", 2)
+        stand.queue.nack("a", [1, 2], reason=b'"%04d%s"' % (number, b"x" * 3000)).wait()
+        most = max(most, stand.companion.state().size)
+    # Far fewer events than would be many: 600,000 bytes of reasons were written, and the jobs keep 16,000.
+    assert 90_000 < most < 110_000
+    stand.reopen()
+    assert [[reason[:4] for _, _, _, reason in failures(job)] for job in stand.claim("b", 2)] == [["0198", "0199"]] * 2
+
+
+def test_a_large_snapshot_is_not_repeated_after_every_event(stand: Stand, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lease_log, "COMPACT_BYTES", 10)
+    stand.fill(50)
+    stand.claim("a", 50)
+    compactions = set()
+    for _ in range(300):
+        stand.queue.extend("a", [1], 1000).wait()
+        compactions.add(stand.companion.state().earliest)
+    assert 1 < len(compactions) < 6
+
+
+def test_the_bound_of_all_reasons_holds_after_a_snapshot_too(
+    make_stand: MakeStand, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(state, "MAX_ALL_FAILURES_BYTES", 20_000)
+    monkeypatch.setattr(lease_log, "COMPACT_BYTES", 20_000)
+    stand = make_stand()
+    stand.fill(30)
+    for seq in range(1, 31):
+        stand.claim("a", 30)
+        stand.queue.nack("a", [seq], reason=b'"%s"' % (b"x" * 2000)).wait()
+    stand.engine.flush()
+    assert stand.companion.state().earliest > 1
+    stand.reopen()
+    jobs = stand.claim("b", 30)
+    assert len(jobs) == 30
+    kept = [reason for job in jobs for _, _, _, reason in failures(job)]
+    assert sum(reason == "x" * 2000 for reason in kept) < 12
 
 
 def test_events_read_as_json(stand: Stand) -> None:

@@ -53,7 +53,8 @@ class Redriven(NamedTuple):
 
 def dead_letter(queue: Log, dead: Log, record: Record, job: JobState) -> Append:
     """The append that writes a job to the dead-letter log. Repeating it has no effect."""
-    meta: dict[str, Any] = dict(_meta_of(record.meta))
+    # The job may be a dead letter of another queue. Its stamps say nothing about this queue.
+    meta: dict[str, Any] = {name: value for name, value in _meta_of(record.meta).items() if name not in STAMPS}
     meta[FROM] = queue.name
     meta[DELIVERIES] = str(job.deliveries)
     meta[SOURCE_SEQ] = str(record.seq)

@@ -155,6 +155,21 @@ def test_the_last_reason_is_in_the_dead_letter_and_an_older_one_is_not_taken_for
     assert [failure["delivery"] for failure in second["$dead_letter_failures"]] == [1]
 
 
+def test_a_dead_letter_that_fails_in_a_queue_of_its_own_has_no_stamps_of_the_first_queue(stand: Stand) -> None:
+    meta = {
+        "trace": 1,
+        "$dead_letter_from": "first",
+        "$dead_letter_priority": "7",
+        "$dead_letter_reason": "that of the first queue",
+        "$dead_letter_failures": [{"at": 1, "delivery": 1, "node": "w", "reason": "old"}],
+    }
+    stand.queue.append(Batch.of(b"job", meta=msgspec.json.encode(meta))).wait()
+    wear_out(stand)
+    assert metas(dead(stand)) == [
+        {"trace": 1, "$dead_letter_from": "jobs", "$dead_letter_deliveries": "2", "$dead_letter_src_seq": "1"}
+    ]
+
+
 def test_a_job_that_is_not_in_memory_is_buried_when_the_alarm_is_answered(stand: Stand) -> None:
     stand.fill(1)
     wear_out(stand, times=1)

@@ -177,12 +177,13 @@ def _priority(meta: _Meta) -> int:
 
 
 def _meta_of(meta: bytes | None) -> _Meta:
-    """The meta as an object. A meta that is not an object cannot hold the stamps and is dropped."""
+    """The meta as an object. A meta that is not an object cannot hold the stamps and is dropped, like one that is
+    nested too deeply to be read: its job must not keep all others from their workers."""
     if meta is None:
         return {}
     try:
         return _decoder.decode(meta)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return {}
 
 

@@ -138,7 +138,7 @@ def decode(data: bytes) -> Event | None:
     """Decode an event. Returns None if it is invalid: losing an event is harmless, but a queue must always open."""
     try:
         return _decoder.decode(data)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return None
 
 

@@ -86,8 +86,8 @@ DESCRIPTIONS: dict[str, dict[str, str]] = {
         "delay_ms": "The jobs cannot be claimed for this time, at most a day; null: the delay that is configured for "
         "the queue (`retry_delay_ms`).",
         "reason": f"Why the jobs failed: any JSON of at most {MAX_REASON_BYTES} bytes. A longer text is shortened "
-        "and ends with an ellipsis; any other value that is larger is refused. The reason is shown with the next "
-        "deliveries of the jobs, and in their dead letters.",
+        "and ends with an ellipsis; any other value that is larger or nested too deeply is refused. The reason is "
+        "shown with the next deliveries of the jobs, and in their dead letters.",
         "lease_ids": _LEASE_IDS,
     },
     "ExtendBody": {"lease_ms": "How long the worker holds the jobs from now.", "lease_ids": _LEASE_IDS},

@@ -57,7 +57,11 @@ def test_a_job_is_delivered_as_often_as_allowed_and_then_moved(stand: Stand) -> 
     assert stand.queue.counters() == QueueCounters(0, 0, 1, 0)
 
 
-@pytest.mark.parametrize("meta", [None, b"[1]", b'"text"', b"no json"])
+@pytest.mark.parametrize(
+    "meta",
+    [None, b"[1]", b'"text"', b"no json", b'{"deep":' + b"[" * 5000 + b"]" * 5000 + b"}"],
+    ids=lambda meta: meta and meta[:9],
+)
 def test_a_meta_that_is_no_object_gives_way_to_the_stamps(stand: Stand, meta: bytes | None) -> None:
     stand.queue.append(Batch.of(b"", meta=meta)).wait()
     wear_out(stand)

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 import pytest
 from support.server_process import ServerProcess
-from support.topics_client import Client, eventually
+from support.topics_client import Client, Waiting, eventually
 
 ENDPOINTS: dict[str, dict[str, Any]] = {
     "claim": {"node": "worker"},
@@ -603,6 +603,15 @@ def test_dead_letters_stay_when_nobody_knows_where_they_belong(client: Client, t
     client.drop(topic)
     answer = client.call("POST", path(dead, "redrive"), {})
     assert (answer["redriven"], answer["to"], answer["remaining"]) == (0, {}, 2)
+
+
+def test_redrives_at_the_same_time_move_each_dead_letter_once(client: Client, topic: str) -> None:
+    # No idempotency key is remembered.
+    client.queue(topic, [*range(400)], max_deliveries=1, dead_letter=f"{topic}.dead", idempotency_window_ms=0)
+    client.nack(topic, [job["$seq"] for job in client.claim(topic, max=400)])
+    redrives = [Waiting(client, lambda each: each.call("POST", path(f"{topic}.dead", "redrive"))) for _ in range(4)]
+    assert sorted(redrive.answer()["redriven"] for redrive in redrives) == [0, 0, 0, 400]
+    assert sorted(job["data"] for job in client.claim(topic, max=1000)) == [*range(400)]
 
 
 def test_a_redrive_that_makes_no_sense_is_refused(client: Client, topic: str) -> None:

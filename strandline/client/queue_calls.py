@@ -221,8 +221,6 @@ def dead_letter(record: Record[Any]) -> DeadLetter:
 
 # --- workers --------------------------------------------------------------------------------------------------------
 
-#: The reason with which a stopping worker returns jobs that it has claimed and not begun.
-STOPPING = "the worker stopped before it began the job"
 #: The delay before a failed job is delivered again, if its queue has no ``retry_delay_ms``. It doubles with every
 #: delivery, up to the maximum.
 FIRST_DELAY_MS = 1000

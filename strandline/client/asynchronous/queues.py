@@ -19,7 +19,6 @@ from strandline.client.errors import NotFound, StrandlineError
 from strandline.client.failures import JobFailed, fitting, summary_of
 from strandline.client.queue_calls import (
     HEARTBEATS_PER_LEASE,
-    STOPPING,
     Acked,
     DeadLetter,
     Extended,
@@ -186,7 +185,7 @@ class AsyncWorker(Generic[T]):
     connection loses its leases to other workers. Write the function so that a second run does no harm.
 
     ``run`` returns after ``stop`` is called or the process receives SIGTERM or SIGINT. The worker then claims no more
-    jobs, finishes the jobs in progress, and returns jobs that arrive too late to the queue.
+    jobs and finishes those that it has claimed.
     """
 
     def __init__(
@@ -288,11 +287,9 @@ class AsyncWorker(Generic[T]):
 
     async def _claim(self, room: int) -> list[Job[T]]:
         request = calls.claim(self._path, self.node, room, self._lease_ms)
-        claimed = (await self._transport.ask(request, self._claimed)).claimed
-        if claimed and self._stopping.raised:
-            await self._transport.call(calls.nack(self._path, self.node, claimed, 0, STOPPING))
-            return []
-        return claimed
+        # If the worker was stopped meanwhile, it processes these jobs all the same: to return them would count as a
+        # delivery, and the last delivery makes a dead letter.
+        return (await self._transport.ask(request, self._claimed)).claimed
 
     async def _wait_for_news(self) -> None:
         """Wait until something is appended to the queue, or until it is time to poll for jobs that became due."""

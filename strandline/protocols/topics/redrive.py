@@ -81,7 +81,7 @@ class Redrives:
                 moving.exception()  # otherwise reported as lost if the request has ended
 
         moving.add_done_callback(ended)
-        # If the request is cancelled, the thread goes on.
+        # The thread also continues if the request is cancelled.
         return await asyncio.shield(moving)
 
     def _move(

@@ -355,7 +355,11 @@ def create_command(
     ] = None,
     retry_max: Annotated[
         str | None,
-        typer.Option("--retry-max", metavar="DURATION", help="Queues only: the longest delay. Default: 5m."),
+        typer.Option(
+            "--retry-max",
+            metavar="DURATION",
+            help="Queues only: the longest delay, not less than --retry-delay. Default: 5m.",
+        ),
     ] = None,
     retry_jitter: Annotated[
         float | None,

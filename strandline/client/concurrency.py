@@ -87,9 +87,16 @@ class AsyncCrew:
         self._pool.shutdown(wait=False)
 
     async def call(self, function: Callable[[Any], Any], argument: Any) -> None:
-        """Call a coroutine function, or run a plain function on a thread."""
+        """Call a coroutine function, or run a plain function on a thread. An exception is that of the function, unless
+        the task itself was cancelled."""
         if inspect.iscoroutinefunction(function):
-            await function(argument)
+            try:
+                await function(argument)
+            except asyncio.CancelledError as error:
+                task = asyncio.current_task()
+                if task is None or task.cancelling():
+                    raise
+                raise RuntimeError("the function waited for something that was cancelled") from error
         else:
             context = copy_context()
             await asyncio.get_running_loop().run_in_executor(self._pool, context.run, function, argument)

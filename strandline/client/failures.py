@@ -8,10 +8,12 @@ from typing import Any
 
 import msgspec
 
-from strandline.shortened_text import shorten
+from strandline.shortened_text import is_nested_deeper, shorten
 
 #: The server shortens longer texts and refuses other longer reasons, as JSON.
 MAX_REASON_BYTES = 4096
+#: The server refuses reasons that are nested more deeply.
+MAX_REASON_DEPTH = 64
 #: The parts of the reason that describes an exception. The traceback gets the rest.
 MAX_TYPE_BYTES = 200
 MAX_MESSAGE_BYTES = 1200
@@ -63,7 +65,9 @@ def fitting(reason: Any) -> Any:
     if isinstance(reason, str):
         return shorten(reason, MAX_REASON_BYTES)
     encoded = _encode(reason)
-    return reason if len(encoded) <= MAX_REASON_BYTES else shorten(encoded.decode(), MAX_REASON_BYTES)
+    if len(encoded) <= MAX_REASON_BYTES and not is_nested_deeper(encoded, MAX_REASON_DEPTH):
+        return reason
+    return shorten(encoded.decode(), MAX_REASON_BYTES)
 
 
 def _described(error: BaseException) -> dict[str, str]:

@@ -9,7 +9,7 @@ import socket
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from functools import lru_cache
-from math import isfinite
+from math import inf
 from typing import Any, Generic, TypeVar
 
 import msgspec
@@ -22,6 +22,9 @@ from strandline.client.topic_calls import Match, given
 from strandline.client.topic_types import Record
 
 T = TypeVar("T")
+
+#: No job waits longer: the server cuts longer delays.
+MAX_DELAY_MS = 86_400_000
 
 
 class Returned(msgspec.Struct):
@@ -62,9 +65,9 @@ class Job(msgspec.Struct, Generic[T], repr_omit_defaults=True):
         """Like ``fail``, but the job is delivered again after this time, in seconds, at most a day. The worker does not
         count it as a failure."""
         seconds = after.total_seconds() if isinstance(after, timedelta) else after
-        if not (isfinite(seconds) and seconds >= 0):
+        if not 0 <= seconds < inf:
             raise ValueError(f"after must be a number of seconds, 0 or more, got {after!r}")
-        self._return(Returned(True, fitting(reason), round(seconds * 1000)))
+        self._return(Returned(True, fitting(reason), round(min(seconds, MAX_DELAY_MS) * 1000)))
 
     def _return(self, returned: Returned) -> None:
         if self._returned is None:
@@ -218,8 +221,6 @@ def dead_letter(record: Record[Any]) -> DeadLetter:
 
 # --- workers --------------------------------------------------------------------------------------------------------
 
-#: The reason with which a stopping worker returns jobs that it has claimed and not begun.
-STOPPING = "the worker stopped before it began the job"
 #: The delay before a failed job is delivered again, if its queue has no ``retry_delay_ms``. It doubles with every
 #: delivery, up to the maximum.
 FIRST_DELAY_MS = 1000
@@ -246,6 +247,16 @@ def usual_delay_ms(job: Job[Any]) -> int:
     """The delay doubles with every delivery, and is shortened randomly by up to half."""
     whole = min(LONGEST_DELAY_MS, FIRST_DELAY_MS << min(job.deliveries - 1, 20))
     return round(whole * (1 - random.random() / 2))
+
+
+def chosen_delay_ms(chosen: Any) -> int | None:
+    """The delay that the ``delay_ms`` function of a worker returned, as the server accepts it. Raises ValueError."""
+    if chosen is None:
+        return None
+    if type(chosen) not in (int, float) or not 0 <= chosen < inf:
+        raise ValueError(f"delay_ms must return milliseconds, 0 or more, or None, not {chosen!r}")
+    delay_ms: int = round(min(chosen, MAX_DELAY_MS))
+    return delay_ms
 
 
 def is_passing(error: StrandlineError) -> bool:

@@ -142,6 +142,10 @@ def engine_config(name: str, wanted: TopicConfig, kind: Kind) -> Config:
         _check_dead_letter(name, wanted.dead_letter)
     if wanted.compact and kind == "queue":
         raise invalid("compact is not supported for queues", {"topic": name})
+    retry_delay_ms, retry_max_ms = clamp_delay(wanted.retry_delay_ms), clamp_delay(wanted.retry_max_ms)
+    if retry_delay_ms > retry_max_ms:
+        # The first delay would be cut, perhaps to the default of the longest one.
+        raise invalid(f"retry_delay_ms {retry_delay_ms} is longer than retry_max_ms {retry_max_ms}: raise retry_max_ms")
     traits = Traits(
         type=kind,
         priority=wanted.priority,
@@ -153,9 +157,9 @@ def engine_config(name: str, wanted: TopicConfig, kind: Kind) -> Config:
         max_deliveries=wanted.max_deliveries,
         dead_letter=wanted.dead_letter,
         leases_durable=wanted.leases_durable,
-        retry_delay_ms=clamp_delay(wanted.retry_delay_ms),
+        retry_delay_ms=retry_delay_ms,
         retry_backoff=wanted.retry_backoff,
-        retry_max_ms=clamp_delay(wanted.retry_max_ms),
+        retry_max_ms=retry_max_ms,
         retry_jitter=wanted.retry_jitter,
     )
     return Config(

@@ -65,7 +65,7 @@ def test_a_job_is_claimed_and_returned_with_a_reason(cli: Cli, queue: str) -> No
 
 
 def test_all_failures_of_a_claimed_job_are_printed_as_json(cli: Cli, name: str) -> None:
-    cli.lines("log", "create", name, "--type", "queue", "--retry-delay", "1h")
+    cli.lines("log", "create", name, "--type", "queue", "--retry-delay", "1h", "--retry-max", "1h")
     cli.lines("log", "append", name, '{"to":"ann"}')
     for reason in ("first", "second"):
         cli.lines("queue", "claim", name, "--node", "w")

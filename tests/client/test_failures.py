@@ -116,3 +116,11 @@ def test_json_is_sent_as_it_is_unless_it_is_too_long() -> None:
 )
 def test_a_reason_is_shown_in_one_line(reason: Any, shown: str) -> None:
     assert JobFailure(at=1, delivery=1, node="w", reason=reason).summary == shown
+
+
+@pytest.mark.parametrize(("levels", "is_text"), [(64, False), (65, True), (500, True)])
+def test_a_reason_that_the_server_finds_nested_too_deeply_is_sent_as_a_text(levels: int, is_text: bool) -> None:
+    value: Any = []
+    for _ in range(levels - 1):
+        value = [value]
+    assert fitting(value) == (msgspec.json.encode(value).decode() if is_text else value)

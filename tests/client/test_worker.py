@@ -201,6 +201,92 @@ def test_a_coroutine_function_fails_its_job_by_call(run: Run, name: str) -> None
     run(scenario)
 
 
+def test_a_function_that_exits_fails_only_its_job(run: Run, name: str) -> None:
+    async def scenario(client: Any) -> None:
+        queue = client.queue(name)
+        await queue.configure(max_deliveries=1, dead_letter=f"{name}:dead", lease_ms=3_600_000)
+        await queue.enqueue_many([3, "done"])
+        errors: list[Any] = []
+
+        def work(job: Any) -> None:
+            if job.data == 3:
+                sys.exit(job.data)
+
+        worker = await work_off(queue, work, delay_ms=lambda job, error: errors.append(error))
+        assert (worker.done, worker.failed, type(errors[0])) == (1, 1, JobFailed)
+        assert [summary_of(letter.reason) for letter in await dead_letters(queue)] == ["SystemExit: 3"]
+
+    run(scenario)
+
+
+def test_a_coroutine_that_waits_for_something_cancelled_fails_only_its_job(run: Run, name: str) -> None:
+    async def scenario(client: Any) -> None:
+        if isinstance(client, Threaded):
+            pytest.skip("a thread is not cancelled")
+        queue = client.queue(name)
+        await queue.configure(max_deliveries=1, dead_letter=f"{name}:dead", lease_ms=3_600_000)
+        await queue.enqueue("job")
+
+        async def work(job: Any) -> None:
+            other = asyncio.ensure_future(asyncio.sleep(3600))
+            other.cancel()
+            await other
+
+        await work_off(queue, work)
+        (letter,) = await dead_letters(queue)
+        assert summary_of(letter.reason) == "RuntimeError: the function waited for something that was cancelled"
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("chosen", [-1, float("inf"), float("nan"), "1", True, ZeroDivisionError()], ids=repr)
+def test_a_delay_function_that_fails_leaves_the_usual_delay(run: Run, name: str, chosen: Any) -> None:
+    async def scenario(client: Any) -> None:
+        queue = client.queue(name)
+        await queue.configure(lease_ms=3_600_000, retry_delay_ms=100_000)
+        await queue.enqueue("job")
+        worker = queue.worker(poll_seconds=0.01, delay_ms=delay_ms)
+
+        def work(job: Any) -> None:
+            worker.stop()
+            raise ValueError("no")
+
+        worker.handler(work)
+        await worker.run()
+        (waiting,) = await delayed(client.url, name)
+        assert [summary_of(failure["reason"]) for failure in waiting["failures"]] == ["ValueError: no"]
+
+    def delay_ms(job: Any, error: Exception) -> Any:
+        if isinstance(chosen, Exception):
+            raise chosen
+        return chosen
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("way", ["retry", "delay_ms"])
+def test_a_longer_delay_than_a_day_is_a_day(run: Run, name: str, way: str) -> None:
+    async def scenario(client: Any) -> None:
+        queue = client.queue(name)
+        await queue.configure(lease_ms=3_600_000)
+        await queue.enqueue("job")
+        worker = queue.worker(poll_seconds=0.01, delay_ms=lambda job, error: 1e300)
+
+        def work(job: Any) -> None:
+            worker.stop()
+            if way == "delay_ms":
+                raise ValueError("no")
+            job.retry(after=10**400)
+
+        worker.handler(work)
+        began = time.time()
+        await worker.run()
+        (waiting,) = await delayed(client.url, name)
+        assert 86_300 < waiting["at"] / 1000 - began < 86_500
+
+    run(scenario)
+
+
 @pytest.mark.parametrize("after", [3600, timedelta(hours=1)], ids=["seconds", "timedelta"])
 def test_a_job_is_tried_again_after_the_time_that_the_function_says(run: Run, name: str, after: Any) -> None:
     async def scenario(client: Any) -> None:

@@ -54,30 +54,32 @@ class AsyncWatched(httpx.AsyncHTTPTransport):
 
 
 @pytest.mark.parametrize("kind", ["threads", "event loop"])
-def test_jobs_that_come_too_late_are_given_back(server: ServerProcess, name: str, kind: str) -> None:
+def test_jobs_that_are_claimed_while_the_worker_stops_are_done(server: ServerProcess, name: str, kind: str) -> None:
     done: list[Any] = []
     with Client(server.url) as client:
         queue = client.queue(name)
-        queue.configure(lease_ms=3_600_000)
+        # A job that is returned would be dropped.
+        queue.configure(lease_ms=3_600_000, max_deliveries=1)
         queue.enqueue_many(range(5))
 
         if kind == "threads":
             transport = Watched(verify=False)
             with Client(server.url, transport=transport) as own:
-                worker = own.queue(name).worker(done.append, concurrency=3)
+                worker = own.queue(name).worker(lambda job: done.append(job.data), concurrency=3)
                 transport.claimed = worker.stop
                 worker.run()
         else:
             asyncio.run(late(server.url, name, done))
 
         counters = queue.counters()
-        assert (done, counters.ready, counters.in_flight) == ([], 5, 0)
-        assert sorted(job.deliveries for job in queue.claim(5)) == [1, 1, 2, 2, 2]
+        assert (counters.dropped, counters.ready, counters.in_flight) == (0, 2, 0)
+        assert sorted(done) == [0, 1, 2]
+        assert [(job.data, job.deliveries) for job in queue.claim(5)] == [(3, 1), (4, 1)]
 
 
 async def late(url: str, name: str, done: list[Any]) -> None:
     transport = AsyncWatched(verify=False)
     async with AsyncClient(url, transport=transport) as client:
-        worker = client.queue(name).worker(done.append, concurrency=3)
+        worker = client.queue(name).worker(lambda job: done.append(job.data), concurrency=3)
         transport.claimed = worker.stop
         await worker.run()

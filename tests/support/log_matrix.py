@@ -84,8 +84,9 @@ class MatrixServer:
         self.url = self._process.url
         self.cli = Cli(self.url)
         # Something has to be removed before there is a log of what was removed.
-        make_topic(self)
         self.send("POST", f"/v0/topics/{make_topic(self)}/delete", {"before_seq": 2})
+        # A destination of dead letters.
+        self.send("PUT", "/v0/topics/origin", {})
         return self
 
     def end(self) -> None:
@@ -296,6 +297,21 @@ def drop_topic(server: MatrixServer, name: str) -> Outcome:
     return outcome(response)
 
 
+def push_jobs(server: MatrixServer, name: str) -> Outcome:
+    with server.client.http.stream("GET", _path("/v0/topics/{topic}/work?node=n", name)) as response:
+        if not response.is_success:
+            response.read()
+        return outcome(response)
+
+
+def redrive_into(server: MatrixServer, name: str) -> Outcome:
+    queue = f"worn-{next(_numbers)}"
+    server.client.queue(queue, [NEW], max_deliveries=1, dead_letter=f"{queue}:dead")
+    server.client.claim(queue)
+    server.client.nack(queue, [1])
+    return outcome(server.ask("POST", f"/v0/topics/{queue}:dead/redrive", {"to": name}))
+
+
 def fork(server: MatrixServer, name: str) -> Outcome:
     copy = f"/v1/stream/fork/{next(_numbers)}"
     made = server.client.http.put(copy, headers={"stream-forked-from": f"/v1/stream/{quote(name)}"})
@@ -385,6 +401,8 @@ BAD_TOPIC = {**NOT_JSON, "internal log": "400 invalid_request"}
 OWNED_TOPIC = _cells(*OWNED, cell="409 not_writable")
 CHECKED_TOPIC = {**OWNED_TOPIC, "stream with schema": "409 not_writable"}
 NO_QUEUE = {**_cells(*EVERY_JSON, cell="409 not_a_queue"), **NO_TOPIC, "queue": YES}
+NO_JOBS = _cells(*[kind for kind in KINDS if kind != "queue"], cell="409 not_a_queue")
+NO_QUEUE_COMMAND = {**_cells(*NO_JOBS, cell="exit 6"), "internal log": "exit 3"}
 NO_DEAD_LETTERS = _cells(*[kind for kind in KINDS if kind not in ("topic", "queue")], cell="400 invalid_request")
 RESERVED = {"internal log": "400 bad_request"}
 OWNED_STREAM = {**_cells(*OWNED, cell="409 conflict"), **RESERVED}
@@ -430,6 +448,10 @@ READS: dict[str, Rows] = {
             {**UNSEARCHED, "table": "400 bad_request", "collection": "400 bad_request"},
         ),
         "`_details`": (call("GET", "/v1/stream/{path}/_details"), RESERVED),
+        "`_index_status`": (call("GET", "/v1/stream/{path}/_index_status"), RESERVED),
+        "read by key": (call("GET", "/v1/stream/{path}/pk/key"), RESERVED),
+        "read the schema": (call("GET", "/v1/stream/{path}/_schema"), RESERVED),
+        "read the profile": (call("GET", "/v1/stream/{path}/_profile"), RESERVED),
         "fork": (fork, RESERVED),
         "subscribe to it": (
             call(
@@ -442,17 +464,19 @@ READS: dict[str, Rows] = {
     },
     "collections": {"pull": (pull, NO_DOCUMENT)},
     "tables": {"list": (list_rows, NO_TABLE)},
-    "arrow": {"read": (bulk_read, {})},
+    "arrow": {"describe": (call("GET", "/arrow/logs/{path}"), {}), "read": (bulk_read, {})},
     "console": {
         "describe": (call("GET", "/console/api/log/{path}"), {}),
         "read": (read("GET", "/console/api/log/{path}/records"), {}),
         "propose searchable fields": (call("GET", "/console/api/log/{path}/inference"), {}),
         "watch (SSE)": (live("/console/api/log/{path}/tail?after=0"), {}),
+        "show its jobs": (call("GET", "/console/api/queue/{path}"), NO_JOBS),
     },
     "command line": {
         "`log tail`": (command("log", "tail", "{name}"), {"internal log": "exit 3"}),
         "`search`": (command("search", "{name}", "lamp"), dict.fromkeys(UNSEARCHED, "exit 2")),
         "`sql`": (command("sql", 'select data from "{name}"', "--csv"), {}),
+        "`queue peek`": (command("queue", "peek", "{name}", reads=False), NO_QUEUE_COMMAND),
     },
 }
 CHANGES: dict[str, Rows] = {
@@ -489,10 +513,24 @@ CHANGES: dict[str, Rows] = {
         ),
         "claim jobs": (call("POST", "/v0/topics/{topic}/claim", {"node": "n"}), NO_QUEUE),
         "acknowledge jobs": (call("POST", "/v0/topics/{topic}/ack", {"node": "n", "seqs": [1]}), NO_QUEUE),
+        "return jobs": (
+            call("POST", "/v0/topics/{topic}/nack", {"node": "n", "seqs": [1], "reason": "no"}),
+            NO_QUEUE,
+        ),
+        "extend leases": (
+            call("POST", "/v0/topics/{topic}/extend", {"node": "n", "seqs": [1], "lease_ms": 1000}),
+            NO_QUEUE,
+        ),
+        "receive pushed jobs (SSE)": (push_jobs, NO_QUEUE),
         "send dead letters into it": (
             call("PUT", "/v0/topics/dead-{number}", {"type": "queue", "dead_letter": "{name}"}),
             NO_DEAD_LETTERS,
         ),
+        "redrive dead letters from it": (
+            call("POST", "/v0/topics/{topic}/redrive", {"to": "origin"}),
+            {**OWNED_TOPIC, **NO_TOPIC},
+        ),
+        "redrive dead letters into it": (redrive_into, {**CHECKED_TOPIC, **NO_TOPIC}),
     },
     "streams": {
         "append": (call("POST", "/v1/stream/{path}", NEW), {**OWNED_STREAM, "stream of text": "409 conflict"}),
@@ -523,6 +561,10 @@ CHANGES: dict[str, Rows] = {
         "`log delete --all`": (
             command("log", "delete", "{name}", "--all", "--yes", reads=False),
             {**OWNED_COMMAND, "internal log": "exit 3"},
+        ),
+        "`queue redrive`": (
+            command("queue", "redrive", "{name}", reads=False),
+            {**OWNED_COMMAND, "queue": "exit 6", "stream of text": "exit 6", "internal log": "exit 3"},
         ),
     },
 }

@@ -19,7 +19,6 @@ from strandline.client.errors import NotFound, StrandlineError
 from strandline.client.failures import JobFailed, fitting, summary_of
 from strandline.client.queue_calls import (
     HEARTBEATS_PER_LEASE,
-    STOPPING,
     Acked,
     DeadLetter,
     Extended,
@@ -28,6 +27,7 @@ from strandline.client.queue_calls import (
     Redriven,
     Returned,
     WorkerSettings,
+    chosen_delay_ms,
     is_passing,
     usual_delay_ms,
 )
@@ -177,17 +177,17 @@ class Worker(Generic[T]):
         @worker.handler
         def send(job): ...
 
-    A job is acknowledged when the function returns. If the function raises, the job returns to the queue with the
-    exception as its reason and is delivered again: after ``delay_ms(job, error)`` if you give that function and it
-    returns a number, otherwise after the delay that the queue is configured with (``retry_delay_ms``), otherwise after
-    one second, doubled with every delivery. The queue's ``max_deliveries`` decides when the job becomes a dead letter.
-    The function can also call ``job.fail(reason)`` or ``job.retry(after=seconds)``, and then return.
+    A job is acknowledged when the function returns. If the function raises (also ``SystemExit``), the job returns to
+    the queue with the exception as its reason and is delivered again: after ``delay_ms(job, error)`` if you give that
+    function and it returns a number, otherwise after the delay that the queue is configured with (``retry_delay_ms``),
+    otherwise after one second, doubled with every delivery. The queue's ``max_deliveries`` decides when the job becomes
+    a dead letter. The function can also call ``job.fail(reason)`` or ``job.retry(after=seconds)``, and then return.
 
     Heartbeats extend the lease while the function runs. A job can be delivered twice, because a worker that loses its
     connection loses its leases to other workers. Write the function so that a second run does no harm.
 
     ``run`` returns after ``stop`` is called or the process receives SIGTERM or SIGINT. The worker then claims no more
-    jobs, finishes the jobs in progress, and returns jobs that arrive too late to the queue.
+    jobs and finishes those that it has claimed.
     """
 
     def __init__(
@@ -289,11 +289,9 @@ class Worker(Generic[T]):
 
     def _claim(self, room: int) -> list[Job[T]]:
         request = calls.claim(self._path, self.node, room, self._lease_ms)
-        claimed = (self._transport.ask(request, self._claimed)).claimed
-        if claimed and self._stopping.raised:
-            self._transport.call(calls.nack(self._path, self.node, claimed, 0, STOPPING))
-            return []
-        return claimed
+        # If the worker was stopped meanwhile, it processes these jobs all the same: to return them would count as a
+        # delivery, and the last delivery makes a dead letter.
+        return (self._transport.ask(request, self._claimed)).claimed
 
     def _wait_for_news(self) -> None:
         """Wait until something is appended to the queue, or until it is time to poll for jobs that became due."""
@@ -309,11 +307,11 @@ class Worker(Generic[T]):
 
     def _work(self, jobs: SyncCrew, job: Job[T]) -> None:
         returned = job._returned = Returned()
-        error: Exception | None = None
+        error: Exception | SystemExit | None = None
         try:
             try:
                 self._process(jobs, job)
-            except Exception as raised:
+            except (Exception, SystemExit) as raised:
                 error = raised
             # From now on, calls of the job's methods are refused.
             returned, job._returned = job._returned, None
@@ -338,14 +336,14 @@ class Worker(Generic[T]):
         self._transport.call(calls.ack(self._path, self.node, [job]))
         self.done += 1
 
-    def _give_back(self, job: Job[T], returned: Returned, error: Exception | None) -> None:
+    def _give_back(self, job: Job[T], returned: Returned, error: Exception | SystemExit | None) -> None:
         reason = fitting(error) if returned.reason is None else returned.reason
         delay_ms = returned.delay_ms
         if delay_ms is None:
             self.failed += 1
             why = "no reason given" if reason is None else summary_of(reason)
             log.warning("job %s failed at delivery %s: %s", job.seq, job.deliveries, why, exc_info=error)
-            delay_ms = self._delay_after(job, JobFailed(reason) if error is None else error)
+            delay_ms = self._delay_after(job, error if isinstance(error, Exception) else JobFailed(reason))
         else:
             self.retried += 1
             log.info("job %s is delivered again in %s ms", job.seq, delay_ms, exc_info=error)
@@ -353,7 +351,13 @@ class Worker(Generic[T]):
 
     def _delay_after(self, job: Job[T], error: Exception) -> int | None:
         """The delay before the next delivery; None if the queue decides."""
-        delay_ms = None if self._delay_ms is None else self._delay_ms(job, error)
+        delay_ms = None
+        if self._delay_ms is not None:
+            try:
+                delay_ms = chosen_delay_ms(self._delay_ms(job, error))
+            except Exception as problem:
+                # The job returns to the queue all the same, with the reason why it failed.
+                log.error("the usual delay applies to job %s, because delay_ms failed: %r", job.seq, problem)
         return usual_delay_ms(job) if delay_ms is None and not self._queue_delays else delay_ms
 
     # --- heartbeats ------------------------------------------------------------------------------------------------

@@ -53,7 +53,8 @@ class Redriven(NamedTuple):
 
 def dead_letter(queue: Log, dead: Log, record: Record, job: JobState) -> Append:
     """The append that writes a job to the dead-letter log. Repeating it has no effect."""
-    meta: dict[str, Any] = dict(_meta_of(record.meta))
+    # The job may be a dead letter of another queue. Its stamps say nothing about this queue.
+    meta: dict[str, Any] = {name: value for name, value in _meta_of(record.meta).items() if name not in STAMPS}
     meta[FROM] = queue.name
     meta[DELIVERIES] = str(job.deliveries)
     meta[SOURCE_SEQ] = str(record.seq)
@@ -176,12 +177,13 @@ def _priority(meta: _Meta) -> int:
 
 
 def _meta_of(meta: bytes | None) -> _Meta:
-    """The meta as an object. A meta that is not an object cannot hold the stamps and is dropped."""
+    """The meta as an object. A meta that is not an object cannot hold the stamps and is dropped, like one that is
+    nested too deeply to be read: its job must not keep all others from their workers."""
     if meta is None:
         return {}
     try:
         return _decoder.decode(meta)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return {}
 
 

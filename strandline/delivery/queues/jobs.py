@@ -12,7 +12,7 @@ import msgspec
 
 from strandline.delivery.queues.activity import QueueRates
 from strandline.delivery.queues.backoff import NO_BACKOFF, Backoff
-from strandline.shortened_text import shorten
+from strandline.shortened_text import is_nested_deeper, shorten
 
 
 class QueueError(Exception):
@@ -62,6 +62,9 @@ LARGEST = (1 << 63) - 1
 
 #: The maximum size of the reason that a worker gives for a failure, as JSON.
 MAX_REASON_BYTES = 4096
+#: The maximum number of arrays and objects within each other in a reason. Reasons become parts of events and dead
+#: letters, which must always be readable.
+MAX_REASON_DEPTH = 64
 #: A worker that gives no reason, or null.
 NO_REASON = msgspec.Raw(b"null")
 #: How much of a reason is shown in an error message or in the server's log.
@@ -206,12 +209,16 @@ def check_reason(reason: bytes | None) -> msgspec.Raw:
         value = msgspec.json.decode(reason)
     except (msgspec.DecodeError, RecursionError) as error:
         raise BadClaim("reason", shortened(reason), f"must be JSON: {error}") from None
-    if len(reason) <= MAX_REASON_BYTES:
-        return msgspec.Raw(reason)
     if isinstance(value, str):
-        return msgspec.Raw(msgspec.json.encode(shorten(value, MAX_REASON_BYTES)))
-    why = f"has {len(reason)} bytes; expected at most {MAX_REASON_BYTES}, or a text, which the server shortens"
-    raise BadClaim("reason", shortened(reason), why)
+        fits = len(reason) <= MAX_REASON_BYTES
+        return msgspec.Raw(reason if fits else msgspec.json.encode(shorten(value, MAX_REASON_BYTES)))
+    if len(reason) > MAX_REASON_BYTES:
+        why = f"has {len(reason)} bytes; expected at most {MAX_REASON_BYTES}, or a text, which the server shortens"
+        raise BadClaim("reason", shortened(reason), why)
+    if is_nested_deeper(reason, MAX_REASON_DEPTH):
+        why = f"is nested more than {MAX_REASON_DEPTH} levels deep; expected fewer levels, or a text"
+        raise BadClaim("reason", shortened(reason), why)
+    return msgspec.Raw(reason)
 
 
 def shortened(reason: bytes) -> str:

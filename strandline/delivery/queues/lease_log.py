@@ -16,9 +16,11 @@ NAME_PREFIX = "__leases__:"
 #: The attribute of the lease log's configuration that holds the epoch of its jobs log.
 EPOCH_ATTRIBUTE = "queue_epoch"
 
-#: A snapshot replaces the events when there are more than this, and more than this many per known job. So the cost of a
-#: snapshot is small compared with the events that led to it.
+#: A snapshot replaces the events when there are more than this, and more than this many per known job, or when they
+#: have more than this many bytes, and more than this many times the bytes of the last snapshot. So the cost of a
+#: snapshot is small compared with the events that led to it. Reasons make events large, and jobs keep only the last.
 COMPACT_EVENTS = 4096
+COMPACT_BYTES = 32 << 20
 COMPACT_RATIO = 4
 #: Jobs per snapshot event, and the bytes of their failures, which limit a record to a few megabytes.
 SNAPSHOT_JOBS = 10_000
@@ -37,7 +39,11 @@ class LeaseLog:
     def __init__(self, engine: Engine, jobs: Log, durable: bool) -> None:
         self._engine = engine
         self._log = _open(engine, jobs, durable)
-        self._events = self._log.state().count
+        there = self._log.state()
+        self._events = there.count
+        self._bytes = there.size
+        #: The bytes of the last snapshot of this process.
+        self._snapshot_bytes = 0
         self.durable = durable
 
     def configure(self, durable: bool) -> None:
@@ -59,23 +65,29 @@ class LeaseLog:
             after = page.next_after
 
     def write(self, event: Event) -> Commit[Any]:
-        commit = self._log.append(Batch([encode(event)]))
-        self._events += 1
+        data = encode(event)
+        commit = self._log.append(Batch([data]))
+        self._count(len(data))
         return self._promised(commit)
 
     def write_with(self, event: Event, others: Sequence[Append]) -> Commit[Any]:
         """Append the event in one transaction with other appends."""
-        commit = self._engine.append_all([*others, self.prepare(event)])
-        self.count_prepared()
+        prepared = self.prepare(event)
+        commit = self._engine.append_all([*others, prepared])
+        self.count_prepared(prepared)
         return commit
 
     def prepare(self, event: Event) -> Append:
         """The append that writes the event, to be part of a larger transaction."""
         return Append(self._log, Batch([encode(event)]))
 
-    def count_prepared(self) -> None:
+    def count_prepared(self, prepared: Append) -> None:
         """Record that a prepared event was written."""
+        self._count(sum(map(len, prepared.batch.data)))
+
+    def _count(self, size: int) -> None:
         self._events += 1
+        self._bytes += size
 
     def _promised(self, commit: Commit[Any]) -> Commit[Any]:
         # A caller does not wait for events that may be lost, even if the log has to wait.
@@ -83,11 +95,12 @@ class LeaseLog:
 
     @property
     def is_long(self) -> bool:
-        return self._events > COMPACT_EVENTS
+        return self._events > COMPACT_EVENTS or self._bytes > COMPACT_BYTES
 
     def compact(self, state: State, coming: Iterable[KnownJob]) -> None:
-        """Replace the events with a snapshot if there are many more events than known jobs."""
-        if self._events <= COMPACT_RATIO * len(state.jobs):
+        """Replace the events with a snapshot if they are many more than the known jobs, or much larger."""
+        many = self._events > max(COMPACT_EVENTS, COMPACT_RATIO * len(state.jobs))
+        if not many and self._bytes <= max(COMPACT_BYTES, COMPACT_RATIO * self._snapshot_bytes):
             return
         batch = Batch([encode(event) for event in _snapshot(state, coming)])
         # The operation that led to this is complete. If the disk is full, the next operation reports it and compaction
@@ -99,6 +112,7 @@ class LeaseLog:
                 self._events += len(batch)
                 self._log.delete(before=first)
             self._events = len(batch)
+            self._bytes = self._snapshot_bytes = sum(map(len, batch.data))
 
 
 def drop_companion(engine: Engine, jobs: Log) -> Commit[None]:

@@ -140,10 +140,12 @@ class Queue:
         written = self._forget_absent()
         now = self._now()
         if not self.settings.leases_durable and any(job.lease for job in state.jobs.values()):
+            # The time during which no process ran ends no lease: it says nothing about the workers.
+            ended = min(self._engine.recovered.last_ts, now)
             # If the disk is full, the event is not written, and the next process treats these leases as expired.
             with suppress(EngineError):
-                self._companion.write(RestartedEvent(now))
-            state.end_leases(now)
+                self._companion.write(RestartedEvent(ended))
+            state.end_leases(ended)
         state.correct_times(now + MAX_HELD_MS)
         state.index(written)
         state.set_limit(self.settings.max_deliveries)
@@ -178,7 +180,7 @@ class Queue:
 
     def carry_out(self, plan: PlannedEvent) -> None:
         """Apply the plan after its append. The caller still holds both locks."""
-        self._companion.count_prepared()
+        self._companion.count_prepared(plan.append)
         if self.log.next_seq <= plan.jobs[0].seq:
             # The append was a repetition and created no jobs.
             self._companion.write(UnscheduledEvent([job.seq for job in plan.jobs]))

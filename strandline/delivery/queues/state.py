@@ -56,8 +56,9 @@ class ReleasedEvent(msgspec.Struct, frozen=True, array_like=True, gc=False, tag=
 
 
 class RestartedEvent(msgspec.Struct, frozen=True, array_like=True, gc=False, tag="restarted"):
-    """The process that granted the leases has ended, and all leases with it. ``at`` is the time when the next process
-    opened the queue. These deliveries do not count: that the server restarted says nothing about the jobs."""
+    """The process that granted the leases has ended, and all leases with it. ``at`` is the last time at which it is
+    known to have run. Leases that expired before are failures. The other deliveries do not count, however long the
+    server was down: that it restarted says nothing about the jobs."""
 
     at: int
 
@@ -137,7 +138,7 @@ def decode(data: bytes) -> Event | None:
     """Decode an event. Returns None if it is invalid: losing an event is harmless, but a queue must always open."""
     try:
         return _decoder.decode(data)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return None
 
 
@@ -256,12 +257,14 @@ class State:
     def _restore(self, snapshot: SnapshotEvent) -> None:
         if snapshot.first:
             self.jobs.clear()
+            self.failure_bytes = 0
         self.next_lease = snapshot.next_lease
         self.dead_lettered = snapshot.dead_lettered
         self.dropped = snapshot.dropped
         for known in snapshot.jobs:
             failures = tuple(msgspec.structs.replace(each, reason=each.reason.copy()) for each in known.failures)
             self.jobs[known.seq] = JobState(*known[:-1], failures)
+            self.failure_bytes += failure_bytes(failures)
 
     def grant(self, grant: Grant) -> bool:
         """Returns whether any of the deliveries is the last one of its job."""
@@ -324,8 +327,8 @@ class State:
             self._remind(when, together)
 
     def end_leases(self, at: int) -> None:
-        """End all leases, because the process that granted them has ended. For a replay: it does not maintain the
-        counters and the order."""
+        """End all leases, because the process that granted them has ended after ``at``. For a replay: it does not
+        maintain the counters and the order."""
         for job in self.jobs.values():
             if job.lease:
                 if job.until < at:

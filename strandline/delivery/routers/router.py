@@ -112,10 +112,11 @@ class Stamper:
 
 
 def stamp_meta(meta: bytes, stamp: bytes) -> bytes:
-    """Add the stamp to the meta. If the meta is not an object or is full, it is wrapped together with the stamp."""
+    """Add the stamp to the meta. If the meta is not an object, is full or is nested too deeply to be read, it is
+    wrapped together with the stamp."""
     try:
         known = _object.decode(meta)
-    except msgspec.MsgspecError:
+    except (msgspec.MsgspecError, RecursionError):
         known = None
     if known is None or (STAMP not in known and len(known) >= MAX_KEYS):
         known = {ORIGINAL: Raw(meta)}

@@ -36,7 +36,7 @@ DESCRIPTIONS: dict[str, dict[str, str]] = {
         "retry_delay_ms": "The delay after the first failure of a job that is returned without `delay_ms`, at most a "
         "day; 0: none.",
         "retry_backoff": "The delay is multiplied by this after each further failure, 1 to 1000.",
-        "retry_max_ms": "The longest delay, at most a day.",
+        "retry_max_ms": "The longest delay, at most a day and not less than `retry_delay_ms`.",
         "retry_jitter": "Delays are shortened at random by up to this fraction, 0 to 1.",
         "search": "The searchable fields; null removes them. Without this member, a topic keeps those it has.",
     },
@@ -86,8 +86,8 @@ DESCRIPTIONS: dict[str, dict[str, str]] = {
         "delay_ms": "The jobs cannot be claimed for this time, at most a day; null: the delay that is configured for "
         "the queue (`retry_delay_ms`).",
         "reason": f"Why the jobs failed: any JSON of at most {MAX_REASON_BYTES} bytes. A longer text is shortened "
-        "and ends with an ellipsis; any other value that is larger is refused. The reason is shown with the next "
-        "deliveries of the jobs, and in their dead letters.",
+        "and ends with an ellipsis; any other value that is larger or nested too deeply is refused. The reason is "
+        "shown with the next deliveries of the jobs, and in their dead letters.",
         "lease_ids": _LEASE_IDS,
     },
     "ExtendBody": {"lease_ms": "How long the worker holds the jobs from now.", "lease_ids": _LEASE_IDS},

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
+from weakref import WeakValueDictionary
+
 import msgspec
 
 from strandline.delivery.queues import Queue, Redriven, redrive
@@ -23,6 +27,8 @@ _decoder = msgspec.json.Decoder(RedriveBody)
 class Redrives:
     def __init__(self, context: Context) -> None:
         self._context = context
+        #: Held while dead letters of a log are moved, by its epoch.
+        self._moving: WeakValueDictionary[int, asyncio.Lock] = WeakValueDictionary()
 
     async def redrive(self, call: Call) -> Reply:
         """POST /v0/topics/{topic}/redrive"""
@@ -40,14 +46,16 @@ class Redrives:
             to.check_takes_writes()
         maximum = context.settings.max_batch_records
         # Dead letters must be read first, and they may not be in memory.
-        redriven = await context.workers.normal.run(
-            self._move,
+        redriven = await self._alone(
             topic.log,
-            None if to is None else to.log,
-            access,
-            min(body.limit or maximum, maximum),
-            match,
-            body.seq,
+            lambda: self._move(
+                topic.log,
+                None if to is None else to.log,
+                access,
+                min(body.limit or maximum, maximum),
+                match,
+                body.seq,
+            ),
         )
         self._forget(topic)
         return json_reply(
@@ -59,6 +67,22 @@ class Redrives:
                 performance=performance(call),
             )
         )
+
+    async def _alone(self, dead: Log, move: Callable[[], Redriven]) -> Redriven:
+        """Move dead letters of this log on a thread, while no other request does. Two requests could read a letter
+        before either deletes it, and only a queue with an idempotency window would notice."""
+        lock = self._moving.setdefault(dead.epoch, asyncio.Lock())
+        await lock.acquire()
+        moving = asyncio.ensure_future(self._context.workers.normal.run(move))
+
+        def ended(moving: asyncio.Future[Redriven]) -> None:
+            lock.release()
+            if not moving.cancelled():
+                moving.exception()  # otherwise reported as lost if the request has ended
+
+        moving.add_done_callback(ended)
+        # The thread also continues if the request is cancelled.
+        return await asyncio.shield(moving)
 
     def _move(
         self, dead: Log, to: Log | None, access: Access, limit: int, match: Match | None, seq: int | None

@@ -57,7 +57,11 @@ def test_a_job_is_delivered_as_often_as_allowed_and_then_moved(stand: Stand) -> 
     assert stand.queue.counters() == QueueCounters(0, 0, 1, 0)
 
 
-@pytest.mark.parametrize("meta", [None, b"[1]", b'"text"', b"no json"])
+@pytest.mark.parametrize(
+    "meta",
+    [None, b"[1]", b'"text"', b"no json", b'{"deep":' + b"[" * 5000 + b"]" * 5000 + b"}"],
+    ids=lambda meta: meta and meta[:9],
+)
 def test_a_meta_that_is_no_object_gives_way_to_the_stamps(stand: Stand, meta: bytes | None) -> None:
     stand.queue.append(Batch.of(b"", meta=meta)).wait()
     wear_out(stand)
@@ -153,6 +157,21 @@ def test_the_last_reason_is_in_the_dead_letter_and_an_older_one_is_not_taken_for
     assert [failure["reason"] for failure in first["$dead_letter_failures"]] == ["timeout", {"code": 404}]
     assert "$dead_letter_reason" not in second
     assert [failure["delivery"] for failure in second["$dead_letter_failures"]] == [1]
+
+
+def test_a_dead_letter_that_fails_in_a_queue_of_its_own_has_no_stamps_of_the_first_queue(stand: Stand) -> None:
+    meta = {
+        "trace": 1,
+        "$dead_letter_from": "first",
+        "$dead_letter_priority": "7",
+        "$dead_letter_reason": "that of the first queue",
+        "$dead_letter_failures": [{"at": 1, "delivery": 1, "node": "w", "reason": "old"}],
+    }
+    stand.queue.append(Batch.of(b"job", meta=msgspec.json.encode(meta))).wait()
+    wear_out(stand)
+    assert metas(dead(stand)) == [
+        {"trace": 1, "$dead_letter_from": "jobs", "$dead_letter_deliveries": "2", "$dead_letter_src_seq": "1"}
+    ]
 
 
 def test_a_job_that_is_not_in_memory_is_buried_when_the_alarm_is_answered(stand: Stand) -> None:
@@ -313,7 +332,11 @@ def test_a_crash_anywhere_in_the_move_leaves_neither_a_loss_nor_a_duplicate(
         seen = {job.data for job in stand.claim("w", 5)}
         letters = dead(stand).read().data
         assert sorted([*seen, *letters]) == [b"1", b"2"], point
-        assert letters == [b"1"]
+        if not letters:
+            # The lease ended with the process before the job failed.
+            assert not done
+            stand.queue.nack("w", [1]).wait()
+        assert dead(stand).read().data == [b"1"], point
         stand.close()
         if done:
             return

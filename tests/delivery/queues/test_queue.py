@@ -672,8 +672,14 @@ def test_neither_an_expired_lease_nor_a_closed_connection_is_delayed(make_stand:
     assert stand.seqs("b", 5) == [1, 2]
 
 
+def nested(levels: int) -> bytes:
+    return b'{"why":' + b"[" * (levels - 1) + b"]" * (levels - 1) + b"}"
+
+
 @pytest.mark.parametrize(
-    "reason", [b"", b"{", b"\xff", b"[" + b"1" * 4095 + b"]", b"[" * 4096], ids=lambda reason: reason[:9]
+    "reason",
+    [b"", b"{", b"\xff", b"[" + b"1" * 4095 + b"]", b"[" * 4096, nested(65), nested(2000)],
+    ids=lambda reason: f"{reason[:9]} {len(reason)}",
 )
 def test_a_reason_that_is_no_json_or_too_large_is_refused(stand: Stand, reason: bytes) -> None:
     stand.fill(1)
@@ -681,6 +687,15 @@ def test_a_reason_that_is_no_json_or_too_large_is_refused(stand: Stand, reason: 
     with pytest.raises(BadClaim):
         stand.queue.nack("a", [1], reason=reason)
     assert stand.queue.counters().in_flight == 1
+
+
+@pytest.mark.parametrize("reason", [nested(64), b'{"text":"' + b"[" * 100 + b'"}', b'"' + b"[{" * 100 + b'"'])
+def test_a_reason_that_is_not_nested_too_deeply_is_kept(stand: Stand, reason: bytes) -> None:
+    stand.fill(1)
+    stand.claim("a")
+    stand.queue.nack("a", [1], reason=reason).wait()
+    (job,) = stand.claim("a")
+    assert [bytes(failure.reason) for failure in job.failures] == [reason]
 
 
 def test_reasons_are_not_kept_once_a_queue_has_too_many(stand: Stand, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from support.manual_queue import NOW, Stand, failures
 
-from strandline.delivery.queues import Acked, QueueCounters, QueueSettings, Schedule, lease_log
+from strandline.delivery.queues import Acked, QueueCounters, QueueSettings, Schedule, lease_log, state
 from strandline.delivery.queues.state import ClaimedEvent, Grant, SnapshotEvent, decode, encode
 from strandline.engine import Batch
 from strandline.engine.testing.fault_disk import FaultDisk
@@ -107,6 +107,7 @@ def test_leases_that_are_not_durable_end_with_the_process(make_stand: MakeStand)
     assert [failures(job) for job in jobs] == [[], [(NOW, 1, "a", "out of memory")], []]
     # The next process knows that they ended with the first one, and not by time.
     stand.pass_time(100_000)
+    stand.fill(1)
     stand.reopen()
     (first, *_) = stand.claim("c", 5)
     assert [reason for _, _, _, reason in failures(first)] == ["the lease expired"]
@@ -116,10 +117,24 @@ def test_a_lease_that_had_expired_did_not_end_with_the_process(make_stand: MakeS
     stand = make_stand()
     stand.fill(1)
     stand.claim("a", 1, lease_ms=1000)
-    stand.engine.close()
     stand.pass_time(1001)
-    stand.reopen(stand.place)
+    stand.fill(1)
+    stand.reopen()
     assert failures(stand.claim("b")[0]) == [(NOW + 1000, 1, "a", "the lease expired")]
+
+
+def test_a_stop_that_takes_longer_than_the_leases_counts_no_delivery(make_stand: MakeStand) -> None:
+    stand = make_stand(QueueSettings(max_deliveries=1))
+    stand.fill(1)
+    stand.claim("a", 1, lease_ms=1000)
+    stand.engine.close()
+    stand.pass_time(100_000)
+    stand.reopen(stand.place)
+    stand.queue.bury_exhausted().wait()
+    # Also for the process after that one, which has only the events.
+    stand.reopen()
+    assert stand.queue.counters() == QueueCounters(1, 0, 0, 0)
+    assert [(job.deliveries, failures(job)) for job in stand.claim("b")] == [(1, [])]
 
 
 def test_the_end_of_leases_that_cannot_be_written_is_no_reason_not_to_open(tmp_path: Path) -> None:
@@ -149,14 +164,14 @@ def test_a_last_delivery_that_a_restart_ended_is_repeated(make_stand: MakeStand)
 
 
 def test_last_deliveries_that_expired_are_buried_after_a_restart_without_a_claim(make_stand: MakeStand) -> None:
-    stand = make_stand(QueueSettings(max_deliveries=1, dead_letter="dead"))
+    stand = make_stand(QueueSettings(max_deliveries=1, dead_letter="dead", leases_durable=True))
     stand.fill(2)
     stand.claim("a", lease_ms=1000)
     stand.engine.close()
     stand.pass_time(1001)
     stand.reopen(stand.place)
     assert stand.queue.counters() == QueueCounters(2, 0, 0, 0)
-    assert stand.alarms[-1] == ("jobs", 0)
+    assert stand.alarms[-1] == ("jobs", NOW + 1001)
     stand.queue.bury_exhausted().wait()
     assert stand.queue.counters() == QueueCounters(1, 0, 1, 0)
     assert stand.engine.log("dead").read().data == [b"1"]
@@ -285,6 +300,50 @@ def test_a_companion_with_many_live_jobs_is_not_compacted_all_the_time(
     stand.engine.flush()
     assert stand.companion.state().earliest == 42
     assert stand.companion.state().count == 6
+
+
+def test_events_with_large_reasons_are_compacted_by_their_bytes(stand: Stand, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lease_log, "COMPACT_BYTES", 100_000)
+    stand.fill(3)
+    most = 0
+    for number in range(200):
+        stand.claim("a", 2)
+        stand.queue.nack("a", [1, 2], reason=b'"%04d%s"' % (number, b"x" * 3000)).wait()
+        most = max(most, stand.companion.state().size)
+    # Far fewer events than would be many: 600,000 bytes of reasons were written, and the jobs keep 16,000.
+    assert 90_000 < most < 110_000
+    stand.reopen()
+    assert [[reason[:4] for _, _, _, reason in failures(job)] for job in stand.claim("b", 2)] == [["0198", "0199"]] * 2
+
+
+def test_a_large_snapshot_is_not_repeated_after_every_event(stand: Stand, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lease_log, "COMPACT_BYTES", 10)
+    stand.fill(50)
+    stand.claim("a", 50)
+    compactions = set()
+    for _ in range(300):
+        stand.queue.extend("a", [1], 1000).wait()
+        compactions.add(stand.companion.state().earliest)
+    assert 1 < len(compactions) < 6
+
+
+def test_the_bound_of_all_reasons_holds_after_a_snapshot_too(
+    make_stand: MakeStand, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(state, "MAX_ALL_FAILURES_BYTES", 20_000)
+    monkeypatch.setattr(lease_log, "COMPACT_BYTES", 20_000)
+    stand = make_stand()
+    stand.fill(30)
+    for seq in range(1, 31):
+        stand.claim("a", 30)
+        stand.queue.nack("a", [seq], reason=b'"%s"' % (b"x" * 2000)).wait()
+    stand.engine.flush()
+    assert stand.companion.state().earliest > 1
+    stand.reopen()
+    jobs = stand.claim("b", 30)
+    assert len(jobs) == 30
+    kept = [reason for job in jobs for _, _, _, reason in failures(job)]
+    assert sum(reason == "x" * 2000 for reason in kept) < 12
 
 
 def test_events_read_as_json(stand: Stand) -> None:

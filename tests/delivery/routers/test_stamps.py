@@ -42,6 +42,12 @@ def test_the_stamp_is_put_beside_what_is_no_object(meta: str) -> None:
     }
 
 
+def test_an_object_that_is_nested_too_deeply_to_be_read_stops_no_router() -> None:
+    meta = b'{"deep":' + b"[" * 5000 + b"]" * 5000 + b"}"
+    expected = b'{"_topics_original_meta":' + meta + b',"_topics_router":{"source_seq":7}}'
+    assert stamp_meta(meta, STAMP) == expected
+
+
 def test_an_object_that_is_full_is_wrapped_too() -> None:
     almost, full = ({f"k{number}": number for number in range(size)} for size in (63, 64))
     assert json.loads(stamp_meta(json.dumps(almost).encode(), STAMP)) == {**almost, "_topics_router": {"source_seq": 7}}

@@ -91,6 +91,13 @@ def test_delays_of_retries_are_at_most_a_day(client: Client, topic: str) -> None
     assert (config["retry_delay_ms"], config["retry_max_ms"]) == (86_400_000, 86_400_000)
 
 
+@pytest.mark.parametrize("wish", [{"retry_delay_ms": 300_001}, {"retry_delay_ms": 10, "retry_max_ms": 9}], ids=str)
+def test_a_first_delay_that_would_be_cut_is_refused(client: Client, topic: str, wish: dict[str, Any]) -> None:
+    error = client.refused("PUT", f"/v0/topics/{topic}", {"type": "queue", **wish}, status=400)
+    assert "raise retry_max_ms" in error["message"]
+    assert client.put(topic, type="queue", **wish | {"retry_max_ms": 300_001})
+
+
 @pytest.mark.parametrize(
     "wish",
     [

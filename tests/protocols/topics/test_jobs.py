@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 import pytest
 from support.server_process import ServerProcess
-from support.topics_client import Client, eventually
+from support.topics_client import Client, Waiting, eventually
 
 ENDPOINTS: dict[str, dict[str, Any]] = {
     "claim": {"node": "worker"},
@@ -457,7 +457,7 @@ def test_a_lease_that_expires_is_a_failure(client: Client, topic: str) -> None:
 
 
 def test_a_queue_can_delay_retries_itself_and_a_worker_can_choose_another_delay(client: Client, topic: str) -> None:
-    client.queue(topic, [1, 2], retry_delay_ms=3_600_000, retry_backoff=4)
+    client.queue(topic, [1, 2], retry_delay_ms=300_000, retry_backoff=4)
     client.claim(topic, "a", max=2)
     client.nack(topic, [1], "a")
     client.nack(topic, [2], "a", delay_ms=0)
@@ -603,6 +603,15 @@ def test_dead_letters_stay_when_nobody_knows_where_they_belong(client: Client, t
     client.drop(topic)
     answer = client.call("POST", path(dead, "redrive"), {})
     assert (answer["redriven"], answer["to"], answer["remaining"]) == (0, {}, 2)
+
+
+def test_redrives_at_the_same_time_move_each_dead_letter_once(client: Client, topic: str) -> None:
+    # No idempotency key is remembered.
+    client.queue(topic, [*range(400)], max_deliveries=1, dead_letter=f"{topic}.dead", idempotency_window_ms=0)
+    client.nack(topic, [job["$seq"] for job in client.claim(topic, max=400)])
+    redrives = [Waiting(client, lambda each: each.call("POST", path(f"{topic}.dead", "redrive"))) for _ in range(4)]
+    assert sorted(redrive.answer()["redriven"] for redrive in redrives) == [0, 0, 0, 400]
+    assert sorted(job["data"] for job in client.claim(topic, max=1000)) == [*range(400)]
 
 
 def test_a_redrive_that_makes_no_sense_is_refused(client: Client, topic: str) -> None:

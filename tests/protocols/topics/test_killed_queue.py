@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from time import time
+
 from support.server_process import ServerProcess, StartServer
 from support.topics_client import Client, eventually
 
@@ -48,6 +50,20 @@ def test_a_last_delivery_that_ends_with_the_process_is_repeated(start_server: St
     client = kill(server)
     [job] = client.claim("jobs", "w")
     assert job["deliveries"] == 1
+
+
+def test_a_server_that_was_down_for_longer_than_the_lease_drops_no_job(start_server: StartServer) -> None:
+    server = start_server()
+    client = server.client()
+    client.queue("jobs", [1], max_deliveries=1)
+    [held] = client.claim("jobs", "w", lease_ms=100)
+    server.kill()
+    server.close_clients()
+    eventually(lambda: time() * 1000 > held["deadline"] + 1)
+    server.start()
+    client = server.client()
+    [job] = client.claim("jobs", "w")
+    assert (job["deliveries"], "failures" in job) == (1, False)
 
 
 def test_a_last_delivery_whose_lease_expires_after_a_restart_makes_a_dead_letter_without_a_claim(

@@ -29,10 +29,10 @@ const FIELDS = {
   dead_letter: { label: "Dead-letter log", kind: "text", hint: "empty: jobs are dropped when their last delivery fails", queue: true },
   retry_delay_ms: { label: "Retry delay (ms)", kind: "number", absent: 0, say: (value) => (value ? duration(value) : "none"), hint: "delay after the first failure of a job", queue: true },
   retry_backoff: { label: "Retry backoff", kind: "number", absent: 2, min: 1, max: 1000, step: "any", hint: "multiplies the delay after each further failure", queue: true },
-  retry_max_ms: { label: "Longest retry delay (ms)", kind: "number", absent: 300_000, say: duration, queue: true },
+  retry_max_ms: { label: "Longest retry delay (ms)", kind: "number", absent: 300_000, say: duration, hint: "not less than the retry delay", queue: true },
   retry_jitter: { label: "Retry jitter", kind: "number", absent: 0, max: 1, step: "any", hint: "0 to 1: shortens delays at random by up to this fraction", queue: true },
   claim_jitter_ms: { label: "Claim batching window (ms)", kind: "number", say: (value) => (value ? duration(value) : "off"), queue: true },
-  leases_durable: { label: "Leases survive a power failure", kind: "flag", queue: true },
+  leases_durable: { label: "Leases survive a restart and a power failure", kind: "flag", queue: true },
 };
 
 /** Answers leave these members out while they have their default. */

@@ -171,7 +171,7 @@ class TableStep:
             self._take_changes(table, row.parent, row.seq, Hide if soft else Delete)
         self._tell(table, row.parent, "rm", user, row, soft)
         self._feed(table, row.parent, "rm", row, soft)
-        self._effects.add(name, PendingEffect("hide" if soft else "remove", (row.seq,)))
+        self._effects.add(name, PendingEffect("hide" if soft else "remove", (row.seq,), user=user))
 
     def restore(self, table: TableDeclaration, row: Row, user: str | None) -> None:
         name = rows_log(table.name, row.parent)
@@ -193,12 +193,13 @@ class TableStep:
         self._take_changes(table, parent, None, Hide if soft else Delete)
         self._tell(table, parent, "purge", user, None, soft, before=log.next_seq)
         self._feed(table, parent, "purge", None, soft)
-        self._effects.add(name, PendingEffect("hide" if soft else "remove", before=log.next_seq))
+        self._effects.add(name, PendingEffect("hide" if soft else "remove", before=log.next_seq, user=user))
         return outcome
 
-    def expect_swept(self, table: TableDeclaration, row: Row, soft: bool) -> None:
+    def expect_swept(self, table: TableDeclaration, row: Row, soft: bool, user: str | None) -> None:
         """Record that a later sweep in this step removes the row."""
-        self._effects.add(rows_log(table.name, row.parent), PendingEffect("hide" if soft else "remove", (row.seq,)))
+        effect = PendingEffect("hide" if soft else "remove", (row.seq,), user=user)
+        self._effects.add(rows_log(table.name, row.parent), effect)
 
     def restore_all(self, table: TableDeclaration, parent: str, user: str | None) -> Outcome:
         name = rows_log(table.name, parent)

@@ -7,6 +7,7 @@ DuckDB might read differently from :mod:`strandline.query.values` is left to tha
 
 from __future__ import annotations
 
+import atexit
 import re
 from collections.abc import Sequence
 from operator import itemgetter
@@ -49,6 +50,8 @@ def database() -> DuckDBPyConnection:
                 "python_enable_replacements": False,
             }
             _opened.append(duckdb.connect(":memory:", config=settings))
+            # The interpreter does not always free a module's objects at its end, and DuckDB then reports leaks.
+            atexit.register(_opened.clear)
         return _opened[0]
 
 

@@ -79,9 +79,11 @@ class TableOperation:
         try:
             payload = declaration.schema.validate(item.payload)
             if self._hooks.has("before_append"):
+                step.check_storable(payload, index or 0)
                 payload = self._hooks.replace("before_append", self._context, "payload", parent=parent, payload=payload)
                 with self._hooks.result_of("before_append"):
                     payload = declaration.schema.validate(payload)
+                    step.check_storable(payload)
         except TableError as error:
             if index is not None:
                 error.more.setdefault("index", index)
@@ -110,11 +112,13 @@ class TableOperation:
         checked = declaration.schema.patch(prev.payload, patch)
         current: Row | None = prev
         if self._hooks.has("before_update"):
+            step.check_storable({**prev.payload, **checked})
             replaced = self._hooks.replace(
                 "before_update", self._context, "patch", id=str(id), patch=checked, prev=prev
             )
             with self._hooks.result_of("before_update"):
                 checked = declaration.schema.patch(prev.payload, replaced)
+                step.check_storable({**prev.payload, **checked})
             current = step.visible(declaration, id)
         if current is None:
             raise no_row(declaration, id)

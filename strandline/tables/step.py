@@ -13,6 +13,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from strandline.engine import Amend, Append, Batch, Commit, Config, Delete, Engine, Hide, Log, Restore
+from strandline.engine.errors import RecordTooLarge
 from strandline.engine.ownership import TABLE
 from strandline.tables.declaration import TableDeclaration
 from strandline.tables.errors import MisusedHook, TableError
@@ -28,6 +29,7 @@ from strandline.tables.rows import (
     data_of,
     edits_of,
     encode_change,
+    encoded,
     feed_batch,
     feed_prefix,
     meta_of,
@@ -121,6 +123,13 @@ class TableStep:
         return self._versions[table.name].open(self.log(name))
 
     # --- plans ---------------------------------------------------------------------------------------------
+
+    def check_storable(self, payload: Mapping[str, Any], index: int = 0) -> None:
+        """Raises TableError or RecordTooLarge if the payload, the one at ``index`` of a bulk, could not be stored. Used
+        before and after hooks change payloads, to report the one who made the mistake."""
+        size, limit = len(encoded(payload)), self.engine.options.max_record_bytes
+        if size > limit:
+            raise RecordTooLarge(index, size, limit)
 
     def add(
         self, table: TableDeclaration, parent: str, payload: dict[str, Any], user: str | None, key: str | None

@@ -3,7 +3,7 @@
 import { StrandlineError } from "./errors.js";
 import { Backoff, pause } from "./retrying.js";
 
-/** Statuses that refuse a request with any cursor. */
+/** Statuses that refuse a request with any cursor. A function may give another token than one that was refused. */
 const REFUSED = [401, 403, 404];
 
 /**
@@ -17,7 +17,7 @@ const REFUSED = [401, 403, 404];
  * @param {(isAnew: boolean) => void} how.stands the connection is up to date; `isAnew`: it started without a cursor
  * @param {(event: { type: string, data: any }) => void} how.told
  * @param {() => void} how.lost
- * @param {(error: StrandlineError) => void} how.refused the connection is not retried
+ * @param {(error: StrandlineError) => void} how.refused the connection is only retried if it may get another token
  */
 export async function listen(wire, { source, signal, retry, stands, told, lost, refused }) {
   const backoff = new Backoff(retry);
@@ -41,9 +41,11 @@ export async function listen(wire, { source, signal, retry, stands, told, lost, 
       if (signal.aborted) return;
       const error = thrown instanceof StrandlineError ? thrown : new StrandlineError("BAD_ANSWER", String(thrown));
       if (!error.isTemporary) {
-        if (cursor === null || REFUSED.includes(error.status)) return refused(error);
+        const isRefused = cursor === null || REFUSED.includes(error.status);
+        if (isRefused) refused(error);
+        if (isRefused && !(error.status === 401 && wire.asksForTokens)) return;
         // The cursor is too old, or belongs to another server: start again without one.
-        cursor = null;
+        if (!isRefused) cursor = null;
       }
       wait = error.retryAfterMs;
     }

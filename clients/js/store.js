@@ -268,6 +268,7 @@ export class Store {
       stands: (isAnew) => {
         clearTimeout(headStart);
         if (isAnew) this._reload();
+        else this._loadError = null;
         this._wake.signal();
         setLive(true);
       },

@@ -26,6 +26,11 @@ export class Wire {
     if (user != null) this._headers["strandline-user"] = inBytes(user);
   }
 
+  /** Whether a function provides the tokens, so that a later request may have another one. */
+  get asksForTokens() {
+    return typeof this._token === "function";
+  }
+
   /**
    * @param {string} operation
    * @param {Record<string, string | number | undefined>} parameters
@@ -110,7 +115,7 @@ export class Wire {
   async _fetch(address, request) {
     const token = await this._currentToken(request);
     const response = await sent(address, request, token);
-    if (response.status !== 401 || typeof this._token !== "function") return response;
+    if (response.status !== 401 || !this.asksForTokens) return response;
     const next = await this._currentToken(request);
     if (next === token) return response;
     await response.body?.cancel();

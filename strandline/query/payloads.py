@@ -49,9 +49,9 @@ def database() -> DuckDBPyConnection:
                 "autoload_known_extensions": False,
                 "python_enable_replacements": False,
             }
-            # At exit, DuckDB prints a long warning about objects that still exist.
-            atexit.register(_opened.clear)
             _opened.append(duckdb.connect(":memory:", config=settings))
+            # The interpreter does not always free a module's objects at its end, and DuckDB then reports leaks.
+            atexit.register(_opened.clear)
         return _opened[0]
 
 

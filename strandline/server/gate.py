@@ -373,7 +373,10 @@ class Gate:
         route = call.head.route
         if isinstance(error, Refusal):
             return _refuse(route, error)
-        reply = None if route is None else route.errors(error)
+        try:
+            reply = None if route is None else route.errors(error)
+        except Exception as failure:  # the client waits for an answer
+            error, reply = failure, None
         if reply is None:
             log.error("%s %s failed", call.head.method, call.head.path, exc_info=error)
             reply = _refuse(route, internal())

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+from msgspec import UnsetType
+
 from strandline.tables.declaration import TableDeclaration
 from strandline.tables.errors import TableError
 from strandline.tables.names import RowId, parse_id
@@ -70,6 +72,19 @@ def check_may_change(table: TableDeclaration, row: Row, parent: Parent, user: Us
         raise TableError(
             "FORBIDDEN",
             f"only {_listed('its author', *_owners(table))} may change row {row.id} of {table.name}",
+        )
+
+
+def check_may_restore(
+    table: TableDeclaration, row: Row, parent: Parent, user: User | None, remover: Callable[[], str | UnsetType | None]
+) -> None:
+    """As for other changes, but the author may not undo the removal by another user: moderation would have no effect.
+    ``remover`` returns who removed the row."""
+    check_may_change(table, row, parent, user)
+    if not parent.is_owned_by(user) and remover() != id_of(user):
+        raise TableError(
+            "FORBIDDEN",
+            f"row {row.id} of {table.name} was removed by another user: only {_listed(*_owners(table))} may restore it",
         )
 
 

@@ -4,7 +4,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal, TypedDict, Unpack
+from typing import Literal, TypedDict, Unpack, get_args
+
+import msgspec
 
 from strandline.nearest_name import did_you_mean
 
@@ -26,6 +28,9 @@ Code = Literal[
     "DAMAGED_DATA",
     "INTERNAL",
 ]
+
+
+CODES: tuple[Code, ...] = get_args(Code)
 
 
 class BadDeclaration(ValueError):
@@ -54,12 +59,24 @@ _MEMBERS = ErrorMembers.__annotations__.keys()
 
 
 class TableError(Exception):
-    """A failed operation; nothing was changed. ``more`` holds additional members of the error."""
+    """A failed operation; nothing was changed. ``more`` holds additional members of the error.
+
+    Hooks and ``identify`` raise it, too. Raises TypeError for a code or a member that clients do not know.
+    """
 
     def __init__(self, code: Code, message: str, **more: Unpack[ErrorMembers]) -> None:
         super().__init__(message)
+        if code not in CODES:
+            raise TypeError(f"unknown code {code!r} of an error; expected one of {', '.join(CODES)}")
+        if not isinstance(message, str):
+            raise TypeError(f"the message of an error must be text, not {message!r}")
         for name in more.keys() - _MEMBERS:
             raise TypeError(f"unknown member {name!r} of an error{did_you_mean(name, _MEMBERS)}")
+        if more:
+            try:
+                msgspec.convert(more, ErrorMembers)
+            except msgspec.ValidationError as error:
+                raise TypeError(f"invalid member of an error: {error}") from None
         self.code = code
         self.message = message
         self.more = more

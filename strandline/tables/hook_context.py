@@ -6,6 +6,7 @@ from collections.abc import Callable
 from functools import wraps
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
+from strandline.engine.errors import RecordTooLarge
 from strandline.tables.access import find_parent, no_row
 from strandline.tables.errors import FailedHookWrite, TableError
 from strandline.tables.names import check_key, check_parent, parse_id
@@ -29,6 +30,8 @@ def _of_hook(operation: Callable[P, T]) -> Callable[P, T]:
             return operation(*arguments, **named)
         except TableError as error:
             raise FailedHookWrite(error.code, error.message, **error.more) from error
+        except RecordTooLarge as error:
+            raise FailedHookWrite("VALIDATION_FAILED", f"the payload is too large: {error}") from error
 
     return marked
 
@@ -74,8 +77,10 @@ class HookContext(WriteContext):
             known = self._step.known(declaration, parse_id(f"{parent}:{seq}"))
             assert known is not None
             return known.row
+        checked = declaration.schema.validate(payload)
+        self._step.check_storable(checked)
         self._step.shown = True
-        return self._step.add(declaration, parent, declaration.schema.validate(payload), self.user, key)
+        return self._step.add(declaration, parent, checked, self.user, key)
 
     @_of_hook
     def update(self, table: str, id: str, patch: object) -> Row:
@@ -84,7 +89,9 @@ class HookContext(WriteContext):
         row = self._step.visible(declaration, parse_id(id))
         if row is None:
             raise no_row(declaration, parse_id(id))
-        return self._step.amend(declaration, row, declaration.schema.patch(row.payload, patch), self.user)
+        checked = declaration.schema.patch(row.payload, patch)
+        self._step.check_storable({**row.payload, **checked})
+        return self._step.amend(declaration, row, checked, self.user)
 
     @_of_hook
     def rm(self, table: str, id: str, *, hard: bool = False) -> bool:

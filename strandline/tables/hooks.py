@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from typing import Any
 
-from strandline.engine.errors import EngineError
+from strandline.engine.errors import EngineError, RecordTooLarge
 from strandline.tables.errors import BadDeclaration, FailedHookWrite, MisusedHook, TableError
 
 #: Called with the context, and with those of the hook's arguments that its signature names, as keyword arguments.
@@ -119,7 +119,7 @@ class HookChain:
         """Inside, the result of a hook is checked: if it is not valid, the hook has failed."""
         try:
             yield
-        except TableError as error:
+        except (TableError, RecordTooLarge) as error:
             raise self._failed(name) from error
 
     def _failed(self, name: str) -> TableError:

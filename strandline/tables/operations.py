@@ -6,10 +6,13 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
+from msgspec import UNSET, UnsetType
+
 from strandline.tables.access import (
     Parent,
     check_may_append,
     check_may_change,
+    check_may_restore,
     check_may_sweep,
     find_parent,
     no_row,
@@ -18,8 +21,10 @@ from strandline.tables.errors import TableError, invalid
 from strandline.tables.hook_context import HookContext, WriteContext
 from strandline.tables.hook_runner import HookCall
 from strandline.tables.names import RowId, parse_id
+from strandline.tables.pending import Known
 from strandline.tables.rows import AppendResult, RmResult, Row
 from strandline.tables.step import Outcome, TableStep
+from strandline.tables.trash import Removals
 from strandline.tables.users import User, id_of
 
 if TYPE_CHECKING:
@@ -74,9 +79,11 @@ class TableOperation:
         try:
             payload = declaration.schema.validate(item.payload)
             if self._hooks.has("before_append"):
+                step.check_storable(payload, index or 0)
                 payload = self._hooks.replace("before_append", self._context, "payload", parent=parent, payload=payload)
                 with self._hooks.result_of("before_append"):
                     payload = declaration.schema.validate(payload)
+                    step.check_storable(payload)
         except TableError as error:
             if index is not None:
                 error.more.setdefault("index", index)
@@ -105,11 +112,13 @@ class TableOperation:
         checked = declaration.schema.patch(prev.payload, patch)
         current: Row | None = prev
         if self._hooks.has("before_update"):
+            step.check_storable({**prev.payload, **checked})
             replaced = self._hooks.replace(
                 "before_update", self._context, "patch", id=str(id), patch=checked, prev=prev
             )
             with self._hooks.result_of("before_update"):
                 checked = declaration.schema.patch(prev.payload, replaced)
+                step.check_storable({**prev.payload, **checked})
             current = step.visible(declaration, id)
         if current is None:
             raise no_row(declaration, id)
@@ -144,7 +153,7 @@ class TableOperation:
             return self._step.sweep(declaration, parent, soft, self._user), soft
         for row in self._step.rows(declaration, parent):
             self._hooks.tell("before_rm", self._context, id=row.id, prev=row)
-            self._step.expect_swept(declaration, row, soft)
+            self._step.expect_swept(declaration, row, soft, self._user)
             self._after_rm(row)
         return self._step.sweep(declaration, parent, soft, self._user), soft
 
@@ -155,9 +164,16 @@ class TableOperation:
         known = self._step.known(self._declaration, id)
         if known is None or not known.hidden:
             raise TableError("NOT_FOUND", f"removed row {str(id)!r} of {self._declaration.name} does not exist")
-        check_may_change(self._declaration, known.row, self._parent(id.parent), self._caller)
+        parent = self._parent(id.parent)
+        check_may_restore(self._declaration, known.row, parent, self._caller, partial(self._remover, known))
         self._step.restore(self._declaration, known.row, self._user)
         return known.row
+
+    def _remover(self, known: Known) -> str | UnsetType | None:
+        """The user who removed the row."""
+        if known.removed_by is not UNSET:
+            return known.removed_by
+        return Removals(self._table.changes_log(known.row.parent)).told(known.row).deleted_by
 
     def restore_all(self, parent: str) -> Outcome:
         self._check_soft()

@@ -10,6 +10,8 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Any, Literal, NamedTuple
 
+from msgspec import UNSET, UnsetType
+
 from strandline.engine import Commit
 from strandline.tables.rows import Row
 
@@ -19,6 +21,8 @@ class Known(NamedTuple):
 
     row: Row
     hidden: bool = False
+    #: The user of the removal of a hidden row, if the removal is pending. Otherwise, the changes of the parent name it.
+    removed_by: str | UnsetType | None = UNSET
 
 
 class PendingEffect(NamedTuple):
@@ -29,6 +33,8 @@ class PendingEffect(NamedTuple):
     before: int = 0
     #: The row after the change.
     row: Row | None = None
+    #: The user who hides the rows.
+    user: str | None = None
 
     def on(self, known: Known | None) -> Known | None:
         """The row after the change. Applying a change twice has no further effect, so the change may already be
@@ -41,7 +47,12 @@ class PendingEffect(NamedTuple):
         if self.kind == "amend":
             assert self.row is not None
             return known._replace(row=self.row)
-        return known._replace(hidden=self.kind == "hide")
+        if self.kind == "restore":
+            return known._replace(hidden=False, removed_by=UNSET)
+        if known.hidden and self.before:
+            # Another change has removed the row, or this one, which is visible already.
+            return known
+        return known._replace(hidden=True, removed_by=self.user)
 
 
 class _OfLog:

@@ -184,6 +184,11 @@ def data_of(row: Row, version: int | None = None) -> bytes:
     payload = row.payload
     if row.is_edited:
         payload = add_stamps(payload, version, row.updated_at)
+    return encoded(payload)
+
+
+def encoded(payload: Mapping[str, Any]) -> bytes:
+    """The payload as JSON. Raises TableError if it cannot be encoded."""
     try:
         return _encode(payload)
     except (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError) as error:

@@ -235,6 +235,17 @@ class JsonSchema(Schema):
         self._complete = completion(form_of(self.document), "keep")
         is_closed = self.document.get("additionalProperties") is False and "patternProperties" not in self.document
         self.fields = tuple(_properties(self.document)) if is_closed else None
+        self._check_defaults()
+
+    def _check_defaults(self) -> None:
+        """A default that its own field refuses would make every payload without the field invalid."""
+        defaults = {} if self._complete is None else self._complete({})
+        for error in self._validator.iter_errors(defaults):
+            # Other conditions may depend on fields that a payload has.
+            if error.instance_path and list(error.schema_path)[:1] == ["properties"]:
+                name = error.instance_path[0]
+                message = f"the default of {name!r} is invalid: {error.message}"
+                raise BadDeclaration(f"the JSON Schema cannot be used: {message}")
 
     def check(self, payload: dict[str, Any]) -> dict[str, Any]:
         try:

@@ -13,6 +13,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from strandline.engine import Amend, Append, Batch, Commit, Config, Delete, Engine, Hide, Log, Restore
+from strandline.engine.errors import RecordTooLarge
 from strandline.engine.ownership import TABLE
 from strandline.tables.declaration import TableDeclaration
 from strandline.tables.errors import MisusedHook, TableError
@@ -28,6 +29,7 @@ from strandline.tables.rows import (
     data_of,
     edits_of,
     encode_change,
+    encoded,
     feed_batch,
     feed_prefix,
     meta_of,
@@ -122,6 +124,13 @@ class TableStep:
 
     # --- plans ---------------------------------------------------------------------------------------------
 
+    def check_storable(self, payload: Mapping[str, Any], index: int = 0) -> None:
+        """Raises TableError or RecordTooLarge if the payload, the one at ``index`` of a bulk, could not be stored. Used
+        before and after hooks change payloads, to report the one who made the mistake."""
+        size, limit = len(encoded(payload)), self.engine.options.max_record_bytes
+        if size > limit:
+            raise RecordTooLarge(index, size, limit)
+
     def add(
         self, table: TableDeclaration, parent: str, payload: dict[str, Any], user: str | None, key: str | None
     ) -> Row:
@@ -171,7 +180,7 @@ class TableStep:
             self._take_changes(table, row.parent, row.seq, Hide if soft else Delete)
         self._tell(table, row.parent, "rm", user, row, soft)
         self._feed(table, row.parent, "rm", row, soft)
-        self._effects.add(name, PendingEffect("hide" if soft else "remove", (row.seq,)))
+        self._effects.add(name, PendingEffect("hide" if soft else "remove", (row.seq,), user=user))
 
     def restore(self, table: TableDeclaration, row: Row, user: str | None) -> None:
         name = rows_log(table.name, row.parent)
@@ -193,12 +202,13 @@ class TableStep:
         self._take_changes(table, parent, None, Hide if soft else Delete)
         self._tell(table, parent, "purge", user, None, soft, before=log.next_seq)
         self._feed(table, parent, "purge", None, soft)
-        self._effects.add(name, PendingEffect("hide" if soft else "remove", before=log.next_seq))
+        self._effects.add(name, PendingEffect("hide" if soft else "remove", before=log.next_seq, user=user))
         return outcome
 
-    def expect_swept(self, table: TableDeclaration, row: Row, soft: bool) -> None:
+    def expect_swept(self, table: TableDeclaration, row: Row, soft: bool, user: str | None) -> None:
         """Record that a later sweep in this step removes the row."""
-        self._effects.add(rows_log(table.name, row.parent), PendingEffect("hide" if soft else "remove", (row.seq,)))
+        effect = PendingEffect("hide" if soft else "remove", (row.seq,), user=user)
+        self._effects.add(rows_log(table.name, row.parent), effect)
 
     def restore_all(self, table: TableDeclaration, parent: str, user: str | None) -> Outcome:
         name = rows_log(table.name, parent)

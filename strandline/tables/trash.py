@@ -39,7 +39,7 @@ def list_trash(view: View, changes: Log | None, limit: int, before: int | None) 
         if record is not None and view.shows(author_in(record.meta)):
             size += len(record.data)
             rows.append(row_of(view.parent, record))
-    removals = _Removals(changes)
+    removals = Removals(changes)
     dressed = view.dress(removals.told(row) for row in rows)
     return RowPage(dressed, is_done, None if is_done else str(last))
 
@@ -49,7 +49,7 @@ def _descending(ranges: list[tuple[int, int]], before: int | None) -> Iterator[i
         yield from range(last if before is None else min(last, before - 1), first - 1, -1)
 
 
-class _Removals:
+class Removals:
     """Finds the removal of a hidden row among the changes of its parent. The sweeps, which are for all rows, are read
     once; a later purge reaches at least as many rows as an earlier one, so that a search finds the first one that
     reached a row."""

@@ -15,7 +15,8 @@ from strandline.tables.names import size_of
 class User(Struct, frozen=True):
     """A user. A user who has one of the ``moderators`` roles of a table acts as the owner of all its parents.
 
-    ``expires_at`` is the time in milliseconds when the user must be identified again; live responses end then.
+    ``expires_at`` is the time in milliseconds when the user must be identified again; live responses end within 15
+    seconds.
     """
 
     id: str

@@ -31,6 +31,7 @@ def test_visitors_see_the_entries_of_others_also_after_a_restart(tmp_path: Path,
             expect(bob.get_by_role("alert")).to_have_text("the token is not valid: sign in again")
             expect(bob.get_by_role("status")).to_have_text("Live")
             expect(bob.get_by_role("listitem")).to_have_text([HELLO])
+            expect(bob.get_by_label("Entry")).to_have_value("Anybody here?")
             write(bob, token(tmp_path, "bob"), "Anybody here?")
             expect(cat.get_by_role("listitem")).to_have_text(["bob: Anybody here?", HELLO])
             expect(bob.get_by_role("alert")).to_have_text("")

@@ -198,13 +198,17 @@ def test_the_command_serves_until_it_is_told_to_stop(tmp_path: Path) -> None:
     """As a process of its own: the servers of other tests are forked."""
     address = tmp_path / "port"
     options = ["--data", tmp_path / "data", "--port", "0", "--port-file", address, "--pipeline", "off"]
-    process = subprocess.Popen([sys.executable, "-m", "strandline", "serve", *options])
+    said = tmp_path / "said"
+    with said.open("wb") as errors:
+        process = subprocess.Popen([sys.executable, "-m", "strandline", "serve", *options], stderr=errors)
     try:
         eventually(address.exists, START_SECONDS)
         url = f"http://{address.read_text().strip()}/v0/ready"
         eventually(lambda: httpx.get(url, trust_env=False).is_success, START_SECONDS)
         process.terminate()
         assert process.wait(STOP_SECONDS) == 0
+        assert "received SIGTERM" in said.read_text()
+        assert "leaked" not in said.read_text()
     finally:
         process.kill()
         process.wait()

@@ -35,6 +35,8 @@ def somebody(user: str) -> Mapping[str, Any] | None:
 def stamp(ctx: Any, *, parent: str, payload: dict[str, Any]) -> dict[str, Any]:
     if payload["content"] == "forbidden words":
         raise TableError("FORBIDDEN", "not here")
+    if payload["content"] == "unheard of":
+        raise TableError("TOO_LATE", "the chat has ended")  # type: ignore[arg-type]
     if payload["content"] == "broken":
         raise RuntimeError("the hook is broken")
     return {**payload, "stamped": True}

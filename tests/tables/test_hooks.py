@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from support.tables_in_process import NOW, Bed, Poll, Vote, payloads, seqs
 
+from strandline.engine.errors import RecordTooLarge
 from strandline.tables import (
     BadDeclaration,
     HookContext,
@@ -33,7 +34,7 @@ def audited(tables: Tables, parent: str = "a") -> list[Any]:
 
 
 @contextmanager
-def fails(hook: str, cause: type[Exception], match: str = "") -> Iterator[None]:
+def fails(hook: str, cause: type[Exception] | tuple[type[Exception], ...], match: str = "") -> Iterator[None]:
     """The caller is told which hook failed, and the program why."""
     with pytest.raises(TableError, match=f"the hook {hook} of the table vote failed") as error:
         yield
@@ -335,3 +336,36 @@ def test_the_item_of_a_bulk_whose_hook_failed_is_named(plain_bed: Bed) -> None:
     with pytest.raises(TableError) as error:
         votes.append_bulk("r", [{"optionIdx": 1}, {"optionIdx": 2}])
     assert (error.value.code, error.value.more["index"]) == ("HOOK_FAILED", 1)
+
+
+LARGE = "x" * (17 << 20)
+
+
+@pytest.mark.parametrize("text", [LARGE, "\ud800"], ids=["too large", "not Unicode"])
+def test_what_cannot_be_stored_is_the_mistake_of_the_hook_that_made_it(plain_bed: Bed, text: str) -> None:
+    def before_append(ctx: HookContext, payload: dict[str, Any]) -> dict[str, Any] | None:
+        if payload["voter"] == "elsewhere":
+            ctx.append("audit", "a", {"what": text})
+        return {**payload, "comment": text} if payload["voter"] == "here" else None
+
+    def before_update(ctx: HookContext, patch: dict[str, Any]) -> dict[str, Any] | None:
+        if patch["voter"] == "elsewhere":
+            ctx.update("audit", "a:1", {"what": text})
+        return {**patch, "comment": text} if patch["voter"] == "here" else None
+
+    tables = plain_bed.bind(vote(before_append=before_append, before_update=before_update), AUDIT)
+    votes = tables["vote"]
+    plain_bed.done(tables["audit"].append("a", {"what": "nothing"}))
+    plain_bed.done(votes.append("r", {"optionIdx": 1}))
+    for voter, cause in (("here", (RecordTooLarge, TableError)), ("elsewhere", TableError)):
+        with fails("before_append", cause):
+            votes.append("r", {"optionIdx": 1, "voter": voter})
+        with fails("before_update", cause):
+            votes.update("r:1", {"voter": voter})
+    # The same from the caller is the mistake of the caller.
+    with pytest.raises((RecordTooLarge, TableError), match=r"record 1 of the batch|cannot be encoded"):
+        votes.append_bulk("r", [{"optionIdx": 1}, {"optionIdx": 1, "comment": text}])
+    with pytest.raises((RecordTooLarge, TableError), match=r"the limit is|cannot be encoded"):
+        votes.update("r:1", {"voter": "", "comment": text})
+    assert [row.seq for row in votes.list("r").rows] == [1]
+    assert audited(tables) == ["nothing"]

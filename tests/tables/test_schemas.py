@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum
@@ -262,3 +263,18 @@ def test_what_is_no_json_is_refused(declared: Any) -> None:
     for value in (object(), {1: 2}, 1 << 70):
         with pytest.raises(TableError):
             schema_of(declared).validate({"name": value, "size": 1})
+
+
+@pytest.mark.parametrize(
+    ("field", "message"),
+    [
+        ({"type": "integer", "default": "s"}, 'the default of \'x\' is invalid: "s" is not of type "integer"'),
+        ({"type": "object", "default": {}, "required": ["y"]}, "the default of 'x' is invalid: \"y\" is a required"),
+    ],
+)
+def test_a_default_that_its_field_refuses_cannot_be_declared(field: dict[str, Any], message: str) -> None:
+    others = {"always": {"type": "string"}, "sometimes": {"type": "integer", "default": 3}}
+    document = {"type": "object", "properties": others, "required": ["always"]}
+    assert schema_of(document).validate({"always": "a"}) == {"always": "a", "sometimes": 3}
+    with pytest.raises(BadDeclaration, match=re.escape(message)):
+        schema_of({**document, "properties": {**others, "x": field}})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -105,6 +106,43 @@ def test_owners_see_all_removed_rows_and_authors_their_own(bed: Bed) -> None:
     assert votes.trash("main:1", user="dan").rows == []
     with pytest.raises(TableError, match="does not exist"):
         votes.trash("main:2", user="ann")
+
+
+def test_an_author_cannot_undo_the_removal_by_another_user(bed: Bed) -> None:
+    moderated = make_log("vote", parent=POLL, schema=Vote, soft_delete=True, moderators=("helper",))
+    poll_with_votes(bed)
+    votes = bed.bind(POLL, moderated)["vote"]
+    mia = User("mia", roles=("helper",))
+    refused = (
+        "row main:1:1 of vote was removed by another user: "
+        "only the owner of the poll and users with the role helper may restore it"
+    )
+    removal: Callable[[], Any]
+    for removal in (
+        lambda: votes.rm("main:1:1", user=mia),
+        lambda: votes.rm("main:1:1"),
+        lambda: votes.purge_by_parent("main:1", user="ann"),
+    ):
+        # The rule is the same for a removal that is not durable yet.
+        write = removal()
+        for _ in range(2):
+            with pytest.raises(TableError) as error:
+                votes.restore("main:1:1", user="bob")
+            assert (error.value.code, error.value.message) == ("FORBIDDEN", refused)
+            bed.done(write)
+        bed.done(votes.restore("main:1:1", user=mia))
+        votes.rm("main:1:1", user="bob")
+        assert bed.done(votes.restore("main:1:1", user="bob")).seq == 1
+
+
+def test_an_author_may_undo_his_own_removal_also_if_the_rows_were_purged_since(bed: Bed) -> None:
+    votes = poll_with_votes(bed)
+    removals = [votes.rm("main:1:1", user="bob"), votes.purge_by_parent("main:1", user="ann")]
+    with pytest.raises(TableError, match="removed by another user"):
+        votes.restore("main:1:3", user="bob")
+    for removal in removals:
+        bed.done(removal)
+    assert bed.done(votes.restore("main:1:1", user="bob")).seq == 1
 
 
 def test_moderators_see_the_whole_trash_and_the_whole_feed(bed: Bed) -> None:

@@ -283,7 +283,7 @@ class Chance:
             "null": [None],
         }
         kind = self.random.choice(list(values))
-        return {"type": kind, "description": 'Some */ "words"\\'}, lambda: self.random.choice(values[kind])
+        return {"type": kind, "description": 'Some */ "words"\0\\'}, lambda: self.random.choice(values[kind])
 
     def choice(self, depth: int) -> tuple[Any, Callable[[], Any]]:
         options = self.random.sample(["a", "b'\"", 1, True, None, 2.5], 2)

@@ -58,7 +58,7 @@ _WRITE_WORDS = {
     "rmBulk": f"Up to {MAX_BULK} ids; either all rows are deleted, or none.",
     "purgeByParent": "For the owner of the parent. With `hard`, the rows cannot be restored.",
     "restoreByParent": "For the owner of the parent. Also restores rows that were deleted one by one.",
-    "restore": "For the author and the owner of the parent.",
+    "restore": "For the owner of the parent, and for the author if the author removed the row.",
 }
 _READ_SUMMARIES = {
     "list": "List rows, newest first",

@@ -308,6 +308,10 @@ def one_of(shapes: Iterable[Shape]) -> Shape:
     return options[0] if len(options) == 1 else OneOf(tuple(options))
 
 
+#: Control characters except line feeds. Source files cannot contain all of them.
+_CONTROLS = re.compile(r"[\x00-\x09\x0b-\x1f\x7f]")
+
+
 def _description(declared: Any) -> str:
     text = declared.get("description") if isinstance(declared, Mapping) else None
-    return cleandoc(text) if isinstance(text, str) else ""
+    return cleandoc(_CONTROLS.sub(" ", text)) if isinstance(text, str) else ""

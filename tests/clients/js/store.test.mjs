@@ -199,6 +199,34 @@ test("a token that is refused twice is an error", async () => {
   assert.equal(server.asked("list").length, 3, "a text is not asked for again");
 });
 
+test("a live connection goes on when the function gives a token that is accepted again", async () => {
+  let token = "mine";
+  server.token = "mine";
+  const [log, fixed] = [open({ token: () => token }), open({ token })];
+  await stands(log);
+  await stands(fixed);
+  server.token = "new";
+  server.cut();
+  server.append("p", { text: "meanwhile" });
+  await until(() => log.error?.status === 401 && fixed.error?.status === 401);
+  assert.equal(log.isLive, false);
+  token = "new";
+  await stands(log);
+  await until(() => log.data.length === 1);
+  assert.deepEqual([texts(log), log.error], [["meanwhile"], null]);
+  assert.deepEqual([fixed.isLive, fixed.error.status, texts(fixed)], [false, 401, []]);
+});
+
+test("a log whose first token is refused loads when the function gives another one", async () => {
+  fill(2);
+  let token = "expired";
+  server.token = "fresh";
+  const log = open({ token: () => token });
+  await until(() => log.error?.status === 401 && !log.isLoading);
+  token = "fresh";
+  await until(() => log.data.length === 2 && log.isLive && log.error === null);
+});
+
 test("while a token cannot be had, an append waits", async () => {
   let isOut = true;
   const token = async () => {

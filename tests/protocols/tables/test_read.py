@@ -252,7 +252,7 @@ def test_a_query_that_makes_no_sense_is_refused(bed: Bed, op: str, query: dict[s
 
 
 @pytest.mark.both_lanes
-def test_the_trash_shows_removed_rows_to_those_who_may_restore_them(bed: Bed, poll: str) -> None:
+def test_the_trash_shows_removed_rows_to_the_owner_and_their_authors(bed: Bed, poll: str) -> None:
     ann, bob = bed.user("ann"), bed.user("bob")
     fill(bob, poll, 3)
     fill(ann, poll, 1)
@@ -266,8 +266,8 @@ def test_the_trash_shows_removed_rows_to_those_who_may_restore_them(bed: Bed, po
     assert last["page"][0]["deletedAt"] <= last["page"][1]["deletedAt"]
     assert seqs(bob.read("vote", "trash", parent=poll)["page"]) == [3, 2, 1]
     assert bed.user("cat").read("vote", "trash", parent=poll)["page"] == []
-    bob.write("vote", "restore", id=f"{poll}:3")
-    assert seqs(ann.read("vote", "trash", parent=poll)["page"]) == [4, 2, 1]
+    bob.write("vote", "restore", id=f"{poll}:2")
+    assert seqs(ann.read("vote", "trash", parent=poll)["page"]) == [4, 3, 1]
     for table, variant in (("vote", "pub"), ("poll", "auth")):
         error = ann.refusal("GET", f"/tables/{table}/{variant}/trash?parent={poll}", status=404)
         assert "has no operation" in error["message"]

@@ -162,9 +162,11 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     max_connections: int = 0
     connections_refused: int = 0
     watch_sessions: int = 0
-    wal: Wal = Wal()
-    sealing: Sealing = Sealing()
-    indexing: Indexing = Indexing()
+    #: Factories instead of instances: a class with instances of other classes as defaults, and with it every module, is
+    #: never freed, about which DuckDB complains when the process ends.
+    wal: Wal = msgspec.field(default_factory=Wal)
+    sealing: Sealing = msgspec.field(default_factory=Sealing)
+    indexing: Indexing = msgspec.field(default_factory=Indexing)
     #: The number of segments that a read found damaged or missing.
     damaged_files: int = 0
     #: From 0 to 1.
@@ -186,8 +188,8 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     #: The number of failures of each background task, and the tasks that fail now.
     background: Mapping[str, int] = {}
     failing: frozenset[str] = frozenset()
-    table_hooks: TableHooks = TableHooks()
-    pipeline: PipelineSnapshot = PipelineSnapshot()
+    table_hooks: TableHooks = msgspec.field(default_factory=TableHooks)
+    pipeline: PipelineSnapshot = msgspec.field(default_factory=PipelineSnapshot)
     #: The time of day in milliseconds.
     time: int = 0
 

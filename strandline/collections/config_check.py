@@ -21,7 +21,7 @@ from strandline.collections.config import (
 )
 from strandline.collections.elements import BadObjectSchema, ObjectSchema
 from strandline.collections.errors import BadCollections
-from strandline.collections.paths import BadStoragePath, StoragePath, document_path
+from strandline.collections.paths import IDENTITY, BadStoragePath, StoragePath, document_path
 from strandline.collections.rate_limits import ACTIONS, UnresolvedLimit, counters_of
 from strandline.engine.errors import BadName
 from strandline.engine.record import PLAIN_NAME, check_name
@@ -56,6 +56,7 @@ def warnings_about(config: CollectionsConfig, *, has_role_functions: bool = True
         for doubt in [
             *_doubts(collection),
             *_shadows(collection, collections),
+            *_overlaps(collection, namespace, config),
             *(() if has_role_functions else _role_doubts(collection)),
         ]
     ]
@@ -262,4 +263,35 @@ def _covers_paths(first: Collection, second: Collection) -> bool:
     covering, covered = (document_path(one).text.split("/") for one in (first, second))
     return len(covering) == len(covered) and all(
         one == other or one.startswith("{") for one, other in zip(covering, covered, strict=True)
+    )
+
+
+def _overlaps(collection: Collection, namespace: str, config: CollectionsConfig) -> Iterator[str]:
+    """Collections of earlier namespaces with some of the same documents. Those with the same path share all of them,
+    which is meant."""
+    if not collection.is_stored:
+        return
+    shape = _shape(collection)
+    for earlier, others in config.scopes():
+        if earlier == namespace:
+            return
+        for other in others:
+            if other.is_stored and _shape(other) != shape and _meet(_shape(other), shape):
+                where = f'of namespace "{earlier}"' if earlier else "without a namespace"
+                yield (
+                    f'some of its documents are also those of "{other.name}" {where}: each collection gives access to '
+                    "them with its own roles"
+                )
+
+
+def _shape(collection: Collection) -> list[str]:
+    """The segments of a path, with one name for all placeholders except the identity."""
+    segments = document_path(collection).text.split("/")
+    return ["{}" if one.startswith("{") and one != f"{{{IDENTITY}}}" else one for one in segments]
+
+
+def _meet(one: Sequence[str], other: Sequence[str]) -> bool:
+    """Whether there are documents with both shapes."""
+    return len(one) == len(other) and all(
+        a == b or a.startswith("{") or b.startswith("{") for a, b in zip(one, other, strict=True)
     )

@@ -286,6 +286,12 @@ class PathIndex:
         )
         return first.text == bound.path.text
 
+    def serves(self, key: str, bound: BoundCollection) -> bool:
+        """Whether a pull of the document with this key goes to the collection, and not to one that is declared
+        before it."""
+        found = self.find(key.split("/"), READ)
+        return found is not None and found.bound is bound
+
     def find_list(self, segments: Sequence[str]) -> PathMatch | None:
         """The listable collection whose documents are below these (decoded) segments."""
         for bound in self:

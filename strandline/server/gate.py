@@ -365,22 +365,24 @@ class Gate:
 
     async def _count_first(self, call: Call, route: Route, elements: ElementLimit) -> Answer:
         if await self._workers.normal.run(elements.is_exceeded, call.body):
-            # Not raised: an exception would keep the body in memory until the garbage collector runs.
-            return self._failed(call, elements.refuse())
+            raise elements.refuse()
         return await _settled(route.handler(call))
 
     def _failed(self, call: Call, error: Exception) -> Reply:
         route = call.head.route
-        if isinstance(error, Refusal):
-            return _refuse(route, error)
         try:
-            reply = None if route is None else route.errors(error)
-        except Exception as failure:  # the client waits for an answer
-            error, reply = failure, None
-        if reply is None:
-            log.error("%s %s failed", call.head.method, call.head.path, exc_info=error)
-            reply = _refuse(route, internal())
-        return reply
+            if isinstance(error, Refusal):
+                return _refuse(route, error)
+            try:
+                reply = None if route is None else route.errors(error)
+            except Exception as failure:  # the client waits for an answer
+                error, reply = failure, None
+            if reply is None:
+                log.error("%s %s failed", call.head.method, call.head.path, exc_info=error)
+                reply = _refuse(route, internal())
+            return reply
+        finally:
+            _forget_frames(error)
 
     def _finished(self, head: Head, reply: Reply, further: Headers = ()) -> Reply:
         """Count the reply, and add further headers and those of its route. A stopping server also closes the
@@ -427,6 +429,14 @@ Send = Callable[[Call, Answer], None]
 
 #: The access of a caller without a valid API key, at a route that checks permissions itself.
 NOBODY = Access("", frozenset(), ())
+
+
+def _forget_frames(error: BaseException | None) -> None:
+    """Drop the tracebacks of an error that is answered. Their frames refer to the request and to the answer, which
+    refers to the error: such a cycle would keep the body of the request in memory until the garbage collector runs."""
+    while error is not None and error.__traceback__ is not None:  # causes may be cyclic
+        error.__traceback__ = None
+        error = error.__cause__ or error.__context__
 
 
 async def _settled(answer: Answer | Later | Awaitable[Answer]) -> Answer:

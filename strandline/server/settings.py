@@ -189,7 +189,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             f'collection "{one.name}": max_body_bytes is {one.max_body_bytes}, but the server accepts {most} at most'
             for _, collections in config.scopes()
             for one in collections
-            if one.append_only is not None and one.max_body_bytes > most
+            if one.max_body_bytes > most
         ]
         return msgspec.structs.replace(config, warnings=(*config.warnings, *larger))
 

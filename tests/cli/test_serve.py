@@ -11,6 +11,7 @@ import httpx
 import pytest
 from support.command_line import app
 from support.server_process import START_SECONDS, STOP_SECONDS
+from support.streams_client import StreamsClient
 from support.topics_client import eventually
 from typer.testing import CliRunner, Result
 
@@ -194,17 +195,29 @@ def test_declarations_that_cannot_be_found_are_bad_settings(tmp_path: Path) -> N
     assert not (tmp_path / "data").exists()
 
 
+def search(url: str) -> None:
+    streams = StreamsClient(url)
+    streams.create("s")
+    fields = {"n": {"kind": "integer", "exact": True, "bindings": [{"version": 1, "jsonPointer": "/n"}]}}
+    registry = {"schema": {"type": "object"}, "search": {"fields": fields}}
+    assert streams.request("POST", "s/_schema", registry).status_code == 200
+    streams.append("s", [{"n": 1}, {"n": 2}])
+    assert len(streams.request("POST", "s/_search", {"q": "n:2"}).json()["hits"]) == 1
+    streams.close()
+
+
 def test_the_command_serves_until_it_is_told_to_stop(tmp_path: Path) -> None:
-    """As a process of its own: the servers of other tests are forked."""
-    address = tmp_path / "port"
+    """As a process of its own: the servers of other tests are forked. It has searched, so it has loaded DuckDB, which
+    complains at the end about modules that are still there."""
+    address, said = tmp_path / "port", tmp_path / "said"
     options = ["--data", tmp_path / "data", "--port", "0", "--port-file", address, "--pipeline", "off"]
-    said = tmp_path / "said"
     with said.open("wb") as errors:
         process = subprocess.Popen([sys.executable, "-m", "strandline", "serve", *options], stderr=errors)
     try:
         eventually(address.exists, START_SECONDS)
-        url = f"http://{address.read_text().strip()}/v0/ready"
-        eventually(lambda: httpx.get(url, trust_env=False).is_success, START_SECONDS)
+        url = f"http://{address.read_text().strip()}"
+        eventually(lambda: httpx.get(f"{url}/v0/ready", trust_env=False).is_success, START_SECONDS)
+        search(url)
         process.terminate()
         assert process.wait(STOP_SECONDS) == 0
         assert "received SIGTERM" in said.read_text()
@@ -212,3 +225,5 @@ def test_the_command_serves_until_it_is_told_to_stop(tmp_path: Path) -> None:
     finally:
         process.kill()
         process.wait()
+    lines = said.read_text().splitlines()
+    assert all("strandline" in line for line in lines), lines

@@ -37,8 +37,8 @@ def errors_of(*collections: Collection, **options: Any) -> tuple[str, ...]:
     return ()
 
 
-def doubts_of(*collections: Collection) -> list[str]:
-    config = CollectionsConfig(collections=collections)
+def doubts_of(*collections: Collection, **options: Any) -> list[str]:
+    config = CollectionsConfig(collections=collections, **options)
     check(config)
     return warnings_about(config)
 
@@ -237,6 +237,33 @@ def test_a_collection_that_no_path_leads_to_is_told() -> None:
     (doubt,) = doubts_of(collection(), keyring)
     assert doubt.startswith('collection "keyring": its paths are also paths of "events", which comes first')
     assert doubts_of(keyring, collection()) == []
+
+
+@pytest.mark.parametrize(
+    ("path", "other", "told"),
+    [
+        ("rooms/{room}", "rooms/{id}", False),
+        ("rooms/{room}", "{kind}/{id}", True),
+        ("rooms/{room}", "rooms/lobby", True),
+        ("users/{identity}/log", "users/{id}/log", True),
+        ("users/{identity}/log", "users/{identity}/log", False),
+        ("rooms/{room}", "rooms/{room}/log", False),
+        ("rooms/{room}", "users/{room}", False),
+    ],
+)
+def test_collections_of_two_namespaces_that_have_some_documents_in_common_are_told(
+    path: str, other: str, told: bool
+) -> None:
+    first, second = collection(storage_path=path), collection(name="other", storage_path=other)
+    expected = [
+        'namespace "team": collection "other": some of its documents are also those of "events" without a namespace: '
+        "each collection gives access to them with its own roles"
+    ]
+    assert doubts_of(first, namespaces={"team": (second,)}) == (expected if told else [])
+    (doubt,) = doubts_of(namespaces={"a": (first,), "b": (second,)}) if told else [""]
+    assert not told or 'also those of "events" of namespace "a"' in doubt
+    silent = collection(name="other", storage_path=other, append_only=AppendOnly(persist=False))
+    assert not [doubt for doubt in doubts_of(first, namespaces={"team": (silent,)}) if "also those" in doubt]
 
 
 def test_members_of_a_bundle_have_one_path() -> None:

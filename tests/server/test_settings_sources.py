@@ -467,8 +467,11 @@ def test_everything_that_is_wrong_with_collections_is_told_at_once(tmp_path: Pat
     ]
 
 
-def test_a_body_that_no_limit_lets_through_is_a_warning(tmp_path: Path) -> None:
+@pytest.mark.parametrize("regular", [False, True])
+def test_a_body_that_no_limit_lets_through_is_a_warning(tmp_path: Path, regular: bool) -> None:
     text = COLLECTIONS.replace('name = "chat"', 'name = "chat"\nmax_body_bytes = 70001')
+    if regular:
+        text = "".join(line for line in text.splitlines(keepends=True) if not line.startswith("append_only"))
     assert load(file(tmp_path, text)).warnings == ()
     (warning,) = load(file(tmp_path, f"{text}\n[limits]\nmax_body_bytes = 70000\n")).warnings
     assert warning == 'collection "chat": max_body_bytes is 70001, but the server accepts 70000 at most'

@@ -164,8 +164,14 @@ class Stand:
                 self.context.authorizer.capabilities.revocations.watch(self.context.hub.in_thread, sleep)
             )
 
-    def ask(
+    def ask(self, method: str, target: str, body: Any = None, **options: Any) -> Answered:
+        """Send one request; the options are those of :meth:`ask_at_once`."""
+        (answer,) = self.ask_at_once(1, method, target, body, **options)
+        return answer
+
+    def ask_at_once(
         self,
+        count: int,
         method: str,
         target: str,
         body: Any = None,
@@ -173,8 +179,9 @@ class Stand:
         cap: Cap | None = None,
         peer: str = "",
         **headers: str,
-    ) -> Answered:
-        """``body``: bytes as they are, anything else as JSON. Headers have underscores in their names."""
+    ) -> list[Answered]:
+        """Send the same request ``count`` times at the same moment. ``body``: bytes as they are, anything else as JSON.
+        Headers have underscores in their names."""
         content = b"" if body is None else body if isinstance(body, bytes) else json.dumps(body).encode()
         sent = {}
         if body is not None:
@@ -182,14 +189,19 @@ class Stand:
         if cap is not None:
             sent |= headers_of(*cap, method, target, content, self.clock.now())
         sent |= {name.replace("_", "-").title(): value for name, value in headers.items()}
-        call = plain(method, target, content, {name: value for name, value in sent.items() if value}, peer)
+        calls = [
+            plain(method, target, content, {name: value for name, value in sent.items() if value}, peer)
+            for _ in range(count)
+        ]
 
-        async def answered() -> Reply:
-            answer = await ask_gate(self.gate, call)
-            assert isinstance(answer, Reply)
-            return answer
+        async def answered() -> list[Answered]:
+            asked = [ask_gate(self.gate, call) for call in calls]
+            answers = [await each for each in asked]
+            return [Answered(answer) for answer in answers if isinstance(answer, Reply)]
 
-        return Answered(self._loop.run_until_complete(answered()))
+        answers = self._loop.run_until_complete(answered())
+        assert len(answers) == count
+        return answers
 
     def settle(self) -> None:
         """Let everything happen that is on its way on the loop."""

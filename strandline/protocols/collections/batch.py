@@ -183,6 +183,8 @@ class BatchHandler:
             raise forbidden()
         if key.rpartition("/")[2] in context.settings.batch_key_deny_suffixes:
             raise forbidden()
+        if collection.strict and not self._index.serves(key, bound):
+            raise forbidden()
         rules = collection.append_only
         if bounds is not None and (rules is None or not rules.persist):
             raise CollectionRefusal(400, "append_params_not_supported")

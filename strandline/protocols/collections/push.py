@@ -3,6 +3,7 @@ protocol."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable
 from typing import Any, NamedTuple
 
@@ -32,7 +33,7 @@ from strandline.protocols.collections.errors import (
 )
 from strandline.protocols.collections.wire import PushAnswer, PushRequest, encode
 from strandline.service.admission import Replying, reply_of
-from strandline.service.http import Call, Reply
+from strandline.service.http import Call, Later, Reply
 from strandline.signing.canonical_json import NotJson, RepeatedMember, canonical, check_members, parse, parse_signed
 
 #: Larger bodies are read and validated on a worker thread: the event loop would take milliseconds for them.
@@ -98,9 +99,31 @@ class PushHandler:
         self._context = context
         self._index = index
         self._skip = len(prefix)
+        #: Signed requests that are not answered at once, by their paths and signatures.
+        self._underway: dict[tuple[str, bytes], asyncio.Task[Reply]] = {}
 
     def push(self, call: Call) -> Replying:
         """POST /push/<path>"""
+        signature = call.head.headers.get(b"x-starfish-sig")
+        if signature is None:
+            return self._start(call)
+        request = call.head.path, signature
+        first = self._underway.get(request)
+        if first is not None:
+            return self._repeat(call, first)
+        answer = self._start(call)
+        if isinstance(answer, Reply | Later):
+            return answer
+        task = self._underway[request] = asyncio.ensure_future(reply_of(answer))
+        task.add_done_callback(lambda _: self._underway.pop(request))
+        return task
+
+    async def _repeat(self, call: Call, first: asyncio.Task[Reply]) -> Reply:
+        """Push when the same request, which arrived earlier and may still be accepted, is answered."""
+        await asyncio.wait((first,))
+        return await reply_of(self.push(call))
+
+    def _start(self, call: Call) -> Replying:
         head, now = call.head, self._context.hub.now()
         path = self._index.resolve(head.path[self._skip :], WRITE)
         caller = self._context.authorizer.authorize(call, path.bound, WRITE, path.params, self._context.hub.wall())

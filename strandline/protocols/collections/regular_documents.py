@@ -92,11 +92,19 @@ class RegularDocumentHandler:
         shown: dict[str, MemberAnswer] = {}
         for bound in path.members:
             reader = await self._reader(bound, caller, path.params)
-            if reader is None or bound.collection.push_only:
+            if reader is None or bound.collection.push_only or not self._shows(bound, reader, path.params):
                 continue
             context.check_rate(bound, PULL, reader, call, context.hub.now())
             shown[bound.collection.name] = await self._member(bound, path.params, reader)
         return Reply(encode(BundleAnswer(shown, context.hub.now())))
+
+    def _shows(self, bound: BoundCollection, caller: Caller, params: Mapping[str, str]) -> bool:
+        """Whether a bundle shows a member: in a strict collection only if a pull of the document itself would."""
+        if not bound.collection.strict:
+            return True
+        key, scope = bound.path.key(params), caller.scope
+        covered = scope is None or bound.collection.is_open(READ) or scope.covers(key, caller.identity)
+        return covered and self._index.serves(key, bound)
 
     async def _member(self, bound: BoundCollection, params: Mapping[str, str], caller: Caller) -> MemberAnswer:
         collection = bound.collection

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from base64 import b64encode
 from collections.abc import Mapping
+from itertools import chain, repeat
 from pathlib import Path
 
 import msgspec
@@ -200,6 +202,32 @@ def test_a_nonce_is_good_for_one_request_only(stand: MakeStand) -> None:
     assert sent("events/d1", 1).json == first.json
     assert len(server.pull("events/d1", "last=10", cap=(device(), ALICE)).items) == 1
     assert server.engine.find("events/d2") is None
+
+
+@pytest.mark.parametrize("regular", [False, True])
+@pytest.mark.parametrize("slow", ["body", "enricher"])
+def test_a_push_that_is_repeated_while_it_is_underway_gets_the_first_answer(
+    stand: MakeStand, slow: str, regular: bool
+) -> None:
+    """Large bodies are read on another thread, and roles from a program take their time."""
+    delays = chain([0.02], repeat(0))
+
+    async def staff(caller: Caller, params: Mapping[str, str]) -> list[str]:
+        await asyncio.sleep(next(delays))
+        return []
+
+    rules = None if regular else AppendOnly(require_author_signature=False)
+    collection = msgspec.structs.replace(EVENTS, append_only=rules)
+    server = stand(collection, roles=Roles(enricher=staff) if slow == "enricher" else None)
+    body = {"data": {"text": "x" * (40_000 if slow == "body" else 1)}}
+    first, *others = server.ask_at_once(4, "POST", "/push/events/d1", body, cap=(device(), ALICE))
+    assert first.status == 200, first
+    assert [other.json for other in others] == [first.json] * 3
+    log = server.engine.find("events/d1")
+    assert log is not None
+    assert log.head == 1
+    refused = server.ask_at_once(3, "POST", "/push/events/d1", {"data": ["x" * 40_000]}, cap=(device(), ALICE))
+    assert [answer.status for answer in refused] == [400, 401, 401]
 
 
 def test_a_push_that_was_refused_is_not_repeated(stand: MakeStand) -> None:

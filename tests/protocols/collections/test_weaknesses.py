@@ -282,6 +282,52 @@ def test_a_device_that_may_only_read_does_not_write_to_what_is_its_own(stand: Ma
     assert published.push(path, {"n": 1}, author=BOB, cap=readers).status == 200
 
 
+@pytest.mark.parametrize("strict", [True, False])
+def test_a_batch_and_a_bundle_do_not_read_what_a_pull_would_ask_another_collection_for(
+    stand: MakeStand, strict: bool
+) -> None:
+    """The path of the document is also one of the collection that is named, but an earlier collection has it."""
+    public = {"read_roles": ("public",), "write_roles": ("public",)}
+    closed = {"read_roles": ("cap:read:vip",), "write_roles": ("public",)}
+    server = stand(
+        Collection(name="vip", storage_path="rooms/vip", **closed),
+        Collection(name="rooms", storage_path="rooms/{id}", **public, strict=strict),
+        opened("vips", "logs/vip", **closed),
+        opened("logs", "logs/{id}", strict=strict),
+        Collection(name="card", storage_path="cards/vip/name", **closed),
+        Collection(name="name", storage_path="cards/{id}", bundle="cards", **public, strict=strict),
+    )
+    for path in ("rooms/vip", "rooms/a", "logs/vip", "logs/a", "cards/vip/name", "cards/a/name"):
+        assert server.push(path, {"in": path}).status == 200
+    assert [server.pull(path).status for path in ("rooms/vip", "logs/vip", "cards/vip/name")] == [403] * 3
+    sets = quote(json.dumps({name: [{"id": "a"}, {"id": "vip"}] for name in ("rooms", "logs", "name")}))
+    bounds = quote(json.dumps({"logs": [{"last": 1}, {"last": 1}]}))
+    batch = server.get(f"/batch/pull?collections=rooms,logs,name&params={sets}&appendParams={bounds}")
+    for a, vip in batch.json["collections"].values():
+        assert "data" in a
+        assert vip == {"error": "Forbidden"} if strict else "data" in vip
+    assert server.pull("cards/a", "").json["collections"].keys() == {"name"}
+    assert server.pull("cards/vip", "").json["collections"].keys() == (set() if strict else {"name"})
+
+
+@pytest.mark.parametrize("strict", [True, False])
+def test_a_bundle_does_not_show_what_the_certificate_does_not_cover(stand: MakeStand, strict: bool) -> None:
+    shared: dict[str, Any] = {"storage_path": "cards/{id}", "bundle": "cards", "write_roles": ("public",)}
+    server = stand(
+        Collection(name="name", read_roles=("cap:read:name",), strict=strict, **shared),
+        Collection(name="mail", read_roles=("cap:read:mail",), strict=strict, **shared),
+        Collection(name="page", read_roles=("public",), strict=strict, **shared),
+    )
+    for name in ("name", "mail", "page"):
+        assert server.push(f"cards/a/{name}", {"n": 1}).status == 200
+    scope = {"ops": ["read"], "collections": ["name", "mail"], "paths": ["cards/**", "!cards/*/mail", "!cards/*/page"]}
+    cap = (device(ALICE, BOB, **scope), BOB)
+    assert server.pull("cards/a/mail", "", cap=cap).error == (403, "Forbidden")
+    assert server.pull("cards/a/page", "", cap=cap).status == 200, "public"
+    shown = server.pull("cards/a", "", cap=cap).json["collections"].keys()
+    assert shown == ({"name", "page"} if strict else {"name", "mail", "page"})
+
+
 def test_a_pull_leaves_hidden_fields_out_of_elements(stand: MakeStand) -> None:
     permissions = {"secret": FieldPermission(read_roles=("admin",))}
     for strict in (True, False):

@@ -371,12 +371,15 @@ class Gate:
 
     def _failed(self, call: Call, error: Exception) -> Reply:
         route = call.head.route
+        reply = None
         if isinstance(error, Refusal):
-            return _refuse(route, error)
-        reply = None if route is None else route.errors(error)
+            reply = _refuse(route, error)
+        elif route is not None:
+            reply = route.errors(error)
         if reply is None:
             log.error("%s %s failed", call.head.method, call.head.path, exc_info=error)
             reply = _refuse(route, internal())
+        _release_frames(error)
         return reply
 
     def _finished(self, head: Head, reply: Reply, further: Headers = ()) -> Reply:
@@ -424,6 +427,15 @@ Send = Callable[[Call, Answer], None]
 
 #: The access of a caller without a valid API key, at a route that checks permissions itself.
 NOBODY = Access("", frozenset(), ())
+
+
+def _release_frames(error: BaseException) -> None:
+    """Release the frames that an error has passed. They hold the body, and some of them refer to the error, so without
+    this they would stay in memory until the garbage collector runs."""
+    passed: BaseException | None = error
+    while passed is not None and passed.__traceback__ is not None:
+        passed.__traceback__ = None
+        passed = passed.__context__
 
 
 async def _settled(answer: Answer | Later | Awaitable[Answer]) -> Answer:

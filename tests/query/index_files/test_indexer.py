@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -207,6 +208,24 @@ def test_a_damaged_file_is_removed_and_built_again(log: IndexedBed, tmp_path: Pa
     assert log.ranges() == [(1, 20), (21, 40)]
     check(log)
     assert log.directory.damaged == 1
+
+
+@pytest.mark.parametrize("how", ["gone", "cut", "empty"])
+def test_a_file_may_shrink_or_vanish_while_it_is_mapped(log: IndexedBed, tmp_path: Path, how: str) -> None:
+    """To read what is not there any more would end the process (SIGBUS)."""
+    log.fill(40)
+    log.index()
+    check(log)
+    path = tmp_path / log.entries()[0].path
+    if how == "gone":
+        path.unlink()
+    else:
+        os.truncate(path, path.stat().st_size // 2 if how == "cut" else 0)
+    assert log.search("note:record", size=100).coverage.missing == 20
+    assert log.directory.damaged == 1
+    log.indexer.work()
+    assert log.ranges() == [(1, 20), (21, 40)]
+    check(log)
 
 
 def test_a_damaged_file_does_not_stop_a_merge(log: IndexedBed, tmp_path: Path) -> None:

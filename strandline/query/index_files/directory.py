@@ -57,10 +57,6 @@ class IndexDirectory:
         return self._known.get(epoch)
 
     @property
-    def is_due(self) -> bool:
-        return False
-
-    @property
     def nbytes(self) -> int:
         """The bytes of the files that are known. Never waits."""
         return sum(entry.size for known in list(self._known.values()) for entry in known.entries)

@@ -81,6 +81,18 @@ def test_a_search_does_not_index_sealed_records(log: IndexedBed) -> None:
     assert log.search("has:status").coverage.caught_up == 0
 
 
+def test_the_state_of_an_index_is_looked_up_again(log: IndexedBed, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever is done with other logs meanwhile."""
+    assert log.searcher.wants_look(log.log, log.config)
+    log.searcher.look(log.log, log.config, log.versions)
+    assert not log.searcher.wants_look(log.log, log.config)
+    monkeypatch.setattr(providers, "STATUS_SECONDS", 0.0)
+    assert log.searcher.wants_look(log.log, log.config)
+    log.config = parse_search_config({"fields": {"status": DECLARED["fields"]["status"]}})
+    monkeypatch.setattr(providers, "STATUS_SECONDS", 60.0)
+    assert log.searcher.wants_look(log.log, log.config), "another configuration has another index"
+
+
 def test_what_is_in_memory_answers_until_its_file_is_there(log: IndexedBed) -> None:
     log.fill(30)
     check(log)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from time import perf_counter
 from typing import Any
 
 import pytest
@@ -250,6 +251,25 @@ def test_a_damaged_file_does_not_stop_a_merge(log: IndexedBed, tmp_path: Path) -
     log.fill(20)
     log.index()
     assert log.ranges() == [(1, 80)]
+    check(log)
+
+
+@pytest.mark.parametrize("indexed", [False, True])
+def test_deleted_records_stay_out_after_their_segments_were_merged(log: IndexedBed, indexed: bool) -> None:
+    """Sealing and merging forget which records were removed."""
+    log.fill(20)
+    if indexed:
+        log.index()
+    assert len(log.search("has:status", size=100).hits) == 20
+    log.log.delete(seqs=[2, 3]).wait()
+    for _ in range(4):
+        log.fill(1)
+        log.engine.seal()
+    log.log.delete(seqs=[20]).wait()
+    page = log.search("has:status", size=17, sort=["offset:asc"])
+    assert [hit.seq for hit in page.hits] == [1, *range(4, 20)]
+    cover, _ = log.searcher.indexes.cover(log.log, log.config, log.versions, log.log.head, perf_counter() + 60)
+    assert sum(len(chunk) - (0 if chunk.gone is None else int(chunk.gone.sum())) for chunk in cover.chunks) == 21
     check(log)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator
-from time import perf_counter
+from time import monotonic, perf_counter
 from typing import NamedTuple, Protocol
 
 from strandline.engine import Log
@@ -27,6 +27,8 @@ MIN_FILE_ROWS = 4096
 MAX_REQUEST_ROWS = 16_384
 CATCH_UP_SECONDS = 0.03
 CATCH_UP_ROWS = 4096
+#: How old the status of a log's index files may be.
+STATUS_SECONDS = 1.0
 
 
 class Key(NamedTuple):
@@ -63,7 +65,8 @@ class Indexes:
         self.in_background = False
         self._lock = threading.Lock()
         self._indexes: OrderedDict[Key, Index] = OrderedDict()
-        self._described: dict[tuple[int, IndexPlan], IndexFileStatus] = {}
+        #: When each status was looked up (of ``monotonic``), and the status.
+        self._described: dict[tuple[int, IndexPlan], tuple[float, IndexFileStatus]] = {}
         #: Changes whenever the indexed data changes.
         self.changes = 0
 
@@ -160,15 +163,21 @@ class Indexes:
     def refresh_status(self, log: Log, config: SearchConfig, versions: Versions) -> None:
         """Update the information about the index files of a log, for status displays."""
         if self.index_files is not None:
-            key = log.epoch, plan_of(config)
-            found = self.index_files.describe(log, config, key[1], versions)
-            if self._described.get(key, IndexFileStatus()) != found:
+            plan, now = plan_of(config), monotonic()
+            found = self.index_files.describe(log, config, plan, versions)
+            if self.described(log, plan) != found:
                 self.changes += 1
-            self._described[key] = found
+            self._described[log.epoch, plan] = now, found
+
+    def is_status_due(self, log: Log, config: SearchConfig) -> bool:
+        """Return whether the information about the index files of a log should be updated. Never waits."""
+        found = self._described.get((log.epoch, plan_of(config)))
+        return self.index_files is not None and (found is None or monotonic() - found[0] >= STATUS_SECONDS)
 
     def described(self, log: Log, plan: IndexPlan) -> IndexFileStatus:
         """Return the last known status. Never waits."""
-        return self._described.get((log.epoch, plan), IndexFileStatus())
+        found = self._described.get((log.epoch, plan))
+        return IndexFileStatus() if found is None else found[1]
 
     def held(self, log: Log, plan: IndexPlan) -> tuple[Cover | None, bool]:
         """Return the records of the log in memory for this plan, and whether there are some for another plan. Does not

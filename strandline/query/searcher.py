@@ -138,9 +138,9 @@ class Searcher:
             except DamagedIndexFile as damaged:
                 self.index_files.report(damaged)
 
-    def wants_look(self, log: Log) -> bool:
+    def wants_look(self, log: Log, config: SearchConfig) -> bool:
         """Return whether the index files of the log should be checked again. Fast."""
-        return self.index_files.is_due or not self.index_files.is_known(log.epoch)
+        return self.indexes.is_status_due(log, config)
 
     def look(self, log: Log, config: SearchConfig, versions: Versions) -> None:
         """Update the information about index files that ``held`` returns."""

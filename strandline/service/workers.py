@@ -76,13 +76,18 @@ class WorkClass(Executor):
             raise Throttled(SOON_MS)
         future = self.submit(work, *arguments, **named)
         answer = asyncio.wrap_future(future)
-        if until is None:
-            return await answer
-        done, _ = await asyncio.wait({answer}, timeout=max(until - perf_counter(), 0))
-        if not done:
-            future.cancel()
-            raise TimeoutError
-        return answer.result()
+        done: set[asyncio.Future[T]] = set()
+        try:
+            if until is None:
+                return await answer
+            done, _ = await asyncio.wait({answer}, timeout=max(until - perf_counter(), 0))
+            if not done:
+                future.cancel()
+                raise TimeoutError
+            return answer.result()
+        finally:
+            # An error refers to this frame. Without a cycle, everything that the failed work held is free at once.
+            del future, answer, done
 
     def submit(self, work: Callable[..., T], /, *arguments: Any, **named: Any) -> Future[T]:
         """Call the function on a thread. There is no bound on the waiting work: the caller must have its own, for
@@ -241,5 +246,7 @@ def _do(job: _Job) -> None:
         result = work()
     except BaseException as error:
         future.set_exception(error)
+        # The error refers to this frame. Without a cycle, everything that the failed work held is free at once.
+        del job, future, work
     else:
         future.set_result(result)

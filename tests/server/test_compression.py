@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import gzip
 import os
+import weakref
 import zlib
 from collections.abc import Iterator
 from time import perf_counter
@@ -32,7 +34,7 @@ from strandline.server.compression import (
 from strandline.server.gate import Gate, Status
 from strandline.service.http import NO_STORE, VARY_ENCODING, Call, Head, Reply, Route
 from strandline.service.limits import Limits
-from strandline.service.problems import Refusal
+from strandline.service.problems import INVALID_REQUEST, Refusal
 from strandline.service.workers import Workers
 
 pytestmark = pytest.mark.both_lanes
@@ -193,6 +195,36 @@ def test_large_bodies_are_left_to_threads() -> None:
         assert gzip.decompress(compressed.body) == body
 
     asyncio.run(main())
+
+
+class Held:
+    """Something large."""
+
+
+@pytest.mark.parametrize("size", [10, 1_000_000])
+def test_a_refused_request_leaves_nothing_in_memory(size: int) -> None:
+    """Also with large bodies, whose refusal passes a thread, a task and the gate."""
+
+    async def main() -> None:
+        gone: list[weakref.ref[Held]] = []
+
+        async def handler(call: Call) -> Reply:
+            held = Held()
+            gone.append(weakref.ref(held))
+            raise Refusal(INVALID_REQUEST, f"not {held}")
+
+        gate = gate_with(Route(method="POST", path="/", handler=handler, body="any"))
+        head = Head("POST", "/", "", {b"content-encoding": b"gzip"})
+        answered = await ask_gate(gate, Call(head, gzip.compress(b"x" * size), 0.0))
+        assert answered.status == 400
+        while gone[0]() is not None:
+            await asyncio.sleep(0)
+
+    gc.disable()
+    try:
+        asyncio.run(asyncio.wait_for(main(), 10))
+    finally:
+        gc.enable()
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
+import weakref
 from collections.abc import Awaitable, Callable, Iterator
 from time import perf_counter
 
@@ -204,3 +206,29 @@ def test_without_a_thread_the_caller_is_told(workers: Workers, monkeypatch: pyte
             workers.normal.submit(lambda: 1)
     assert workers.normal.waiting == 0
     assert workers.normal.submit(lambda: 2).result(PATIENCE_SECONDS) == 2
+
+
+class Held:
+    """Something large."""
+
+
+def fail(held: Held) -> None:
+    raise ValueError(f"{held} is not valid")
+
+
+def test_what_failed_work_held_is_free_at_once(workers: Workers) -> None:
+    async def test() -> None:
+        for until in (None, perf_counter() + PATIENCE_SECONDS):
+            held = Held()
+            gone = weakref.ref(held)
+            with pytest.raises(ValueError, match="not valid"):
+                await workers.normal.run(fail, held, until=until)
+            del held
+            while gone() is not None:  # until the thread has come back from its work
+                await asyncio.sleep(0)
+
+    gc.disable()
+    try:
+        run(test)
+    finally:
+        gc.enable()

@@ -1,13 +1,16 @@
 """The state of a log in numbers: where its records are stored, which ranges of seqs are live, and how far logs extend.
 
-Every function reads memory only. The cost grows with the number of segments or logs, never with the number of records.
+Every function but ``live_ranges_of`` reads memory only. The cost grows with the number of segments or logs, not with
+the number of records.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 from strandline.engine.engine import Engine
+from strandline.engine.errors import DamagedFile, MissingFile
 from strandline.engine.log import Log
 from strandline.engine.operations.erasures import NAME as ERASURES
 from strandline.engine.ownership import REGISTRY
@@ -16,6 +19,7 @@ from strandline.engine.segments.store import UnknownSegment
 from strandline.engine.state.forks import chain, layers, revision_of
 from strandline.engine.state.logbook import Logbook
 from strandline.engine.state.parts import Run
+from strandline.engine.state.ranges import SeqRanges
 
 
 class SealedPart(NamedTuple):
@@ -107,7 +111,8 @@ class LiveRanges(NamedTuple):
 
     While ``rewrites`` stays the same, records are only removed: what was read of a seq in one of the ``ranges`` is
     still valid. The ranges are ascending and inclusive, and may contain seqs that never held a record. ``revision`` is
-    as in :class:`Log`.
+    as in :class:`Log`. In the cold tier, or in a damaged segment, they may also contain seqs whose records were removed
+    before they were sealed or merged.
     """
 
     revision: int
@@ -116,29 +121,67 @@ class LiveRanges(NamedTuple):
 
 
 def live_ranges_of(log: Log) -> LiveRanges:
-    """Return the live ranges. Reads memory only. The cost grows with the log's segments and removed ranges."""
+    """Return the live ranges. The cost grows with the log's segments and removed ranges.
+
+    Sealing and merging drop removed records, and what is known of their removal. Where a segment lacks seqs, its column
+    of seqs is read, once for each segment.
+    """
     _ = log.revision  # expires old records
+    store, lock = log.engine.store, log.engine.lock
+    unreadable: set[tuple[int, int]] = set()
+    while True:
+        missing: list[Run] = []
+
+        def seqs_of(run: Run, missing: list[Run] = missing) -> SeqRanges | None:
+            if run.rows == run.last - run.first + 1 or (run.segment, run.row) in unreadable:
+                return None
+            known = store.known_seqs(run.segment, run.row)
+            if known is None and not is_cold(log, run.segment):
+                missing.append(run)
+            return known
+
+        with lock:
+            log.book.check_there()
+            found = LiveRanges(revision_of(log.book), rewrites_of(log), live_ranges(log.book, seqs_of))
+        if not missing:
+            return found
+        for run in missing:
+            try:
+                store.read_seqs(run.segment, run.row, run.rows)
+            except (UnknownSegment, MissingFile, DamagedFile):  # merged a moment ago, or reported where it is read
+                unreadable.add((run.segment, run.row))
+
+
+def known_live_ranges_of(log: Log) -> LiveRanges:
+    """The same, but the ranges may also contain seqs whose records were removed before they were sealed or merged.
+    Reads memory only."""
+    _ = log.revision
     with log.engine.lock:
         log.book.check_there()
         return LiveRanges(revision_of(log.book), rewrites_of(log), live_ranges(log.book))
 
 
-def live_ranges(book: Logbook) -> list[tuple[int, int]]:
-    """Return the visible seqs, and some that never held a record. The caller holds the engine's lock, if there is
-    one."""
+def live_ranges(book: Logbook, seqs_of: Callable[[Run], SeqRanges | None] | None = None) -> list[tuple[int, int]]:
+    """Return the visible seqs, and some that hold no record. ``seqs_of`` returns the seqs of a run, or None if they are
+    not known. The caller holds the engine's lock, if there is one."""
     ranges: list[tuple[int, int]] = []
     for layer, first, last in layers(book):
         first = max(first, layer.earliest)
         for part in layer.parts():
             low, high = max(first, part.first), min(last, part.last)
-            if low <= high:
-                ranges += [(low, high)] if part.overlay is None else part.overlay.visible(low, high)
+            if low > high:
+                continue
+            visible = [(low, high)] if part.overlay is None else list(part.overlay.visible(low, high))
+            seqs = seqs_of(part) if seqs_of is not None and isinstance(part, Run) else None
+            if seqs is not None:
+                visible = [inner for start, end in visible for inner in seqs.overlap(start, end)]
+            ranges += visible
     return ranges
 
 
 def hidden_ranges_of(log: Log) -> list[tuple[int, int]]:
     """Return the hidden seqs of a log, ascending, and some that never held a record. A fork only has its own. Reads
-    memory only, like ``live_ranges_of``."""
+    memory only."""
     ranges: list[tuple[int, int]] = []
     with log.engine.lock:
         log.book.check_there()

@@ -30,6 +30,7 @@ from strandline.engine.segments import check
 from strandline.engine.segments.footer import ENDING, BlockInfo, RunInfo, decode_footer, edges_sum, tail_start
 from strandline.engine.segments.writer import SCHEMA, Codes, Ints
 from strandline.engine.state.block import Block, Numbers
+from strandline.engine.state.ranges import SeqRanges
 
 #: The bytes fetched first from the cold tier. They contain the whole footer of all but the largest segments.
 TAIL_GUESS_BYTES = 64 << 10
@@ -197,6 +198,20 @@ class Segment:
     def seq_of(self, row: int) -> int:
         """Return the seq of a row. Reads the block's column of seqs."""
         return _Index(self).seq(row)
+
+    def seq_ranges(self, row: int, rows: int) -> SeqRanges:
+        """Return the seqs of a run. Reads the column of seqs of its blocks."""
+        found, end = SeqRanges(), row + rows
+        while row < end:
+            number = self.block_of(row)
+            start = row - self.blocks[number].row
+            seqs = self.batch(number, ("seq",)).column(0).to_numpy()[start : start + end - row]
+            breaks = np.flatnonzero(np.diff(seqs) != 1)
+            firsts, lasts = seqs[np.append(0, breaks + 1)], seqs[np.append(breaks, len(seqs) - 1)]
+            for first, last in zip(firsts.tolist(), lasts.tolist(), strict=True):
+                found.add(first, last)
+            row += len(seqs)
+        return found
 
     def seqs_with_key(self, row: int, rows: int, key: str) -> list[int]:
         """Return the ascending seqs of the records of a run with this key."""

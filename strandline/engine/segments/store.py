@@ -26,6 +26,7 @@ from strandline.engine.file_names import number_in
 from strandline.engine.segments.cold_tier import ColdCache, ColdStore, Fetcher, empty_directory
 from strandline.engine.segments.segment import ROW_COLUMNS, Segment, footprint
 from strandline.engine.state.block import Block
+from strandline.engine.state.ranges import SeqRanges
 
 #: Memory for decompressed blocks: enough that readers who follow each other through the same history decode it once.
 CACHE_BYTES = 32 << 20
@@ -126,6 +127,8 @@ class SegmentStore:
         self._opened: OrderedDict[int, _Opened] = OrderedDict()
         self._blocks: OrderedDict[tuple[int, int], tuple[Block, int]] = OrderedDict()
         self._blocks_bytes = 0
+        #: The seqs of runs with holes, by segment and first row.
+        self._seqs: dict[tuple[int, int], SeqRanges] = {}
         #: Segments that a read has found damaged. Each is reported once, however many reads fail.
         self._damaged: set[int] = set()
         self._opening: _Once[int, Segment] = _Once()
@@ -149,6 +152,8 @@ class SegmentStore:
             dropped = self._opened.pop(id, None)
             for key in [key for key in self._blocks if key[0] == id]:
                 self._blocks_bytes -= self._blocks.pop(key)[1]
+            for key in [key for key in self._seqs if key[0] == id]:
+                del self._seqs[key]
         del dropped
         self._discard_copy(id)
 
@@ -232,6 +237,19 @@ class SegmentStore:
         segment = self.segment(id)
         with self._damage(id):
             return segment.batch(index, columns)
+
+    def known_seqs(self, id: int, row: int) -> SeqRanges | None:
+        """Return what ``read_seqs`` has found. Never waits."""
+        return self._seqs.get((id, row))
+
+    def read_seqs(self, id: int, row: int, rows: int) -> None:
+        """Read the seqs of a run, for ``known_seqs``."""
+        segment = self.segment(id)
+        with self._damage(id):
+            seqs = segment.seq_ranges(row, rows)
+        with self._lock:
+            if id in self._entries:
+                self._seqs[id, row] = seqs
 
     def opened(self, id: int) -> Segment | None:
         """Return the segment if it is available without touching a disk."""

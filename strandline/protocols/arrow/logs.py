@@ -10,7 +10,7 @@ from msgspec import UNSET
 from strandline.engine import Log
 from strandline.engine.errors import UnknownLog
 from strandline.engine.operations.journaled import let_all_expire
-from strandline.engine.reads.status import live_ranges_of
+from strandline.engine.reads.status import known_live_ranges_of
 from strandline.history.log_info import LogInfo, info_of
 from strandline.protocols.arrow.context import ArrowContext
 from strandline.protocols.arrow.errors import epoch_changed
@@ -73,7 +73,7 @@ class ArrowLogs:
 
     def _one(self, log: Log, writer: str | None) -> Reply:
         with self._context.engine.lock:
-            info, ranges = _info(log), live_ranges_of(log).ranges
+            info, ranges = _info(log), known_live_ranges_of(log).ranges
             progress = UNSET if writer is None else progress_of(log, writer)
         return Reply(
             msgspec.json.encode(

@@ -97,7 +97,7 @@ class StreamInspection:
         indexer = self._context.indexer
         if indexer is not None and indexer.known_progress(stream.log) is None:
             return True
-        return self._context.searcher.wants_look(stream.log)
+        return self._context.searcher.wants_look(stream.log, stream.search[0])
 
     def _look(self, stream: Stream) -> None:
         if stream.search is not None:

@@ -347,15 +347,6 @@ class IndexFiles:
         listed = any(source.entries_of(log.epoch).entries for source in self.sources)
         return IndexFileStatus(tuple(ranges), sizes, total, built_at, listed and not chosen)
 
-    @property
-    def is_due(self) -> bool:
-        """Whether the index files should be checked again. Never waits."""
-        return any(source.is_due for source in self.sources)
-
-    def is_known(self, epoch: int) -> bool:
-        """Whether the index files of a log have been looked up. Never waits."""
-        return all(source.known(epoch) is not None for source in self.sources)
-
     def report(self, damaged: DamagedIndexFile) -> None:
         """Do not use a damaged file again."""
         for source in self.sources:

@@ -29,10 +29,6 @@ class IndexSource(Protocol):
     def known(self, epoch: int) -> LogEntries | None:
         """Return the last known entries of a log; None if they were never read. Never waits."""
 
-    @property
-    def is_due(self) -> bool:
-        """Whether the entries should be checked again. Never waits."""
-
     def open(self, entry: IndexEntry, deadline: float) -> IndexFile | None:
         """Return the index file; None if it is unusable, or if it must be fetched and the deadline (of
         ``perf_counter``) has passed."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
+from time import perf_counter
 from typing import Any
 
 import pytest
@@ -78,6 +80,18 @@ def test_a_search_does_not_index_sealed_records(log: IndexedBed) -> None:
     log.indexer.work()
     check(log)
     assert log.search("has:status").coverage.caught_up == 0
+
+
+def test_the_state_of_an_index_is_looked_up_again(log: IndexedBed, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever is done with other logs meanwhile."""
+    assert log.searcher.wants_look(log.log, log.config)
+    log.searcher.look(log.log, log.config, log.versions)
+    assert not log.searcher.wants_look(log.log, log.config)
+    monkeypatch.setattr(providers, "STATUS_SECONDS", 0.0)
+    assert log.searcher.wants_look(log.log, log.config)
+    log.config = parse_search_config({"fields": {"status": DECLARED["fields"]["status"]}})
+    monkeypatch.setattr(providers, "STATUS_SECONDS", 60.0)
+    assert log.searcher.wants_look(log.log, log.config), "another configuration has another index"
 
 
 def test_what_is_in_memory_answers_until_its_file_is_there(log: IndexedBed) -> None:
@@ -209,6 +223,24 @@ def test_a_damaged_file_is_removed_and_built_again(log: IndexedBed, tmp_path: Pa
     assert log.directory.damaged == 1
 
 
+@pytest.mark.parametrize("how", ["gone", "cut", "empty"])
+def test_a_file_may_shrink_or_vanish_while_it_is_mapped(log: IndexedBed, tmp_path: Path, how: str) -> None:
+    """To read what is not there any more would end the process (SIGBUS)."""
+    log.fill(40)
+    log.index()
+    check(log)
+    path = tmp_path / log.entries()[0].path
+    if how == "gone":
+        path.unlink()
+    else:
+        os.truncate(path, path.stat().st_size // 2 if how == "cut" else 0)
+    assert log.search("note:record", size=100).coverage.missing == 20
+    assert log.directory.damaged == 1
+    log.indexer.work()
+    assert log.ranges() == [(1, 20), (21, 40)]
+    check(log)
+
+
 def test_a_damaged_file_does_not_stop_a_merge(log: IndexedBed, tmp_path: Path) -> None:
     for _ in range(3):
         log.fill(20)
@@ -219,6 +251,25 @@ def test_a_damaged_file_does_not_stop_a_merge(log: IndexedBed, tmp_path: Path) -
     log.fill(20)
     log.index()
     assert log.ranges() == [(1, 80)]
+    check(log)
+
+
+@pytest.mark.parametrize("indexed", [False, True])
+def test_deleted_records_stay_out_after_their_segments_were_merged(log: IndexedBed, indexed: bool) -> None:
+    """Sealing and merging forget which records were removed."""
+    log.fill(20)
+    if indexed:
+        log.index()
+    assert len(log.search("has:status", size=100).hits) == 20
+    log.log.delete(seqs=[2, 3]).wait()
+    for _ in range(4):
+        log.fill(1)
+        log.engine.seal()
+    log.log.delete(seqs=[20]).wait()
+    page = log.search("has:status", size=17, sort=["offset:asc"])
+    assert [hit.seq for hit in page.hits] == [1, *range(4, 20)]
+    cover, _ = log.searcher.indexes.cover(log.log, log.config, log.versions, log.log.head, perf_counter() + 60)
+    assert sum(len(chunk) - (0 if chunk.gone is None else int(chunk.gone.sum())) for chunk in cover.chunks) == 21
     check(log)
 
 

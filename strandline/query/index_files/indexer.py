@@ -459,6 +459,10 @@ class Indexer:
         records = of.state().count
         missing = sum(part.rows for part in uncovered(sealed_ranges(of), held.ranges))
         behind = of.head - max(held.through, sealed_through(of))
+        if behind > providers.MAX_REQUEST_ROWS:
+            # A client that waits for the index does not search yet.
+            self._keep_warm(of, config, versions)
+            self._wake_tails.set()
         # Searches index a few records themselves.
         missing = (missing if missing >= providers.MIN_FILE_ROWS else 0) + (
             behind if behind > providers.MAX_REQUEST_ROWS else 0

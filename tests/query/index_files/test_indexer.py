@@ -372,6 +372,16 @@ def test_the_index_in_memory_follows_a_log_that_is_searched(log: IndexedBed, mon
     assert (len(result.hits), result.coverage.caught_up, result.coverage.complete) == (100, 0, True)
 
 
+def test_who_waits_for_the_index_has_new_records_indexed(log: IndexedBed, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also when nobody searches."""
+    monkeypatch.setattr(providers, "MAX_REQUEST_ROWS", 15)
+    monkeypatch.setattr(indexer, "MIN_BEHIND", 10)
+    log.fill(20)
+    assert not log.indexer.progress(log.log, log.config, log.versions).complete
+    log.indexer._follow()
+    assert log.indexer.progress(log.log, log.config, log.versions).complete
+
+
 OPERATIONS = st.one_of(
     st.tuples(st.just("fill"), st.integers(1, 45)),
     st.tuples(st.just("index"), st.just(0)),

@@ -378,7 +378,7 @@ class Indexer:
     def _join_job(self, of: Log, step: Join, config: SearchConfig) -> JoinJob:
         live = live_ranges_of(of).ranges
         paths = [entry.path for entry in step.entries]
-        return JoinJob(of.epoch, config.document(), paths, live)
+        return JoinJob(of.epoch, config.document(), paths, live, list(step.rewritten))
 
     # --- the index in memory -----------------------------------------------------------------------------------------
 

@@ -35,6 +35,8 @@ class JoinJob(Struct, array_like=True, frozen=True, tag="join"):
     config: dict[str, Any]
     paths: list[str]
     live: list[tuple[int, int]]
+    #: Records whose values in the files are no longer right: they are left out.
+    without: list[int]
 
 
 IndexJob = BuildJob | JoinJob
@@ -52,7 +54,7 @@ def run(disk: Disk, job: IndexJob, open_segment: OpenSegment | None = None) -> I
     else:
         try:
             files = [_opened(disk, path) for path in job.paths]
-            made, epoch = merge(files, config, live=job.live), job.epoch
+            made, epoch = merge(files, config, live=job.live, without=job.without), job.epoch
         except DamagedIndexFile as error:
             raise DamagedFile(error.path, str(error)) from error
     folder = folder_of(epoch)

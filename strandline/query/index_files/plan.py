@@ -41,9 +41,14 @@ class Build(NamedTuple):
 
 
 class Join(NamedTuple):
-    """Make one file of these."""
+    """Make one file of these, without the old values of records that were rewritten since."""
 
     entries: tuple[IndexEntry, ...]
+    rewritten: tuple[int, ...] = ()
+
+
+def _join(files: Sequence[Usable]) -> Join:
+    return Join(tuple(file.entry for file in files), tuple(seq for file in files for seq in file.rewritten))
 
 
 class IndexPlanning(NamedTuple):
@@ -154,10 +159,10 @@ def _renewal(current: Sequence[Usable], rollups: str, live: Ranges, cold: Ranges
         if len(file.rewritten) > REBUILD_REWRITTEN:
             return Build(info.first, info.last, info.records, bool(within(cold, info.first, info.last)))
         if info.rollups != rollups:
-            return Join((file.entry,))
+            return _join([file])
         visible = sum(last - first + 1 for first, last in within(live, info.first, info.last))
         if visible < info.records * MIN_LIVE:
-            return Join((file.entry,))
+            return _join([file])
     return None
 
 
@@ -171,7 +176,7 @@ def _merge(current: Sequence[Usable]) -> Join | None:
         if len(group) == MERGE_FILES:
             rows, size = (sum(each.entry.info.records for each in group), sum(each.entry.size for each in group))
             if rows <= MAX_FILE_ROWS and size <= MAX_FILE_BYTES:
-                return Join(tuple(each.entry for each in group))
+                return _join(group)
             group.pop(0)
     return None
 

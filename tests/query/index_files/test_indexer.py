@@ -315,6 +315,21 @@ def test_many_rewritten_records_make_the_file_be_built_again(log: IndexedBed, mo
     check(log, "status:9000", "has:status")
 
 
+def test_a_merged_file_has_no_old_values(log: IndexedBed, tmp_path: Path) -> None:
+    log.append(*[{"status": 1, "note": "secretword"}] * 20)
+    log.index()
+    log.log.amend(3, b'{"status": 9000, "note": "another"}').wait()
+    log.log.delete(seqs=[*range(1, 3), *range(4, 21)]).wait()
+    for _ in range(3):
+        log.fill(20)
+        log.index()
+    assert log.ranges() == [(1, 80)]
+    check(log, "status:9000", "note:secretword", "has:status")
+    files = list((tmp_path / "indexes").glob("*/*.arrow"))
+    assert files
+    assert not [path for path in files if b"secretword" in path.read_bytes()]
+
+
 def test_rewritten_records_are_found_after_a_restart_too(tmp_path: Path) -> None:
     with indexed_bed(tmp_path) as bed:
         bed.fill(20)
@@ -372,7 +387,7 @@ def test_the_index_in_memory_follows_a_log_that_is_searched(log: IndexedBed, mon
     assert (len(result.hits), result.coverage.caught_up, result.coverage.complete) == (100, 0, True)
 
 
-def test_who_waits_for_the_index_has_new_records_indexed(log: IndexedBed, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_asking_for_the_progress_has_new_records_indexed(log: IndexedBed, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also when nobody searches."""
     monkeypatch.setattr(providers, "MAX_REQUEST_ROWS", 15)
     monkeypatch.setattr(indexer, "MIN_BEHIND", 10)

@@ -35,7 +35,7 @@ class Completion:
             self._depart(_Departure(commit, seqs, jobs))
         return commit
 
-    def bury(self, seqs: list[int]) -> Commit[Any]:
+    def remove(self, seqs: list[int]) -> Commit[Any]:
         """Delete dead letters. If the disk is full, the deletion is retried later."""
         self._buried.extend(seqs)
         self.seqs.update(seqs)

@@ -201,8 +201,8 @@ def _text(value: msgspec.Raw | None) -> str | None:
         return None
 
 
-class Undertaker:
-    """Buries jobs that failed on their last delivery. A dead letter and its event are written in one transaction, and
+class LastDeliveries:
+    """Removes jobs that failed on their last delivery. A dead letter and its event are written in one transaction, and
     then the job is deleted. After a crash, either the job is unchanged, or the event says that it is a dead letter and
     the job is deleted on replay. Without a dead-letter log, there is only the event."""
 
@@ -210,39 +210,39 @@ class Undertaker:
         self,
         log: Log,
         state: State,
-        companion: LeaseLog,
+        lease_log: LeaseLog,
         leaving: Completion,
         create_log: Callable[[str], Log | None],
     ) -> None:
         self._log = log
         self._state = state
-        self._companion = companion
+        self._lease_log = lease_log
         self._leaving = leaving
         self._create_log = create_log
 
-    def bury(
+    def remove(
         self, jobs: list[JobState], records: dict[int, Record], settings: QueueSettings, commits: list[Commit[Any]]
     ) -> None:
-        """Bury those of the jobs that reached the maximum number of deliveries. Jobs without a record are already
+        """Remove those of the jobs that reached the maximum number of deliveries. Jobs without a record are already
         deleted. Jobs that cannot be moved to the dead-letter log stay in the queue."""
         limit, name = settings.max_deliveries, settings.dead_letter
-        doomed = [job for job in jobs if limit and job.deliveries >= limit and job.seq in records]
-        if not doomed:
+        failed = [job for job in jobs if limit and job.deliveries >= limit and job.seq in records]
+        if not failed:
             return
         if name is None:
-            self._drop(doomed, commits)
+            self._drop(failed, commits)
             return
         dead = self._create_log(name)
         if dead is None or dead.epoch == self._log.epoch:
             return
-        letters = {job.seq: dead_letter(self._log, dead, records[job.seq], job) for job in doomed}
+        letters = {job.seq: dead_letter(self._log, dead, records[job.seq], job) for job in failed}
         self._post(letters, list(letters), commits)
 
     def _drop(self, jobs: list[JobState], commits: list[Commit[Any]]) -> None:
         seqs = [job.seq for job in jobs]
-        commits.append(self._companion.write(DroppedEvent(seqs)))
+        commits.append(self._lease_log.write(DroppedEvent(seqs)))
         self._state.drop(seqs)
-        commits.append(self._leaving.bury(seqs))
+        commits.append(self._leaving.remove(seqs))
         # One line, however many jobs there are.
         last = jobs[-1].failures[-1:]
         log.warning(
@@ -257,7 +257,7 @@ class Undertaker:
 
     def _post(self, letters: dict[int, Append], seqs: list[int], commits: list[Commit[Any]]) -> None:
         try:
-            commits.append(self._companion.write_with(DeadLetteredEvent(seqs), [letters[seq] for seq in seqs]))
+            commits.append(self._lease_log.write_with(DeadLetteredEvent(seqs), [letters[seq] for seq in seqs]))
         except (LogFull, QuotaExceeded, BadRequest, UnknownLog):
             # Another delivery is better than a lost job. A letter without room must not block the others.
             if len(seqs) > 1:
@@ -265,5 +265,5 @@ class Undertaker:
                 self._post(letters, seqs[:half], commits)
                 self._post(letters, seqs[half:], commits)
             return
-        self._state.bury(seqs)
-        commits.append(self._leaving.bury(seqs))
+        self._state.remove(seqs)
+        commits.append(self._leaving.remove(seqs))

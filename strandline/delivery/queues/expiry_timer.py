@@ -1,4 +1,4 @@
-"""One timer for all queues: buries jobs whose last lease expires, also if no one uses their queue."""
+"""One timer for all queues: removes jobs whose last lease expires, also if no one uses their queue."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MAX_TIMER_SECONDS = 3600.0
 
 
 class ExpiryTimer:
-    """``expect`` is the alarm of queues. Jobs are read on another thread and buried on the event loop's thread."""
+    """``expect`` is the alarm of queues. Jobs are read on another thread and removed on the event loop's thread."""
 
     def __init__(self, hub: Hub) -> None:
         self._hub = hub
@@ -64,7 +64,7 @@ class ExpiryTimer:
             return
         try:
             brought.result()
-            queue.bury_exhausted()
+            queue.remove_exhausted()
         except Exception as error:
             if not queue.log.dropped:
                 self._retry_later(queue, error)

@@ -29,7 +29,7 @@ SNAPSHOT_FAILURE_BYTES = 4 << 20
 READ_EVENTS = 1024
 
 
-def companion_name(queue: str) -> str:
+def lease_log_name(queue: str) -> str:
     return NAME_PREFIX + queue
 
 
@@ -115,16 +115,16 @@ class LeaseLog:
             self._bytes = self._snapshot_bytes = sum(map(len, batch.data))
 
 
-def drop_companion(engine: Engine, jobs: Log) -> Commit[None]:
+def drop_lease_log(engine: Engine, jobs: Log) -> Commit[None]:
     """Drop the lease log of this queue, or of an earlier queue of the same name, but not of a later one."""
-    found = engine.find(companion_name(jobs.name))
+    found = engine.find(lease_log_name(jobs.name))
     if found is None or found.config.attributes.get(EPOCH_ATTRIBUTE, 0) > jobs.epoch:
         return Commit.of(None)
     return found.drop()
 
 
 def _open(engine: Engine, jobs: Log, durable: bool) -> Log:
-    name = companion_name(jobs.name)
+    name = lease_log_name(jobs.name)
     config = _config(jobs.epoch, durable)
     found = engine.find(name)
     if found is not None and found.config.attributes.get(EPOCH_ATTRIBUTE) != jobs.epoch:

@@ -14,7 +14,7 @@ from msgspec import Raw
 from strandline.delivery.queues.activity import Activity
 from strandline.delivery.queues.backoff import clamp_delay
 from strandline.delivery.queues.completion import Completion
-from strandline.delivery.queues.dead_letters import Undertaker
+from strandline.delivery.queues.dead_letters import LastDeliveries
 from strandline.delivery.queues.jobs import (
     NO_REASON,
     Acked,
@@ -32,7 +32,7 @@ from strandline.delivery.queues.jobs import (
     lease_number,
     lease_numbers,
 )
-from strandline.delivery.queues.lease_log import LeaseLog, companion_name, drop_companion
+from strandline.delivery.queues.lease_log import LeaseLog, drop_lease_log, lease_log_name
 from strandline.delivery.queues.multi_append import PlannedEvent, QueueWrite, append_together
 from strandline.delivery.queues.selection import Picker, Row, divide
 from strandline.delivery.queues.state import (
@@ -74,9 +74,9 @@ class Queue:
     Leases expire lazily: a lease has ended once ``now`` is past its deadline, and every call processes expired leases
     first. A call takes effect for all other calls at once. Its commit is done when it has the requested durability.
 
-    A job that fails on its last delivery is buried: moved to the dead-letter log, or dropped if there is none. The
-    queue calls ``alarm`` with the time at which the lease of a last delivery expires. Call ``bury_exhausted`` then;
-    otherwise the next claim buries the job.
+    A job that fails on its last delivery is removed: moved to the dead-letter log, or dropped if there is none. The
+    queue calls ``alarm`` with the time at which the lease of a last delivery expires. Call ``remove_exhausted`` then;
+    otherwise the next claim removes the job.
 
     A claim of jobs that are not in memory reads them from the disk. Other callers of this queue wait for it, but no
     other queue does. The lock of the queue is taken before the engine's lock.
@@ -102,13 +102,13 @@ class Queue:
         self._random = random
         #: Taken before the engine's lock. Locks of several queues are taken in order of their epochs.
         self.lock = threading.RLock()
-        self._companion = LeaseLog(engine, log, settings.leases_durable)
+        self._lease_log = LeaseLog(engine, log, settings.leases_durable)
         self._state = State()
         self._activity = Activity(now())
         #: Scheduled jobs that are written but not visible yet, by seq, ascending.
         self._coming: dict[int, JobState] = {}
         self._leaving = Completion(log)
-        self._undertaker = Undertaker(log, self._state, self._companion, self._leaving, create_log)
+        self._last_deliveries = LastDeliveries(log, self._state, self._lease_log, self._leaving, create_log)
         self._picker = Picker(log, self._state, self._coming, self._leaving.seqs)
         self._replay()
         #: Leases are numbered, so the next one tells how many deliveries there were.
@@ -120,7 +120,7 @@ class Queue:
     def configure(self, settings: QueueSettings) -> None:
         """Change the settings. Current leases keep their deadlines."""
         with self.lock:
-            self._companion.configure(settings.leases_durable)
+            self._lease_log.configure(settings.leases_durable)
             self.settings = settings
             if settings.max_deliveries != self._state.limit:
                 self._state.set_limit(settings.max_deliveries)
@@ -128,13 +128,13 @@ class Queue:
 
     def _replay(self) -> None:
         state = self._state
-        for event in self._companion.events():
+        for event in self._lease_log.events():
             state.apply(event)
         # An interrupted append may have left a scheduled event without its jobs. Their seqs will be used by other jobs.
         next_seq = self.log.next_seq
         without_job = [seq for seq in state.jobs if seq >= next_seq]
         if without_job:
-            self._companion.write(UnscheduledEvent(without_job))
+            self._lease_log.write(UnscheduledEvent(without_job))
             for seq in without_job:
                 state.forget(seq)
         written = self._forget_absent()
@@ -144,7 +144,7 @@ class Queue:
             ended = min(self._engine.recovered.last_ts, now)
             # If the disk is full, the event is not written, and the next process treats these leases as expired.
             with suppress(EngineError):
-                self._companion.write(RestartedEvent(ended))
+                self._lease_log.write(RestartedEvent(ended))
             state.end_leases(ended)
         state.correct_times(now + MAX_HELD_MS)
         state.index(written)
@@ -153,7 +153,7 @@ class Queue:
         unfinished = self._there(state.unfinished)
         state.unfinished.clear()
         if unfinished:
-            self._leaving.bury(sorted(unfinished))
+            self._leaving.remove(sorted(unfinished))
 
     # --- producing -----------------------------------------------------------------------------------------
 
@@ -176,14 +176,14 @@ class Queue:
         """The event to append together with the next jobs so that they have these schedules, or None if no event is
         needed. The caller holds the locks of this queue and of the engine, so the seqs in the event are fixed."""
         scheduled = list(_scheduled(schedules, self.log.next_seq, self._now()))
-        return PlannedEvent(self, scheduled, self._companion.prepare(ScheduledEvent(scheduled))) if scheduled else None
+        return PlannedEvent(self, scheduled, self._lease_log.prepare(ScheduledEvent(scheduled))) if scheduled else None
 
     def carry_out(self, plan: PlannedEvent) -> None:
         """Apply the plan after its append. The caller still holds both locks."""
-        self._companion.count_prepared(plan.append)
+        self._lease_log.count_prepared(plan.append)
         if self.log.next_seq <= plan.jobs[0].seq:
             # The append was a repetition and created no jobs.
-            self._companion.write(UnscheduledEvent([job.seq for job in plan.jobs]))
+            self._lease_log.write(UnscheduledEvent([job.seq for job in plan.jobs]))
             return
         for job in plan.jobs:
             self._coming[job.seq] = job_of(job)
@@ -223,7 +223,7 @@ class Queue:
                 granted = divide(self._take(sum(wishes), taken, commits), wishes)
                 event = ClaimedEvent(self._grants(requests, granted, now))
                 if event.grants:
-                    commits.append(self._companion.write(event))
+                    commits.append(self._lease_log.write(event))
             except BaseException:
                 self._picker.cursor = cursor
                 self._state.put_back(taken)
@@ -248,7 +248,7 @@ class Queue:
             if known:
                 taken.extend(known)
                 found = self._look_up(known)
-                self._undertaker.bury(known, found, self.settings, commits)
+                self._last_deliveries.remove(known, found, self.settings, commits)
             for job in picked:
                 if not isinstance(job, JobState):
                     rows.append(job)
@@ -359,13 +359,13 @@ class Queue:
     ) -> list[Commit[Any]]:
         if not seqs:
             return []
-        commits = [self._companion.write(ReleasedEvent(seqs, not_before, now, reason, counted))]
+        commits = [self._lease_log.write(ReleasedEvent(seqs, not_before, now, reason, counted))]
         self._state.release(seqs, not_before, now, reason, counted)
         if self._state.exhausted:
             if self._picker.are_resident(self._state.exhausted):
                 # The release is complete. If the disk is full, the alarm tries again.
                 with suppress(EngineError):
-                    self._bury_exhausted(commits)
+                    self._remove_exhausted(commits)
             self._expect_exhaustion()
         self._compact()
         return commits
@@ -383,7 +383,7 @@ class Queue:
             if not held:
                 return Commit.of(Extended({}, skipped))
             extended, deadline = list(held), now + lease_ms
-            commit = self._companion.write(ExtendedEvent(extended, deadline))
+            commit = self._lease_log.write(ExtendedEvent(extended, deadline))
             self._state.extend(extended, deadline)
             if self._state.limit:
                 self._expect_exhaustion()
@@ -400,23 +400,23 @@ class Queue:
         for seq in seqs:
             self.log.read(seq - 1, 1)
 
-    def bury_exhausted(self) -> Commit[None]:
+    def remove_exhausted(self) -> Commit[None]:
         """Bury the jobs that failed on their last delivery. Call it when the alarm asks for it."""
         with self.lock:
             self._alarm_at = None
             self._catch_up(self._now())
             commits: list[Commit[Any]] = []
-            self._bury_exhausted(commits)
+            self._remove_exhausted(commits)
             self._expect_exhaustion()
             self._compact()
             return after_all(commits, None)
 
-    def _bury_exhausted(self, commits: list[Commit[Any]]) -> None:
+    def _remove_exhausted(self, commits: list[Commit[Any]]) -> None:
         state = self._state
         jobs = [state.jobs[seq] for seq in sorted(state.exhausted)]
         if jobs:
-            self._undertaker.bury(jobs, self._look_up(jobs), self.settings, commits)
-            # Jobs that could not be buried are delivered again.
+            self._last_deliveries.remove(jobs, self._look_up(jobs), self.settings, commits)
+            # Jobs that could not be removed are delivered again.
             state.exhausted.clear()
 
     def _expect_exhaustion(self) -> None:
@@ -550,9 +550,9 @@ class Queue:
                 self._state.add(self._coming.pop(seq), self._now())
 
     def _compact(self) -> None:
-        if self._companion.is_long:
+        if self._lease_log.is_long:
             coming = (KnownJob(job.seq, job.priority, 0, 0, None, job.until) for job in self._coming.values())
-            self._companion.compact(self._state, coming)
+            self._lease_log.compact(self._state, coming)
 
 
 def _scheduled(schedules: Sequence[Schedule | None], first: int, now: int) -> Iterator[Scheduled]:
@@ -616,7 +616,7 @@ class Queues:
 
     def was_used(self, log: Log) -> bool:
         """Whether a job of the queue was ever claimed or scheduled."""
-        return self._engine.find(companion_name(log.name)) is not None
+        return self._engine.find(lease_log_name(log.name)) is not None
 
     def in_flight(self) -> int:
         """The number of held jobs in all open queues."""
@@ -626,4 +626,4 @@ class Queues:
         """Remove the queue of a log that is being deleted, with its lease log."""
         with self._lock(log):
             self._by_epoch.pop(log.epoch, None)
-            return drop_companion(self._engine, log)
+            return drop_lease_log(self._engine, log)

@@ -211,7 +211,7 @@ class State:
         self.unfinished: set[int] = set()
         #: The maximum number of deliveries; 0: no limit.
         self.limit = 0
-        #: Jobs that failed on their last delivery. They can be claimed until they are buried.
+        #: Jobs that failed on their last delivery. They can be claimed until they are removed.
         self.exhausted: set[int] = set()
         self._ready: list[Order] = []
         #: A heap of the times since when jobs can be claimed, with their seqs and numbers of deliveries. An entry is
@@ -246,7 +246,7 @@ class State:
                 for seq in event.seqs:
                     self.forget(seq)
             case DeadLetteredEvent():
-                self.bury(event.seqs)
+                self.remove(event.seqs)
                 self.unfinished.update(event.seqs)
             case DroppedEvent():
                 self.drop(event.seqs)
@@ -379,7 +379,7 @@ class State:
                 self.exhausted.discard(seq)
         return job
 
-    def bury(self, seqs: Iterable[int]) -> None:
+    def remove(self, seqs: Iterable[int]) -> None:
         """Remove jobs that have become dead letters."""
         for seq in seqs:
             self.forget(seq)

@@ -100,7 +100,8 @@ _RESERVED = frozenset({
     "timestamp", "level", "service", "environment", "version", "region", "method", "path", "message", "why", "fix",
     "link", "requestId", "traceId", "spanId", "status", "duration", "sampling", "redaction", "context",
 })  # fmt: skip
-_TRACEPARENT = re.compile(r"(?!ff)[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2}(?:-.*)?", re.ASCII)
+#: Versions after 00 may have more parts.
+_TRACEPARENT = re.compile(r"(?!ff|00-.{52}-)[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2}(?:-.*)?", re.ASCII)
 _TRACEPARENT_AT = (
     ("traceparent",), ("traceContext", "traceparent"), ("context", "traceparent"), ("headers", "traceparent"),
 )  # fmt: skip

@@ -60,7 +60,7 @@ def test_an_acked_job_comes_back_when_its_deletion_fails() -> None:
 
 def test_a_dead_letter_does_not_come_back_its_deletion_is_tried_again() -> None:
     log, leaving = slow()
-    leaving.bury([1, 2])
+    leaving.remove([1, 2])
     log.finish(DamagedFile("segment", "torn"))
     assert leaving.settle() == []
     assert leaving.seqs == {1, 2}
@@ -74,6 +74,6 @@ def test_what_is_deleted_at_once_never_is_leaving(stand: Stand) -> None:
     stand.fill(2)
     leaving = Completion(stand.log)
     leaving.delete([JobState(1)])
-    leaving.bury([2])
+    leaving.remove([2])
     assert leaving.seqs == set()
     assert stand.left() == []

@@ -88,7 +88,7 @@ def test_a_lease_that_ends_by_time_makes_a_dead_letter_without_a_claim(stand: St
         stand.pass_time(11)
     assert stand.alarms == [("jobs", NOW + 22)]
     stand.queue.bring_exhausted()
-    stand.queue.bury_exhausted().wait()
+    stand.queue.remove_exhausted().wait()
     (meta,) = metas(dead(stand))
     assert meta == {
         "$dead_letter_from": "jobs",
@@ -121,14 +121,14 @@ def test_the_alarm_follows_leases_that_are_extended_and_limits_that_change(stand
     assert stand.alarms == [("jobs", NOW + 30_001), ("jobs", NOW + 11)]
     stand.queue.extend("w", [1], 500).wait()
     stand.pass_time(11)
-    stand.queue.bury_exhausted().wait()
+    stand.queue.remove_exhausted().wait()
     assert stand.alarms[2:] == [("jobs", NOW + 501)]
     stand.settings = QueueSettings()
     stand.pass_time(500)
-    stand.queue.bury_exhausted().wait()
+    stand.queue.remove_exhausted().wait()
     assert stand.queue.counters() == QueueCounters(1, 0, 0, 0)
     stand.settings = SETTINGS
-    stand.queue.bury_exhausted().wait()
+    stand.queue.remove_exhausted().wait()
     assert stand.queue.counters() == QueueCounters(0, 0, 1, 0)
 
 
@@ -183,7 +183,7 @@ def test_a_job_that_is_not_in_memory_is_buried_when_the_alarm_is_answered(stand:
     stand.queue.nack("w", [1]).wait()
     assert stand.alarms[-1] == ("jobs", 0)
     stand.queue.bring_exhausted()
-    stand.queue.bury_exhausted().wait()
+    stand.queue.remove_exhausted().wait()
     assert dead(stand).read().data == [b"1"]
 
 
@@ -328,7 +328,7 @@ def test_a_crash_anywhere_in_the_move_leaves_neither_a_loss_nor_a_duplicate(
             stand.reopen(disk.process_kill())
         else:
             stand.reopen(disk.power_cut(None if end == "power" else point))
-        stand.queue.bury_exhausted().wait()
+        stand.queue.remove_exhausted().wait()
         seen = {job.data for job in stand.claim("w", 5)}
         letters = dead(stand).read().data
         assert sorted([*seen, *letters]) == [b"1", b"2"], point

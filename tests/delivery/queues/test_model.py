@@ -205,7 +205,7 @@ class Machine(RuleBasedStateMachine):
 
     def settle(self) -> None:
         """As the timer does it, always in time."""
-        self.stand.queue.bury_exhausted().wait()
+        self.stand.queue.remove_exhausted().wait()
         wanted = self.stand.settings
         self.model.settle(self.now, wanted.max_deliveries, wanted.dead_letter is not None)
 

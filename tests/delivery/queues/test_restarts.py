@@ -130,7 +130,7 @@ def test_a_stop_that_takes_longer_than_the_leases_counts_no_delivery(make_stand:
     stand.engine.close()
     stand.pass_time(100_000)
     stand.reopen(stand.place)
-    stand.queue.bury_exhausted().wait()
+    stand.queue.remove_exhausted().wait()
     # Also for the process after that one, which has only the events.
     stand.reopen()
     assert stand.queue.counters() == QueueCounters(1, 0, 0, 0)
@@ -158,7 +158,7 @@ def test_a_last_delivery_that_a_restart_ended_is_repeated(make_stand: MakeStand)
     (held, _) = stand.claim("a", 2)
     stand.queue.release([1], [held.lease_id], is_restart=True).wait()
     stand.reopen()
-    stand.queue.bury_exhausted().wait()
+    stand.queue.remove_exhausted().wait()
     assert stand.queue.counters() == QueueCounters(2, 0, 0, 0)
     assert [(job.deliveries, failures(job)) for job in stand.claim("b", 2)] == [(1, []), (1, [])]
 
@@ -172,7 +172,7 @@ def test_last_deliveries_that_expired_are_buried_after_a_restart_without_a_claim
     stand.reopen(stand.place)
     assert stand.queue.counters() == QueueCounters(2, 0, 0, 0)
     assert stand.alarms[-1] == ("jobs", NOW + 1001)
-    stand.queue.bury_exhausted().wait()
+    stand.queue.remove_exhausted().wait()
     assert stand.queue.counters() == QueueCounters(1, 0, 1, 0)
     assert stand.engine.log("dead").read().data == [b"1"]
 

@@ -102,6 +102,7 @@ def test_the_request_id_is_looked_for_in_order() -> None:
         {"traceId": TRACE, "spanId": SPAN},
         {"traceContext": {"traceId": TRACE, "spanId": SPAN}},
         {"traceparent": f"00-{TRACE.upper()}-{SPAN}-01"},
+        {"traceparent": f"01-{TRACE}-{SPAN}-01-more"},
         {"traceContext": {"traceparent": f"00-{TRACE}-{SPAN}-01"}},
         {"context": {"traceparent": f"00-{TRACE}-{SPAN}-00"}},
         {"headers": {"traceparent": f" 00-{TRACE}-{SPAN}-01 "}},
@@ -118,6 +119,7 @@ def test_trace_and_span_are_found_wherever_they_are(record: dict[str, Any]) -> N
     [
         f"ff-{TRACE}-{SPAN}-01",
         f"00-{TRACE}-{SPAN}",
+        f"00-{TRACE}-{SPAN}-01-more",
         f"00-{'0' * 32}-{'0' * 16}-01",
         f"00-{TRACE}-{'0' * 16}-01",
         f"00-{'0' * 32}-{SPAN}-01",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from inspect import isawaitable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import msgspec
 from msgspec import UNSET
@@ -28,6 +28,8 @@ from strandline.signing.canonical_json import NotJson, canonical, parse
 log = logging.getLogger(__name__)
 
 _FULL = (True, 1, "true", "1")
+#: Documents are read until an answer has this many bytes. Regular documents can be large, and a batch can name many.
+MAX_ANSWER_BYTES = 32 << 20
 
 Sets = list[Mapping[str, Any]]
 
@@ -129,13 +131,16 @@ class BatchHandler:
         batch = read_batch(call.query, settings.max_collections_per_batch)
         self._check_budget(batch)
         caller = await self._context.caller_of(call)
-        collections = {
-            name: [
-                await self._entry(name, one, batch.bounds_at(name, at), caller)
-                for at, one in enumerate(batch.sets(name))
-            ]
-            for name in batch.names
-        }
+        collections: dict[str, list[EntryAnswer]] = {name: [] for name in batch.names}
+        size = 0
+        for name, entries in collections.items():
+            for at, one in enumerate(batch.sets(name)):
+                if size >= MAX_ANSWER_BYTES:
+                    entries.append(_TOO_LARGE)
+                    continue
+                entry = encode(await self._entry(name, one, batch.bounds_at(name, at), caller))
+                size += len(entry)
+                entries.append(cast(EntryAnswer, msgspec.Raw(entry)))
         return Reply(encode(BatchAnswer(collections)))
 
     def _check_budget(self, batch: BatchRequest) -> None:
@@ -230,6 +235,12 @@ class BatchHandler:
                 context.reader.read_from_disk, document, version, selection, hidden
             )
         return EntryAnswer({rules.field: stored(elements.json)}, version.hash, now, elements.more or UNSET)
+
+
+_TOO_LARGE = EntryAnswer(
+    error="batch_too_large",
+    message=f"the answer has {MAX_ANSWER_BYTES >> 20} MiB without this document; pull it in another batch",
+)
 
 
 def _refused(refused: CollectionRefusal) -> EntryAnswer:

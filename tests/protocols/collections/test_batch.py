@@ -12,6 +12,7 @@ from support.signed_calls import ALICE, BOB, device, member
 
 from strandline.collections import Caller, Collection, FieldPermission, Roles
 from strandline.collections.config import AppendOnly
+from strandline.protocols.collections import batch as batch_module
 
 ROOMS = opened("rooms", "rooms/{room}")
 OWN = opened("own", "users/{identity}/log", read_roles=("self",))
@@ -189,6 +190,18 @@ def test_hidden_fields_and_old_documents_are_so_in_a_batch_too(stand: MakeStand)
     server.clock.advance(1001)
     expired = batch(server, "events", None, bounds).json["collections"]["events"][0]
     assert expired == {"data": {"items": []}, "hash": hash, "timestamp": NOW + 1001}
+
+
+def test_a_batch_ends_at_its_size(rooms: Stand, monkeypatch: pytest.MonkeyPatch) -> None:
+    sets, bounds = [{"room": "a"}, {"room": "b"}, {"room": "a"}], [{"last": 1}] * 3
+    whole = batch(rooms, "rooms,plain", {"rooms": sets}, {"rooms": bounds, "plain": [{"since": 0}]})
+    first = len(json.dumps(whole.json["collections"]["rooms"][0], separators=(",", ":")))
+    monkeypatch.setattr(batch_module, "MAX_ANSWER_BYTES", first * 3 // 2)
+    cut = batch(rooms, "rooms,plain", {"rooms": sets}, {"rooms": bounds, "plain": [{"since": 0}]})
+    shown = cut.json["collections"]
+    assert shown["rooms"][:2] == whole.json["collections"]["rooms"][:2]
+    left = [entry["error"] for entry in (*shown["rooms"][2:], *shown["plain"])]
+    assert left == ["batch_too_large", "batch_too_large"]
 
 
 def test_limits_of_batches_are_settings(stand: MakeStand) -> None:

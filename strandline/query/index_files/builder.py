@@ -27,7 +27,7 @@ from strandline.query.bound import Bound, bind_search
 from strandline.query.chunk import Chunk, Ranges, join_chunks
 from strandline.query.config import Measure, Rollup, SearchConfig
 from strandline.query.extraction import Extractor
-from strandline.query.index import BATCH_BYTES, BATCH_ROWS, IndexPlan, Versions, plan_of, stretches_of
+from strandline.query.index import BATCH_ROWS, IndexPlan, Versions, plan_of, stretches_of
 from strandline.query.index_files.file import IndexFile, Info, plain_column, store_column, store_seqs, write_index_file
 from strandline.query.index_files.rollups import store_rollup, sum_up
 
@@ -129,33 +129,20 @@ class Builder:
         self._plan = plan_of(config)
         self._extractor = Extractor(self._plan.fields, self._plan.histograms)
         self._chunks: list[Chunk] = []
-        #: Records that are not extracted yet, and their bytes.
-        self._waiting_seqs: list[Seqs] = []
-        self._waiting: list[bytes] = []
-        self._waiting_bytes = 0
 
     def add(self, seqs: Sequence[int] | Seqs, data: Sequence[bytes]) -> None:
         """Add records with their payloads. Records that are not JSON objects are omitted, as in searches."""
         for start in range(0, len(data), BATCH_ROWS):
             end = start + BATCH_ROWS
-            self._waiting_seqs.append(np.asarray(seqs[start:end], np.int64))
-            self._waiting += data[start:end]
-            self._waiting_bytes += sum(map(len, data[start:end]))
-            # The blocks of a segment are small, and each extraction has a fixed cost.
-            if len(self._waiting) >= BATCH_ROWS or self._waiting_bytes >= BATCH_BYTES:
-                self._extract()
+            self._add(np.asarray(seqs[start:end], np.int64), data[start:end])
 
-    def _extract(self) -> None:
-        seqs, data = np.concatenate(self._waiting_seqs), self._waiting
-        self._waiting_seqs, self._waiting, self._waiting_bytes = [], [], 0
+    def _add(self, seqs: Seqs, data: Sequence[bytes]) -> None:
         for start, end, version in stretches_of(seqs.tolist(), self._origin.versions):
             rows, columns = self._extractor.extract(data[start:end], version)
             if rows:
                 self._chunks.append(Chunk(seqs[start:end][rows], columns))
 
     def finish(self) -> Made:
-        if self._waiting:
-            self._extract()
         origin = self._origin
         chunk = join_chunks(self._chunks) if self._chunks else _empty(self._extractor)
         versions = versions_between(origin.versions, origin.first, origin.last)

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from time import time_ns
 from typing import Any
 
+import numpy as np
 from msgspec import Struct
+from numpy.typing import NDArray
 
 from strandline.engine.disk import PIECE_BYTES, Disk
 from strandline.engine.errors import DamagedFile
 from strandline.engine.reads.sealed_rows import OpenSegment, SealedRows, open_on, read_rows
 from strandline.query.config_parser import parse_search_config
+from strandline.query.index import BATCH_BYTES, BATCH_ROWS
 from strandline.query.index_files.builder import Builder, Made, Origin, merge
 from strandline.query.index_files.directory import FOLDER, file_name, folder_of
 from strandline.query.index_files.file import DamagedIndexFile, IndexFile, open_index_file
@@ -47,9 +50,8 @@ def run(disk: Disk, job: IndexJob, open_segment: OpenSegment | None = None) -> I
     config = parse_search_config(job.config)
     if isinstance(job, BuildJob):
         builder = Builder(job.origin, config)
-        for rows in job.rows:
-            for seqs, payloads in read_rows(rows, open_segment or open_on(disk)):
-                builder.add(seqs, payloads)
+        for seqs, payloads in in_batches(_blocks(job, open_segment or open_on(disk))):
+            builder.add(seqs, payloads)
         made, epoch = builder.finish(), job.origin.epoch
     else:
         try:
@@ -63,6 +65,31 @@ def run(disk: Disk, job: IndexJob, open_segment: OpenSegment | None = None) -> I
     path = f"{folder}/{file_name(made.info, made.checksum)}"
     disk.write_file(path, _pieces(made))
     return IndexEntry.of(made, path, time_ns() // 1_000_000)
+
+
+#: Seqs and payloads.
+_Records = tuple[NDArray[np.int64], list[bytes]]
+
+
+def _blocks(job: BuildJob, open_segment: OpenSegment) -> Iterator[_Records]:
+    for rows in job.rows:
+        yield from read_rows(rows, open_segment)
+
+
+def in_batches(blocks: Iterable[_Records]) -> Iterator[_Records]:
+    """Gather blocks of records. The blocks of a segment are small, and each extraction has a fixed cost."""
+    seqs: list[NDArray[np.int64]] = []
+    payloads: list[bytes] = []
+    size = 0
+    for more_seqs, more_payloads in blocks:
+        seqs.append(more_seqs)
+        payloads += more_payloads
+        size += sum(map(len, more_payloads))
+        if len(payloads) >= BATCH_ROWS or size >= BATCH_BYTES:
+            yield np.concatenate(seqs), payloads
+            seqs, payloads, size = [], [], 0
+    if seqs:
+        yield np.concatenate(seqs), payloads
 
 
 def _opened(disk: Disk, path: str) -> IndexFile:

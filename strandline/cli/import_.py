@@ -169,7 +169,7 @@ def import_command(
 
     Specify the destination with --data or --url. Every row is appended once: after a crash, the same command continues,
     and a repeated import appends nothing. If a row is invalid, nothing is appended, unless --bad skip is given. Spark
-    is used for Kafka, for files of 256 MiB or more if it is installed, and with --spark or another option of Spark.
+    is used for Kafka, for files of 1 GiB or more if it is installed, and with --spark or another option of Spark.
 
     Exit codes: 0 done; 1 failed, or invalid rows; 2 invalid arguments; 3 Spark or Java is missing.
 

@@ -51,9 +51,9 @@ class Workers(ABC):
         """The number of items that can be worked on at the same time."""
 
     @property
+    @abstractmethod
     def wave(self) -> int:
         """The maximum number of items of a wave."""
-        return WAVES * self.parallel
 
     def waves(
         self, function: Callable[[Item], Result], items: Iterable[Item], kind: type[Item], result: type[Result]
@@ -82,6 +82,8 @@ class LocalWorkers(Workers):
     Java."""
 
     parallel = 1
+    #: A crash costs little, as the files of a wave are there already. With larger waves, more imports read files once.
+    wave = 32
 
     def _work(
         self, function: Callable[[Item], Result], wave: Sequence[Item], kind: type[Item], result: type[Result]
@@ -100,6 +102,10 @@ class SparkWorkers(Workers):
 
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
+
+    @property
+    def wave(self) -> int:
+        return WAVES * self.parallel
 
     @cached_property
     def parallel(self) -> int:

@@ -58,9 +58,9 @@ def test_every_task_has_exactly_one_item(spark: SparkSession) -> None:
 def test_local_workers_work_on_one_item_after_the_other_and_name_errors_as_spark_does() -> None:
     from support.task_items import Doubled, Number, double, refuse
 
-    waves = list(LocalWorkers().waves(double, map(Number, range(6)), Number, Doubled))
+    waves = list(LocalWorkers().waves(double, map(Number, range(40)), Number, Doubled))
     assert [[(done.value, done.process) for done in wave] for wave in waves] == [
-        [(2 * n, os.getpid()) for n in numbers] for numbers in (range(4), range(4, 6))
+        [(2 * n, os.getpid()) for n in numbers] for numbers in (range(32), range(32, 40))
     ]
     with pytest.raises(TaskFailed, match=r"^refuse failed on Number: OSError: .* No space left on device: 'file-7'$"):
         list(LocalWorkers().results(refuse, [Number(7)], Number, Doubled))

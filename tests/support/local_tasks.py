@@ -15,15 +15,11 @@ from strandline.pipeline.tasks import LocalWorkers
 class TravellingWorkers(LocalWorkers):
     """What Spark makes of items is tested with Spark."""
 
-    #: As many items fit into the sizes that rounds choose.
+    #: Rounds choose the sizes of items by this number.
     parallel = 2
 
     def __init__(self, wave: int = 3) -> None:
-        self._wave = wave
-
-    @property
-    def wave(self) -> int:
-        return self._wave
+        self.wave = wave
 
     def _work(self, function: Callable[[Any], Any], wave: Sequence[Any], kind: Any, result: Any) -> list[Any]:
         """The results in another order than the items."""

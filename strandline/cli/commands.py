@@ -14,6 +14,7 @@ from strandline import __version__
 from strandline.cli.command_class import Command
 from strandline.cli.exit_codes import CommandGroup
 from strandline.cli.output import put
+from strandline.cli.startup import this_process_runs_one_command
 
 #: Where each command is, in the order of the help.
 COMMANDS = {
@@ -84,5 +85,6 @@ def called(arguments: list[str], completing: str | None) -> Iterable[str]:
 
 
 def run() -> None:
-    """Run a command."""
+    """Run a command, and nothing else in this process."""
+    this_process_runs_one_command()
     put_together(called(sys.argv[1:], os.environ.get("COMP_WORDS")))()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import IntEnum
@@ -36,9 +37,9 @@ def code_of(error: Exception) -> Exit | None:
     # All of this is loaded already: nothing else could have raised the error.
     from strandline import client
     from strandline.engine.errors import EngineError, UnknownLog
-    from strandline.sql.statement import QueryFailed
 
-    if isinstance(error, QueryFailed):
+    sql = sys.modules.get("strandline.sql.statement")
+    if sql is not None and isinstance(error, sql.QueryFailed):
         return QUERIES[error.reason]
     # The first match counts.
     by_error: tuple[tuple[type[Exception], Exit], ...] = (

@@ -5,23 +5,26 @@ Exit codes: 0 done, 1 failed or invalid rows, 2 invalid arguments, 3 Spark or Ja
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, TypeVar
 
 import msgspec
 import typer
 
-from strandline.cli.options import SERVER_PANEL, SPARK_PANEL, ApiKey, AsJson, Conf, Master, Remote
+from strandline.cli.options import SERVER_PANEL, SPARK_PANEL, ApiKey, AsJson, Conf, OptionalMaster, Remote, UseSpark
 from strandline.cli.output import counted, put, say
-from strandline.cli.spark import EXIT_FAILED, EXIT_USAGE, errors, parse_conf, session, watching
+from strandline.cli.spark import EXIT_FAILED, EXIT_USAGE, SparkOptions, errors, parse_conf, watching
+from strandline.cli.startup import keep_pandas_out
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-    from strandline.lake.reporter import Reporter
-    from strandline.pipeline.imports.files import RowShape
+    from strandline.pipeline.imports.files import Format, RowShape, SourceFile
     from strandline.pipeline.imports.run import ImportReport
     from strandline.pipeline.source.options import LogLocation
 
+T = TypeVar("T")
+
+#: The name of the job in Spark.
+NAME = "strandline import"
 #: Maximum number of invalid rows that are printed; --json has more.
 SHOWN = 20
 
@@ -30,6 +33,8 @@ class ImportPlan(NamedTuple):
     """What to import, and how."""
 
     sources: list[str]
+    #: The files, if they are known already.
+    files: list[SourceFile] | None
     is_kafka: bool
     topics: list[str]
     options: dict[str, str]
@@ -47,8 +52,12 @@ def import_command(
         ),
     ],
     format: Annotated[
-        Literal["parquet", "jsonl", "csv", "kafka"], typer.Option("--format", help="Format of the source.")
-    ],
+        Literal["parquet", "jsonl", "csv", "kafka"] | None,
+        typer.Option(
+            "--format",
+            help="Format of the source. Default: the extension of the files: .csv, .jsonl, .ndjson or .parquet.",
+        ),
+    ] = None,
     log: Annotated[
         str, typer.Option("--log", metavar="LOG", help="Log to append to; created if it does not exist.")
     ] = "",
@@ -151,7 +160,8 @@ def import_command(
             help="Directory for temporary files. On a cluster: a location that all machines share.",
         ),
     ] = None,
-    master: Master = "local[*]",
+    spark: UseSpark = None,
+    master: OptionalMaster = None,
     remote: Remote = None,
     conf: Conf = None,
     as_json: AsJson = False,
@@ -159,31 +169,44 @@ def import_command(
     """Import the rows of files, or the messages of Kafka topics, into logs.
 
     Specify the destination with --data or --url. Every row is appended once: after a crash, the same command continues,
-    and a repeated import appends nothing. If a row is invalid, nothing is appended, unless --bad skip is given.
+    and a repeated import appends nothing. If a row is invalid, nothing is appended, unless --bad skip is given. Spark
+    is used for Kafka, for files of 1 GiB or more if it is installed, and with --spark or another option of Spark.
 
     Exit codes: 0 done; 1 failed, or invalid rows; 2 invalid arguments; 3 Spark or Java is missing.
 
     Example:
-      strandline import orders.csv --format csv --type cents=long --log orders --url http://127.0.0.1:4000
+      strandline import orders.csv --log orders --type cents=long --url http://127.0.0.1:4000
+      strandline import exported/ --exported --data data
+      strandline import s3://bucket/orders/ --format jsonl --log orders --data data --spark
     """
     if (data is None) == (url is None):
         raise typer.BadParameter("specify either --data or --url")
-    if staging is None and (remote is not None or not master.startswith("local")):
-        raise typer.BadParameter(
-            "a Spark cluster needs --staging: specify a location for temporary files that all machines share"
-        )
     properties = parse_conf(conf)
     if jars:
         properties["spark.jars"] = ",".join(jars)
     if packages:
         properties["spark.jars.packages"] = ",".join(packages)
+    spark_options = SparkOptions(spark, master, remote, properties)
+    spark_options.check()
+    if staging is None and spark_options.is_cluster:
+        raise typer.BadParameter(
+            "a Spark cluster needs --staging: specify a location for temporary files that all machines share"
+        )
+    if format == "kafka" and spark is False:
+        raise typer.BadParameter("--format kafka needs Spark: leave out --no-spark")
     with errors():
-        from strandline.pipeline.imports.files import BadShape, RowShape
+        from strandline.pipeline.imports.files import BadShape, RowShape, find_files, format_of
         from strandline.pipeline.source.options import LogLocation
 
+        files = None
+        if format is None:
+            files = _failures(lambda: find_files(sources))
+        row_format: Format = "jsonl"
+        if format != "kafka":
+            row_format = _failures(lambda: format_of(files or [])) if format is None else format
         try:
             shape = RowShape(
-                format="jsonl" if format == "kafka" else format,
+                format=row_format,
                 log=log, exported=exported, keep_ts=keep_ts, log_column=log_column, key_column=key_column,
                 key_path=key_path, node_column=node_column, meta_column=meta_column, ts_column=ts_column,
                 data_column=data_column, delimiter=delimiter, types=_types(types or []),
@@ -192,11 +215,11 @@ def import_command(
         except BadShape as error:
             raise typer.BadParameter(str(error)) from None
         plan = ImportPlan(
-            sources, format == "kafka", topics or [], _pairs(options or [], "--option"), bad, job, staging
+            sources, files, format == "kafka", topics or [], _pairs(options or [], "--option"), bad, job, staging
         )
         _check_kafka(plan, shape)
         place = LogLocation(url or "", api_key, data or "")
-        report = _failures(lambda: _run(plan, shape, place, master, remote, properties))
+        report = _failures(lambda: _run(plan, shape, place, spark_options))
     _show(report, as_json)
     raise typer.Exit(EXIT_FAILED if report.stopped else 0)
 
@@ -236,16 +259,15 @@ def _check_kafka(plan: ImportPlan, shape: RowShape) -> None:
         )
 
 
-def _failures(run: Any) -> ImportReport:
-    from strandline.pipeline.imports.files import NothingToImport, UnreadableFile
+def _failures(run: Callable[[], T]) -> T:
+    from strandline.pipeline.imports.files import NothingToImport, UnknownFormat, UnreadableFile
     from strandline.pipeline.imports.kafka import NoConnector
     from strandline.pipeline.imports.staging import ImportFailed
     from strandline.pipeline.source.targets import CannotAppend
 
     try:
-        report: ImportReport = run()
-        return report
-    except NothingToImport as error:
+        return run()
+    except (NothingToImport, UnknownFormat) as error:
         say(str(error))
         raise typer.Exit(EXIT_USAGE) from None
     except (UnreadableFile, ImportFailed, CannotAppend, NoConnector) as error:
@@ -253,37 +275,38 @@ def _failures(run: Any) -> ImportReport:
         raise typer.Exit(EXIT_FAILED) from None
 
 
-def _run(
-    plan: ImportPlan, shape: RowShape, place: LogLocation, master: str, remote: str | None, conf: dict[str, str]
-) -> ImportReport:
+def _run(plan: ImportPlan, shape: RowShape, place: LogLocation, spark: SparkOptions) -> ImportReport:
     from strandline.pipeline.imports.files import find_files
+    from strandline.pipeline.imports.run import SPARK_FROM_BYTES, import_files, knowing
+    from strandline.pipeline.source.targets import open_target
+
+    if plan.is_kafka:
+        return _run_kafka(plan, shape, place, spark)
+    keep_pandas_out()
+    # Find errors in the arguments before Spark starts.
+    files = find_files(plan.sources) if plan.files is None else plan.files
+    shape = knowing(shape, place)
+    is_much = sum(file.size for file in files) >= SPARK_FROM_BYTES
+    with (
+        open_target(place, sync=False) as target,
+        spark.workers(NAME, is_much) as workers,
+        watching() as reporter,
+    ):
+        return import_files(workers, files, shape, target, reporter, bad=plan.bad, job=plan.job, staging=plan.staging)
+
+
+def _run_kafka(plan: ImportPlan, shape: RowShape, place: LogLocation, spark: SparkOptions) -> ImportReport:
+    from strandline.pipeline.imports.kafka import import_messages, messages
     from strandline.pipeline.imports.run import knowing
     from strandline.pipeline.source.targets import open_target
 
-    # Find errors in the arguments before Spark starts.
-    files = [] if plan.is_kafka else find_files(plan.sources)
     shape = knowing(shape, place)
-    with (
-        open_target(place, sync=False) as target,
-        session(master, remote, conf, "strandline import") as spark,
-        watching() as reporter,
-    ):
-        return _import(spark, plan, shape, files, target, reporter)
-
-
-def _import(
-    spark: SparkSession, plan: ImportPlan, shape: RowShape, files: list[Any], target: Any, reporter: Reporter
-) -> ImportReport:
-    from strandline.pipeline.imports.kafka import import_messages, messages
-    from strandline.pipeline.imports.run import import_files
-
-    if not plan.is_kafka:
-        return import_files(spark, files, shape, target, reporter, bad=plan.bad, job=plan.job, staging=plan.staging)
-    servers = ",".join(plan.sources)
-    frame = messages(spark, servers, plan.topics, plan.options)
-    return import_messages(
-        frame, shape, target, reporter, source=servers, bad=plan.bad, job=plan.job, staging=plan.staging
-    )
+    with open_target(place, sync=False) as target, spark.session(NAME) as session, watching() as reporter:
+        servers = ",".join(plan.sources)
+        frame = messages(session, servers, plan.topics, plan.options)
+        return import_messages(
+            frame, shape, target, reporter, source=servers, bad=plan.bad, job=plan.job, staging=plan.staging
+        )
 
 
 def _show(report: ImportReport, as_json: bool) -> None:

@@ -106,6 +106,25 @@ Master = Annotated[
         rich_help_panel=SPARK_PANEL,
     ),
 ]
+#: For commands that use Spark only on request, or for much data.
+OptionalMaster = Annotated[
+    str | None,
+    typer.Option(
+        "--master",
+        metavar="URL",
+        help="Use Spark with this master: local, spark://host:port, yarn or k8s://host:port. Default: local[*].",
+        rich_help_panel=SPARK_PANEL,
+    ),
+]
+UseSpark = Annotated[
+    bool | None,
+    typer.Option(
+        "--spark/--no-spark",
+        help="Use Spark, or never use it. Default: use it for much data if it is installed, and with any Spark option.",
+        rich_help_panel=SPARK_PANEL,
+        show_default=False,
+    ),
+]
 Remote = Annotated[
     str | None,
     typer.Option(

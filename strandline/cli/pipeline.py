@@ -329,8 +329,8 @@ def _audit(
     from strandline.pipeline.audit.lake_files import LakeSnapshot
     from strandline.pipeline.audit.report import write_report
     from strandline.pipeline.audit.run import audit
-    from strandline.pipeline.round import Chosen
-    from strandline.pipeline.tasks import on_spark
+    from strandline.pipeline.chosen_logs import Chosen
+    from strandline.pipeline.tasks import SparkWorkers
 
     lake = None if place is None else Lake.at(place)
     chosen, removed = Chosen(logs, prefix), None
@@ -344,7 +344,9 @@ def _audit(
         with source.opened() as history:
             if lake is not None:
                 belong(lake, history.directory)
-            report = audit(on_spark(spark), history, snapshot, reporter, chosen, source=str(source), removed=removed)
+            report = audit(
+                SparkWorkers(spark), history, snapshot, reporter, chosen, source=str(source), removed=removed
+            )
     if lake is not None:
         write_report(lake, report)
     return report

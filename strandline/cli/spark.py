@@ -1,10 +1,10 @@
-"""What the commands on Spark share: where the logs are, the session, errors and progress."""
+"""What the commands that can use Spark share: where the logs are, the session, errors and progress."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 
     from strandline.history.source import History
     from strandline.lake.reporter import Reporter
+    from strandline.pipeline.tasks import Workers
 
+DEFAULT_MASTER = "local[*]"
 EXIT_FAILED, EXIT_USAGE, EXIT_MISSING, EXIT_IN_USE = 1, 2, 3, 4
 
 
@@ -73,6 +75,49 @@ def parse_conf(conf: list[str] | None) -> dict[str, str]:
     return properties
 
 
+class SparkOptions(NamedTuple):
+    """The options of a command that can do without Spark. ``use`` is None if the user did not decide."""
+
+    use: bool | None
+    master: str | None
+    remote: str | None
+    conf: dict[str, str]
+
+    def check(self) -> None:
+        """Raises BadParameter."""
+        if self.use is False and self.has_session_options:
+            raise typer.BadParameter("--no-spark cannot be combined with options of Spark")
+
+    @property
+    def has_session_options(self) -> bool:
+        return self.master is not None or self.remote is not None or bool(self.conf)
+
+    @property
+    def is_wanted(self) -> bool:
+        return self.use is True or self.has_session_options
+
+    @property
+    def is_cluster(self) -> bool:
+        """Whether tasks may run on other machines."""
+        return self.remote is not None or (self.master is not None and not self.master.startswith("local"))
+
+    def session(self, name: str) -> AbstractContextManager[SparkSession]:
+        return session(self.master or DEFAULT_MASTER, self.remote, self.conf, name)
+
+    @contextmanager
+    def workers(self, name: str, is_much: bool) -> Iterator[Workers]:
+        """Workers on Spark if an option says so, or if there is much to do and Spark is installed; otherwise workers in
+        this process. Raises SparkUnavailable."""
+        from strandline.pipeline.spark_session import what_is_missing
+        from strandline.pipeline.tasks import LocalWorkers, SparkWorkers
+
+        if self.is_wanted or (is_much and self.use is None and not what_is_missing()):
+            with self.session(name) as spark:
+                yield SparkWorkers(spark)
+        else:
+            yield LocalWorkers()
+
+
 @contextmanager
 def session(master: str, remote: str | None, conf: dict[str, str], name: str) -> Iterator[SparkSession]:
     """The active session of this process, or a new one that is closed afterwards. Raises SparkUnavailable."""
@@ -118,14 +163,12 @@ def watching() -> Iterator[Reporter]:
 def errors(failed: int = EXIT_FAILED) -> Iterator[None]:
     """Turn expected errors into a message on standard error and an exit code; ``failed`` is the code of errors that
     have no code of their own."""
-    from deltalake.exceptions import DeltaError
     from obstore.exceptions import BaseError
 
     from strandline.client.errors import BadUrl, StrandlineError
     from strandline.engine.errors import EngineError
-    from strandline.lake.fence import LakeInUse, LakeOfAnother
-    from strandline.lake.reporter import describe
-    from strandline.pipeline.round import UnknownLogs
+    from strandline.lake.reporter import TaskFailed, describe
+    from strandline.pipeline.chosen_logs import UnknownLogs
     from strandline.pipeline.spark_session import SparkUnavailable
 
     try:
@@ -136,28 +179,42 @@ def errors(failed: int = EXIT_FAILED) -> Iterator[None]:
     except (UnknownLogs, BadUrl) as error:
         say(str(error))
         raise typer.Exit(EXIT_USAGE) from None
-    except LakeInUse as error:
-        say(str(error))
-        raise typer.Exit(EXIT_IN_USE) from None
-    except (EngineError, StrandlineError, LakeOfAnother, OSError) as error:
+    except (EngineError, StrandlineError, TaskFailed, OSError) as error:
         say(str(error))
         raise typer.Exit(failed) from None
-    except (DeltaError, BaseError) as error:
-        # The following lines are the library's own trace.
-        say(str(error).splitlines()[0])
+    except BaseError as error:
+        say(_first_line(error))
         raise typer.Exit(failed) from None
     except Exception as error:
-        if not is_spark_error(error):
+        if _is_raised_by("strandline.lake.fence", "LakeInUse", error):
+            say(str(error))
+            raise typer.Exit(EXIT_IN_USE) from None
+        if _is_raised_by("strandline.lake.fence", "LakeOfAnother", error):
+            say(str(error))
+        elif _is_raised_by("deltalake.exceptions", "DeltaError", error):
+            say(_first_line(error))
+        elif is_spark_error(error):
+            # The full text has pages of Java stack traces, and Spark has logged it already.
+            say(describe(error))
+        else:
             raise
-        # The full text has pages of Java stack traces, and Spark has logged it already.
-        say(describe(error))
         raise typer.Exit(failed) from None
 
 
 def is_spark_error(error: Exception) -> bool:
-    # If the module is not loaded, none of its errors can have been raised.
-    spark_errors = sys.modules.get("pyspark.errors")
-    return spark_errors is not None and isinstance(error, spark_errors.PySparkException)
+    return _is_raised_by("pyspark.errors", "PySparkException", error)
+
+
+def _is_raised_by(module: str, name: str, error: Exception) -> bool:
+    """Whether the error is of this class, without importing a module that takes long. If the module is not loaded, none
+    of its errors can have been raised."""
+    loaded = sys.modules.get(module)
+    return loaded is not None and isinstance(error, getattr(loaded, name))
+
+
+def _first_line(error: Exception) -> str:
+    """The following lines are the library's own trace."""
+    return str(error).splitlines()[0]
 
 
 # --- progress -------------------------------------------------------------------------------------------------------

@@ -14,7 +14,6 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 from pyarrow.fs import LocalFileSystem
 
@@ -185,6 +184,9 @@ def read_lake_file(
     lake: Lake, name: str, columns: Sequence[str], condition: Any = None, batch_rows: int = BATCH_ROWS
 ) -> Iterator[Any]:
     """Yield the rows that fulfil the condition, batch by batch, in the order of the file. Raises FileNotFoundError."""
+    # It imports pandas if that is installed, which takes long and which exports do not need.
+    import pyarrow.dataset as ds
+
     format = ds.ParquetFileFormat()
     if lake.directory is not None:
         fragment = format.make_fragment(str(lake.directory / name), LocalFileSystem())

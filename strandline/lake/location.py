@@ -103,6 +103,11 @@ class Lake(msgspec.Struct, frozen=True, array_like=True, dict=True):
             os.fsync(file.fileno())
         os.replace(temporary, path)
 
+    def upload(self, name: str, path: Path) -> None:
+        """Write a whole file of an object store from a local file of any size. It becomes visible when it is
+        complete."""
+        obstore.put(self._store, name, path)
+
     def create(self, name: str, data: bytes) -> bool:
         """Create a whole file atomically and durably. Return False if it already exists: if several processes try at
         the same time, exactly one succeeds."""

@@ -46,7 +46,6 @@ from strandline.lake.transaction_log import LOG
 from strandline.pipeline.keys import ByKey
 from strandline.pipeline.records import MAX_ITEM_ROWS, pieces_of
 from strandline.pipeline.round import Round
-from strandline.pipeline.tasks import work
 from strandline.schema.registry import Registry
 
 STAGE = "erasing"
@@ -165,7 +164,7 @@ class _Following:
     def _work_renew(self, items: Sequence[RenewItem]) -> Sequence[list[RenewDone]]:
         if not items:
             return []
-        return list(work(self._round.spark, renew, items, RenewItem, RenewDone, self._round.parallelism))
+        return list(self._round.workers.waves(renew, items, RenewItem, RenewDone))
 
     def _items(self, info: LogInfo, rules: ErasureRules) -> list[RenewItem]:
         bounds = [rule.bounds for rule in rules.of[info.epoch] if rule.kind in (RESTORED, AMENDED)]
@@ -191,7 +190,7 @@ class _Following:
         if not items:
             return [], 0
         replaced, erased = set(), 0
-        for results in work(self._round.spark, erase, items, EraseItem, EraseDone, self._round.parallelism):
+        for results in self._round.workers.waves(erase, items, EraseItem, EraseDone):
             for result in results:
                 if result.erased:
                     replaced.add(result.path)

@@ -33,7 +33,6 @@ from strandline.lake.key_files import (
 )
 from strandline.lake.table import KnownFile, TableSnapshot
 from strandline.pipeline.round import Round
-from strandline.pipeline.tasks import shuffle
 
 STAGE = "by_key"
 #: Records between two commits, which is the most work that a crash can cost.
@@ -82,7 +81,7 @@ class ByKey:
 
     def change(self, items: Sequence[KeyItem], job: KeyJob, progress: Mapping[str, int]) -> None:
         """Aggregate the items and commit the result."""
-        done = shuffle(self.round.spark, spread, gather, items, KeyItem, job, BucketDone)
+        done = self.round.workers.shuffle(spread, gather, items, KeyItem, job, BucketDone)
         touched = {bucket for bucket in job.buckets if bucket in {each.bucket for each in done}}
         for table, files in (
             (self.latest, [file for each in done for file in each.latest]),

@@ -19,7 +19,6 @@ from strandline.lake.files import DataFile
 from strandline.lake.record_files import ReadFailure, RecordsDone, RecordsItem, write_records
 from strandline.lake.reporter import describe
 from strandline.pipeline.round import Round
-from strandline.pipeline.tasks import work
 from strandline.schema.registry import Registry
 
 STAGE = "records"
@@ -76,7 +75,7 @@ class _Copying:
         self._behind = behind
         effort = total + PIECE_ROWS * len(behind)
         # Asking Spark is not worth it for few records.
-        even = effort // (round.parallelism * ITEMS_PER_TASK) if effort > MIN_ITEM_ROWS else 0
+        even = effort // (round.workers.parallel * ITEMS_PER_TASK) if effort > MIN_ITEM_ROWS else 0
         self._item_rows = min(max(even, MIN_ITEM_ROWS), MAX_ITEM_ROWS)
         self._numbers = count(1)
         self._failed: set[int] = set()
@@ -102,8 +101,7 @@ class _Copying:
             yield [], self._bare
 
     def _work(self, items: Iterable[RecordsItem]) -> Iterator[list[RecordsDone]]:
-        round = self._round
-        return work(round.spark, write_records, items, RecordsItem, RecordsDone, round.parallelism)
+        return self._round.workers.waves(write_records, items, RecordsItem, RecordsDone)
 
     # --- creating items ----------------------------------------------------------------------------------------------
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -16,21 +15,11 @@ from strandline.lake.erasures import ErasureEvents
 from strandline.lake.fence import Fence
 from strandline.lake.location import Lake
 from strandline.lake.reporter import Reporter
-from strandline.pipeline.tasks import parallelism
+from strandline.pipeline.chosen_logs import wall_clock
+from strandline.pipeline.tasks import SparkWorkers
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-
-class UnknownLogs(Exception):
-    """Named logs do not exist."""
-
-
-class Chosen(msgspec.Struct, frozen=True):
-    """Which logs to process: the named ones, those with the prefix, or all. Internal logs are never included."""
-
-    logs: Sequence[str] = ()
-    prefix: str = ""
 
 
 class FileRetention(msgspec.Struct, frozen=True):
@@ -42,22 +31,7 @@ class FileRetention(msgspec.Struct, frozen=True):
     orphans: int = 86_400
 
 
-EVERYTHING = Chosen()
 FILE_RETENTION = FileRetention()
-
-
-def choose(logs: list[LogInfo], chosen: Chosen) -> list[LogInfo]:
-    """Raises UnknownLogs if a named log does not exist."""
-    missing = set(chosen.logs) - {info.name for info in logs}
-    if missing:
-        raise UnknownLogs(f"logs not found: {', '.join(sorted(missing))}")
-    if chosen.logs:
-        logs = [info for info in logs if info.name in set(chosen.logs)]
-    return [info for info in logs if info.name.startswith(chosen.prefix)]
-
-
-def wall_clock() -> int:
-    return int(time.time() * 1000)
 
 
 @dataclass
@@ -96,6 +70,5 @@ class Round:
         self.reporter.problem(stage, log, seq, message)
 
     @cached_property
-    def parallelism(self) -> int:
-        """The number of tasks that can run at the same time."""
-        return parallelism(self.spark)
+    def workers(self) -> SparkWorkers:
+        return SparkWorkers(self.spark)

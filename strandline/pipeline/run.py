@@ -28,9 +28,10 @@ from strandline.lake.reporter import ProgressView, Reporter, StatusReporter, Sto
 from strandline.lake.status import BadStatus, LogLag, PipelineStatus, read_status, write_status
 from strandline.lake.table import LakeTable, TableMoved
 from strandline.pipeline import erasures, keys, records, table_upkeep
+from strandline.pipeline.chosen_logs import EVERYTHING, Chosen, choose, wall_clock
 from strandline.pipeline.companions import stage as companions
 from strandline.pipeline.frames import keep_registries
-from strandline.pipeline.round import EVERYTHING, FILE_RETENTION, Chosen, FileRetention, Round, choose, wall_clock
+from strandline.pipeline.round import FILE_RETENTION, FileRetention, Round
 from strandline.pipeline.spark_session import SparkUnavailable, close_session, open_session
 
 if TYPE_CHECKING:

@@ -27,7 +27,6 @@ from strandline.lake.record_files import FILE_BYTES, RowsWriter
 from strandline.lake.table import KnownFile, LakeTable, TableSnapshot
 from strandline.lake.transaction_log import LOG
 from strandline.pipeline.round import Round
-from strandline.pipeline.tasks import work
 
 STAGE = "upkeep"
 #: The number of files of a tier that are merged.
@@ -81,7 +80,7 @@ def compact(round: Round, records: TableSnapshot) -> None:
         return
     items = [CompactItem(number, round.lake, [file.path for file in group]) for number, group in enumerate(groups)]
     with round.reporter.stage(STAGE, sum(file.rows for group in groups for file in group)) as stage:
-        for results in work(round.spark, put_together, items, CompactItem, CompactDone, round.parallelism):
+        for results in round.workers.waves(put_together, items, CompactItem, CompactDone):
             made = [file for result in results for file in result.files]
             replaced = [file for result in results for file in groups[result.number]]
             records.commit(add=made, remove=replaced, is_rearranged=True, now=round.now())

@@ -1,4 +1,4 @@
-"""Runs work on Spark: items are sent to tasks, and results come back.
+"""Runs work: on Spark, where items are sent to tasks and results come back, or in this process.
 
 An item is small and self-contained: what to read, and what to write and where. Nothing else is sent, so it does not
 matter which process handles it, or how often. A task that dies is retried elsewhere, and the files of the first attempt
@@ -8,10 +8,12 @@ are never referenced.
 from __future__ import annotations
 
 import logging
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 import pyarrow as pa
@@ -23,10 +25,10 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-ITEMS = pa.schema([pa.field("item", pa.binary(), nullable=False)])
+ITEMS = pa.schema([pa.field("task", pa.int32(), nullable=False), pa.field("item", pa.binary(), nullable=False)])
 RESULTS = "result binary"
 PARTS = "destination string, part binary"
-#: Items per parallel task in a wave: enough that no task waits long for the slowest.
+#: Items in a wave per item that is worked on at the same time: enough that no task waits long for the slowest.
 WAVES = 4
 #: The maximum number of pieces or files that an error names.
 NAMED = 3
@@ -36,89 +38,114 @@ Result = TypeVar("Result", bound=msgspec.Struct)
 Shared = TypeVar("Shared", bound=msgspec.Struct)
 
 
-def work(
-    spark: SparkSession,
-    function: Callable[[Item], Result],
-    items: Iterable[Item],
-    kind: type[Item],
-    result: type[Result],
-    parallel: int | None = None,
-) -> Iterator[list[Result]]:
-    """Apply a module-level function to all items, and yield the results wave by wave.
+class Workers(ABC):
+    """Applies a module-level function to items.
 
-    The results of a wave can be committed before the next one starts, so a crash costs at most one wave. Within a wave,
-    results are in any order. The items of a wave are taken when it starts. ``parallel`` is the number of tasks that can
-    run at the same time, if known.
+    Items go in waves: the results of a wave can be committed before the next one starts, so a crash costs at most one
+    wave. Within a wave, results are in any order. The items of a wave are taken when it starts.
     """
-    remaining = iter(items)
-    size = WAVES * (parallel or parallelism(spark))
-    while wave := list(islice(remaining, size)):
-        yield _wave(spark, function, wave, kind, result)
 
+    @property
+    @abstractmethod
+    def parallel(self) -> int:
+        """The number of items that can be worked on at the same time."""
 
-def shuffle(
-    spark: SparkSession,
-    spread: Callable[[Item, Shared], Iterable[tuple[str, bytes]]],
-    gather: Callable[[str, list[bytes], Shared], Result],
-    items: Sequence[Item],
-    kind: type[Item],
-    shared: Shared,
-    result: type[Result],
-) -> list[Result]:
-    """Spread all items over destinations, and gather the parts of each destination.
+    @property
+    @abstractmethod
+    def wave(self) -> int:
+        """The maximum number of items of a wave."""
 
-    Both functions are module-level. Spark passes parts on unchanged and in any order; all parts of one destination are
-    in memory together. ``shared`` is sent once per task.
-    """
-    if not items:
-        return []
-    known = msgspec.msgpack.encode(shared)
-    frame = _frame(spark, items).repartition(len(items))
-    parts = frame.mapInArrow(_Spreader(spread, kind, type(shared), known), PARTS)
-    gathered = parts.groupBy("destination").applyInArrow(_gatherer(gather, type(shared), known), RESULTS)
-    return _results(gathered, result)
-
-
-class TaskWorkers(Protocol):
-    """Applies a function to items, in any order, and yields the results."""
-
-    def __call__(
+    def waves(
         self, function: Callable[[Item], Result], items: Iterable[Item], kind: type[Item], result: type[Result]
-    ) -> Iterator[Result]: ...
+    ) -> Iterator[list[Result]]:
+        """The results, wave by wave."""
+        remaining = iter(items)
+        while wave := list(islice(remaining, self.wave)):
+            yield self._work(function, wave, kind, result)
 
-
-def on_spark(spark: SparkSession) -> TaskWorkers:
-    """Workers that run as tasks of this session."""
-    parallel = parallelism(spark)
-
-    def workers(
-        function: Callable[[Item], Result], items: Iterable[Item], kind: type[Item], result: type[Result]
+    def results(
+        self, function: Callable[[Item], Result], items: Iterable[Item], kind: type[Item], result: type[Result]
     ) -> Iterator[Result]:
-        for wave in work(spark, function, items, kind, result, parallel):
+        """The results, in any order."""
+        for wave in self.waves(function, items, kind, result):
             yield from wave
 
-    return workers
+    @abstractmethod
+    def _work(
+        self, function: Callable[[Item], Result], wave: Sequence[Item], kind: type[Item], result: type[Result]
+    ) -> list[Result]:
+        """The results of one wave."""
 
 
-def parallelism(spark: SparkSession) -> int:
-    """The number of tasks that can run at the same time. Spark Connect does not report it, so a range is probed."""
-    return max(spark.range(1_000_000).selectExpr("spark_partition_id() as id").distinct().count(), 1)
+class LocalWorkers(Workers):
+    """Works in this process, on one item after the other, so that memory holds only one. Needs neither Spark nor
+    Java."""
+
+    parallel = 1
+    #: A crash costs little, as the files of a wave are there already. With larger waves, more imports read files once.
+    wave = 32
+
+    def _work(
+        self, function: Callable[[Item], Result], wave: Sequence[Item], kind: type[Item], result: type[Result]
+    ) -> list[Result]:
+        return [self._one(function, item) for item in wave]
+
+    def _one(self, function: Callable[[Item], Result], item: Item) -> Result:
+        try:
+            return function(item)
+        except Exception as error:
+            raise TaskFailed(_failure(function, item, error)) from error
 
 
-def _wave(
-    spark: SparkSession,
-    function: Callable[[Item], Result],
-    items: Sequence[Item],
-    kind: type[Item],
-    result: type[Result],
-) -> list[Result]:
-    frame = _frame(spark, items).repartition(len(items))
-    return _results(frame.mapInArrow(_Worker(function, kind), RESULTS), result)
+class SparkWorkers(Workers):
+    """Works in tasks of a Spark session."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._spark = spark
+
+    @property
+    def wave(self) -> int:
+        return WAVES * self.parallel
+
+    @cached_property
+    def parallel(self) -> int:
+        """Spark Connect does not report the number of tasks that can run at the same time, so a range is probed."""
+        return max(self._spark.range(1_000_000).selectExpr("spark_partition_id() as id").distinct().count(), 1)
+
+    def _work(
+        self, function: Callable[[Item], Result], wave: Sequence[Item], kind: type[Item], result: type[Result]
+    ) -> list[Result]:
+        return _results(items_frame(self._spark, wave).mapInArrow(_Worker(function, kind), RESULTS), result)
+
+    def shuffle(
+        self,
+        spread: Callable[[Item, Shared], Iterable[tuple[str, bytes]]],
+        gather: Callable[[str, list[bytes], Shared], Result],
+        items: Sequence[Item],
+        kind: type[Item],
+        shared: Shared,
+        result: type[Result],
+    ) -> list[Result]:
+        """Spread all items over destinations, and gather the parts of each destination.
+
+        Both functions are module-level. Spark passes parts on unchanged and in any order; all parts of one destination
+        are in memory together. ``shared`` is sent once per task.
+        """
+        if not items:
+            return []
+        known = msgspec.msgpack.encode(shared)
+        parts = items_frame(self._spark, items).mapInArrow(_Spreader(spread, kind, type(shared), known), PARTS)
+        gathered = parts.groupBy("destination").applyInArrow(_gatherer(gather, type(shared), known), RESULTS)
+        return _results(gathered, result)
 
 
-def _frame(spark: SparkSession, items: Sequence[msgspec.Struct]) -> DataFrame:
+def items_frame(spark: SparkSession, items: Sequence[msgspec.Struct]) -> DataFrame:
+    """A frame with one item per task. With ``repartition``, some tasks have several items and others none, because it
+    deals out the rows of each partition from another start."""
     encode = msgspec.msgpack.Encoder().encode
-    return spark.createDataFrame(pa.table({"item": [encode(item) for item in items]}, schema=ITEMS))
+    encoded = [encode(item) for item in items]
+    frame = spark.createDataFrame(pa.table({"task": range(len(items)), "item": encoded}, schema=ITEMS))
+    return frame.repartitionById(len(items), "task").select("item")
 
 
 def _results(frame: DataFrame, result: type[Result]) -> list[Result]:
@@ -187,9 +214,14 @@ def _naming(function: Callable[..., Any], item: Any) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        about = item if isinstance(item, str) else about_item(item)
-        log.error("%s failed on %s", function.__name__, about, exc_info=True)
-        raise TaskFailed(f"{function.__name__} failed on {about}: {describe(error)}") from None
+        failure = _failure(function, item, error)
+        log.error("%s", failure, exc_info=True)
+        raise TaskFailed(failure) from None
+
+
+def _failure(function: Callable[..., Any], item: Any, error: Exception) -> str:
+    about = item if isinstance(item, str) else about_item(item)
+    return f"{function.__name__} failed on {about}: {describe(error)}"
 
 
 def about_item(item: Any) -> str:

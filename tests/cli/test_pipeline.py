@@ -29,7 +29,7 @@ from strandline.lake.status import (
     write_status,
 )
 from strandline.pipeline import run as pipeline_run
-from strandline.pipeline.round import UnknownLogs
+from strandline.pipeline.chosen_logs import UnknownLogs
 from strandline.pipeline.spark_session import SparkUnavailable
 
 

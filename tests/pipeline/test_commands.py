@@ -51,6 +51,17 @@ def run(*arguments: object) -> tuple[int, str, str]:
             "--log",
         ),
         (["import", "nowhere", "--format", "csv", "--log", "a", "--data", "d"], "no files found: nowhere"),
+        (["import", "nowhere.csv", "--log", "a", "--data", "d"], "no files found: nowhere.csv"),
+        (["import", __file__, "--log", "a", "--data", "d"], "does not say its format: specify --format"),
+        (["import", "x.csv", "--log", "a", "--data", "d", "--no-spark", "--conf", "spark.a=b"], "--no-spark"),
+        (
+            ["import", "h:1", "--format", "kafka", "--log", "a", "--data", "d", "--topic", "t", "--no-spark"],
+            "needs Spark",
+        ),
+        (["export", "--to", "x.csv", "--lake", "l"], "name a directory, such as x/"),
+        (["export", "--to", "x", "--lake", "l", "--no-spark"], "--lake needs Spark"),
+        (["export", "--to", "x.csv", "--format", "jsonl", "--data", "."], "contradicts the name of the file"),
+        (["export", "--to", "x.csv", "--master", "local", "--data", "."], "name a directory, such as x/"),
         (["export", "--to", "x"], "one of --data, --url and --lake"),
         (["export", "--to", "x", "--data", "nowhere"], "not a directory"),
         (["export", "--to", "x", "--lake", "l", "--since", "soon"], "is not a time"),
@@ -76,7 +87,7 @@ def test_out_in_and_audited(spark: SparkSession, tmp_path: Path) -> None:
     with Engine.open(data, background=False) as engine:
         engine.create("orders").wait().append(Batch([b'{"n":%d}' % n for n in range(500)], ["k"] * 500)).wait()
         engine.seal()
-    code, said, _ = run("export", "--data", data, "--to", out, "--format", "csv", "orders")
+    code, said, _ = run("export", "--data", data, "--to", out, "--format", "csv", "orders", "--spark")
     assert (code, said.startswith("exported 500 records of 1 log to 1 file, ")) == (0, True)
     code, _, said = run("export", "--data", data, "--to", out, "--format", "csv")
     assert (code, "--overwrite" in said) == (2, True)
@@ -110,13 +121,16 @@ def test_out_in_and_audited(spark: SparkSession, tmp_path: Path) -> None:
     assert (found["check"], found["first_seq"], found["count"]) == ("blocks", 1, 500)
 
 
-def test_a_killed_import_goes_on_where_it_was(spark: SparkSession, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("first", "then"), [([], ["--spark"]), (["--master", "local[1]"], [])])
+def test_a_killed_import_goes_on_where_it_was_with_spark_and_without(
+    first: list[str], then: list[str], spark: SparkSession, tmp_path: Path
+) -> None:
     source, data = tmp_path / "rows.jsonl", tmp_path / "data"
     # Every row has a time of its own, and so is an append of its own: it takes a while.
     count = 6_000
     source.write_text("".join(f'{{"n":{n},"at":{1_700_000_000_000 + n}}}\n' for n in range(count)))
-    arguments = ["import", str(source), "--format", "jsonl", "--log", "rows", "--ts-column", "at", "--data", str(data)]
-    command = [sys.executable, "-m", "strandline.cli.main", *arguments, "--master", "local[1]"]
+    arguments = ["import", str(source), "--log", "rows", "--ts-column", "at", "--data", str(data)]
+    command = [sys.executable, "-m", "strandline.cli.main", *arguments, *first]
     # What a killed one has put aside stays where temporary files are.
     running = subprocess.Popen(command, start_new_session=True, env={**os.environ, "TMPDIR": str(tmp_path)})
     try:
@@ -127,7 +141,7 @@ def test_a_killed_import_goes_on_where_it_was(spark: SparkSession, tmp_path: Pat
     assert running.wait() == -signal.SIGKILL
     there = head_of(data)
     assert 0 < there < count
-    code, said, _ = run(*arguments, "--json")
+    code, said, _ = run(*arguments, *then, "--json")
     assert code == 0
     assert json.loads(said)["records"] == count - there
     history = DirectoryHistory(data)

@@ -4,12 +4,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support.lake_rounds import Bed, append, by_key, derived, work_here
+from support.lake_rounds import Bed, append, by_key, derived
+from support.local_tasks import work_here
 
 from strandline.lake import key_files
 from strandline.lake.table import LakeTable
 from strandline.pipeline import keys as stage
-from strandline.pipeline.round import Chosen
+from strandline.pipeline.chosen_logs import Chosen
 
 
 @pytest.fixture

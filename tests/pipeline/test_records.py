@@ -6,10 +6,12 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from support.lake_rounds import Bed, append, work_here
+from support.lake_rounds import Bed, append
+from support.local_tasks import work_here
 
 from strandline.engine import Batch, Config
 from strandline.lake import record_files
+from strandline.lake.reporter import TaskFailed
 from strandline.pipeline import records, table_upkeep
 from strandline.schema.registry import Registry
 
@@ -142,7 +144,7 @@ def test_nothing_is_left_of_files_when_the_disk_is_full(bed: Bed, monkeypatch: p
 
     with monkeypatch.context() as patch:
         patch.setattr("strandline.lake.files.FileWriter.write", full)
-        with pytest.raises(OSError, match="No space left"):
+        with pytest.raises(TaskFailed, match="No space left"):
             bed.round()
     assert bed.data() == ["1"]
     assert len(list((bed.path / "lake" / "records").glob("*.parquet"))) == 1

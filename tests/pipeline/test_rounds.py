@@ -7,7 +7,8 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.lake_rounds import Bed, Heard, append, by_key, derived, parquet_bytes, work_here
+from support.lake_rounds import Bed, Heard, append, by_key, derived, parquet_bytes
+from support.local_tasks import work_here
 from support.object_store import object_store
 from support.server_process import StartServer
 from support.topics_client import Client, eventually
@@ -23,7 +24,7 @@ from strandline.lake.location import Lake
 from strandline.lake.reporter import Silent
 from strandline.lake.table import TableSnapshot
 from strandline.lake.transaction_log import BrokenLog
-from strandline.pipeline.round import Chosen, UnknownLogs
+from strandline.pipeline.chosen_logs import Chosen, UnknownLogs
 from strandline.pipeline.run import run_round
 
 

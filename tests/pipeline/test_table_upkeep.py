@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support.lake_rounds import Bed, append, by_key, derived, work_here
+from support.lake_rounds import Bed, append, by_key, derived
+from support.local_tasks import work_here
 
 from strandline.lake.table import KnownFile
 from strandline.pipeline import table_upkeep

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from strandline.lake.reporter import describe
-from strandline.pipeline.tasks import about_item, parallelism, work
+from strandline.lake.reporter import TaskFailed, describe
+from strandline.pipeline.tasks import LocalWorkers, SparkWorkers, about_item, items_frame
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -17,8 +17,9 @@ if TYPE_CHECKING:
 def test_every_item_is_worked_on_in_other_processes(spark: SparkSession) -> None:
     from support.task_items import Doubled, Number, double
 
-    assert parallelism(spark) == 2
-    waves = list(work(spark, double, [Number(n) for n in range(11)], Number, Doubled))
+    workers = SparkWorkers(spark)
+    assert workers.parallel == 2
+    waves = list(workers.waves(double, [Number(n) for n in range(11)], Number, Doubled))
     assert [len(wave) for wave in waves] == [8, 3]
     results = [result for wave in waves for result in wave]
     assert sorted(result.value for result in results) == [2 * n for n in range(11)]
@@ -31,7 +32,7 @@ def test_an_error_says_what_the_task_was_about_and_the_cause(spark: SparkSession
     from support.task_items import Doubled, Number, refuse
 
     with pytest.raises(PySparkException) as caught:
-        list(work(spark, refuse, [Number(7)], Number, Doubled, 1))
+        list(SparkWorkers(spark).waves(refuse, [Number(7)], Number, Doubled))
     assert describe(caught.value) == "refuse failed on Number: OSError: [Errno 28] No space left on device: 'file-7'"
 
 
@@ -43,3 +44,23 @@ def test_what_an_item_is_about_is_said_in_a_line() -> None:
     assert about_item(SimpleNamespace(paths=["1", "2", "3", "4", "5"])) == "1, 2, 3 and 2 more"
     works = [SimpleNamespace(pieces=[piece]), SimpleNamespace(paths=["pieces/1"])]
     assert about_item(SimpleNamespace(work=works)) == "log 'a' seqs 1 to 9, pieces/1"
+
+
+def test_every_task_has_exactly_one_item(spark: SparkSession) -> None:
+    from support.task_items import Number
+
+    frame = items_frame(spark, [Number(n) for n in range(9)])
+    counts = frame.selectExpr("spark_partition_id() as id").groupBy("id").count().collect()
+    assert (frame.columns, frame.count()) == (["item"], 9)
+    assert sorted((row["id"], row["count"]) for row in counts) == [(n, 1) for n in range(9)]
+
+
+def test_local_workers_work_on_one_item_after_the_other_and_name_errors_as_spark_does() -> None:
+    from support.task_items import Doubled, Number, double, refuse
+
+    waves = list(LocalWorkers().waves(double, map(Number, range(40)), Number, Doubled))
+    assert [[(done.value, done.process) for done in wave] for wave in waves] == [
+        [(2 * n, os.getpid()) for n in numbers] for numbers in (range(32), range(32, 40))
+    ]
+    with pytest.raises(TaskFailed, match=r"^refuse failed on Number: OSError: .* No space left on device: 'file-7'$"):
+        list(LocalWorkers().results(refuse, [Number(7)], Number, Doubled))

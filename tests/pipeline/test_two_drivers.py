@@ -18,7 +18,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import round_process
-from support.lake_rounds import Bed, append, by_key, derived, work_here
+from support.lake_rounds import Bed, append, by_key, derived
+from support.local_tasks import work_here
 from support.object_store import object_store
 
 from strandline.cli.spark import Lines

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import polars
 
 from strandline.engine import Batch, Config, Engine, Log, ManualClock
@@ -98,8 +97,6 @@ class Bed:
                 complete,
                 now=lambda: self.now,
             )
-            if self.spark is None:
-                round.__dict__["parallelism"] = 2
             round.problem = self._problem  # type: ignore[method-assign]
             return companions.run(round, grace_s=grace_s, rows=rows)
         finally:
@@ -154,27 +151,3 @@ def unpacked(path: Path) -> bytes:
     if path.suffix == ".parquet":
         return path.read_bytes() + repr(polars.read_parquet(path).to_dicts()).encode()
     return path.read_bytes()
-
-
-def work_here(
-    spark: Any,
-    function: Callable[[Any], Any],
-    items: Iterable[Any],
-    kind: Any,
-    result: Any,
-    parallel: int | None = None,
-) -> Iterator[list[Any]]:
-    """As :func:`strandline.pipeline.tasks.work`, in this process: waves of eight."""
-    wave: list[Any] = []
-    for item in items:
-        wave.append(item)
-        if len(wave) == 8:
-            yield [_worked(function, each, kind, result) for each in wave]
-            wave = []
-    if wave:
-        yield [_worked(function, each, kind, result) for each in wave]
-
-
-def _worked(function: Callable[[Any], Any], item: Any, kind: Any, result: Any) -> Any:
-    sent = msgspec.msgpack.decode(msgspec.msgpack.encode(item), type=kind)
-    return msgspec.msgpack.decode(msgspec.msgpack.encode(function(sent)), type=result)

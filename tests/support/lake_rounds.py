@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from itertools import islice
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
-import pytest
 
 from strandline.engine import Batch, Config, Engine, Log
 from strandline.history.directory import DirectoryHistory
@@ -19,34 +16,6 @@ from strandline.lake.location import Lake
 from strandline.lake.reporter import Silent, summarize
 from strandline.lake.status import Lag, LogLag
 from strandline.pipeline.run import RoundResult, run_round
-
-
-def work_here(patch: pytest.MonkeyPatch, items_per_wave: int = 3) -> None:
-    """Let the items of rounds be worked on in this process, with everything going through the form in which it travels.
-    What Spark makes of them is tested with Spark."""
-
-    def travelled(value: Any, kind: Any) -> Any:
-        return msgspec.msgpack.decode(msgspec.msgpack.encode(value), type=kind)
-
-    def work(
-        _: Any, function: Any, items: Iterable[Any], kind: Any, result: Any, parallel: Any = None
-    ) -> Iterator[Any]:
-        remaining = iter(items)
-        while wave := list(islice(remaining, items_per_wave)):
-            yield [travelled(function(travelled(item, kind)), result) for item in reversed(wave)]
-
-    def shuffle(_: Any, spread: Any, gather: Any, items: Any, kind: Any, shared: Any, result: Any) -> list[Any]:
-        shared = travelled(shared, type(shared))
-        parts: dict[str, list[bytes]] = {}
-        for item in items:
-            for destination, part in spread(travelled(item, kind), shared):
-                parts.setdefault(destination, []).append(part)
-        return [travelled(gather(to, found, shared), result) for to, found in parts.items()]
-
-    for module in ("records", "erasures", "table_upkeep"):
-        patch.setattr(f"strandline.pipeline.{module}.work", work)
-    patch.setattr("strandline.pipeline.keys.shuffle", shuffle)
-    patch.setattr("strandline.pipeline.round.parallelism", lambda spark: 2)
 
 
 class Heard(Silent):

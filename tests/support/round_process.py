@@ -14,11 +14,11 @@ from strandline.lake.location import Lake
 from strandline.lake.reporter import Silent
 from strandline.pipeline import records
 from strandline.pipeline.run import run_round
-from support.lake_rounds import work_here
+from support.local_tasks import work_here
 
 
 def main(data: str, lake: str, options: str) -> None:
-    work_here(pytest.MonkeyPatch(), items_per_wave=1)
+    work_here(pytest.MonkeyPatch(), wave=1)
     # Several commits of the table records.
     records.MIN_ITEM_ROWS = 4
     history = DirectoryHistory(data)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from strandline.engine.errors import UnknownLog
 from strandline.engine.operations.erasures import NAME, Erasure
@@ -27,13 +26,12 @@ from strandline.pipeline.audit.lake_files import (
 )
 from strandline.pipeline.audit.records import RANGE_SEQS, Bad, SeenRecords, Sums, added
 from strandline.pipeline.audit.report import Finding, ranges_text
+from strandline.pipeline.tasks import Workers
 
 #: The maximum number of differing ranges of a log that are compared record by record. More are only counted.
 CLOSE_RANGES = 16
 #: Attempts before the comparison fails because files are removed from the lake meanwhile.
 ATTEMPTS = 3
-
-Work = Callable[..., Iterator[Any]]
 
 
 class Comparison:
@@ -55,14 +53,14 @@ class Comparison:
         seen: Mapping[int, Sequence[SeenRecords]],
         pieces: Mapping[int, Sequence[AnyPiece]],
         unreadable: Collection[int],
-        work: Work,
+        workers: Workers,
         stage: StageProgress,
     ) -> list[Finding]:
         """The differences between lake and logs. Logs that are partly ``unreadable`` are not compared."""
         logs = [info for info in self._logs if info.epoch not in unreadable]
         in_logs = {info.epoch: _sums(seen.get(info.epoch, ())) for info in logs}
         for attempt in range(1, ATTEMPTS + 1):
-            found = self._compare(logs, in_logs, pieces, work, stage)
+            found = self._compare(logs, in_logs, pieces, workers, stage)
             if found is not None:
                 return found
             fresh = LakeSnapshot.take(self.snapshot.lake)
@@ -78,7 +76,7 @@ class Comparison:
         logs: Sequence[LogInfo],
         in_logs: Mapping[int, Sums],
         pieces: Mapping[int, Sequence[AnyPiece]],
-        work: Work,
+        workers: Workers,
         stage: StageProgress,
     ) -> list[Finding] | None:
         """None if files were removed meanwhile."""
@@ -87,7 +85,9 @@ class Comparison:
         held: dict[int, HeldRecords] = defaultdict(HeldRecords)
         orphans: dict[str, int] = defaultdict(int)
         rows = 0
-        for done in work(read_lake, lake_items(self.snapshot, expected, self._knows_all(logs)), LakeItem, LakeSeen):
+        for done in workers.results(
+            read_lake, lake_items(self.snapshot, expected, self._knows_all(logs)), LakeItem, LakeSeen
+        ):
             if done.gone:
                 return None
             stage.advance(done.rows)
@@ -106,7 +106,7 @@ class Comparison:
             findings += _erased(info.name, held[info.epoch].erased)
             ranges = _differing(in_logs[info.epoch], held[info.epoch].sums)
             if ranges:
-                close = self._close(info, ranges[:CLOSE_RANGES], expected[info.epoch], pieces[info.epoch], work)
+                close = self._close(info, ranges[:CLOSE_RANGES], expected[info.epoch], pieces[info.epoch], workers)
                 if close is None:
                     return None
                 findings += _different(info, ranges, close)
@@ -143,7 +143,7 @@ class Comparison:
         ranges: Sequence[int],
         expected: Expected,
         pieces: Sequence[AnyPiece],
-        work: Work,
+        workers: Workers,
     ) -> list[CloselySeen] | None:
         numbers = set(ranges)
         items = [
@@ -155,7 +155,7 @@ class Comparison:
             epochs = file.bounds.get("epoch")
             if epochs is None or epochs[0] <= info.epoch <= epochs[1]:
                 items.append(CloseItem(info.epoch, list(ranges), expected, lake=self.snapshot.lake, path=file.path))
-        seen = list(work(look_closely, items, CloseItem, CloselySeen))
+        seen = list(workers.results(look_closely, items, CloseItem, CloselySeen))
         return None if any(each.gone for each in seen) else seen
 
 

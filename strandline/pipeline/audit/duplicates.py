@@ -6,7 +6,7 @@ the ranges of all files. The first file with a seq, in the order of paths, keeps
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -27,16 +27,16 @@ from strandline.lake.record_files import RowsWriter
 from strandline.lake.reporter import Reporter
 from strandline.lake.table import KnownFile, TableMoved
 from strandline.pipeline.audit.report import Finding, ranges_text
+from strandline.pipeline.chosen_logs import EVERYTHING, Chosen, choose, wall_clock
 from strandline.pipeline.keys import ByKey
-from strandline.pipeline.round import EVERYTHING, Chosen, Round, choose, wall_clock
-from strandline.pipeline.tasks import on_spark
+from strandline.pipeline.round import Round
+from strandline.pipeline.tasks import Workers
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 Seqs = npt.NDArray[np.int64]
 Ranges = list[tuple[int, int]]
-Work = Callable[..., Iterator[Any]]
 
 
 class SeqsItem(msgspec.Struct, frozen=True, array_like=True):
@@ -109,7 +109,7 @@ def read_seqs(item: SeqsItem) -> SeqsSeen:
 def find_copies(
     lake: Lake,
     files: Sequence[KnownFile],
-    work: Work,
+    workers: Workers,
     epochs: Collection[int] | None = None,
     advance: Callable[[int], None] = lambda rows: None,
 ) -> DuplicateRows | None:
@@ -117,7 +117,7 @@ def find_copies(
     meanwhile."""
     items = [SeqsItem(lake, file.path) for file in files]
     seen: list[SeqsSeen] = []
-    for each in work(read_seqs, items, SeqsItem, SeqsSeen):
+    for each in workers.results(read_seqs, items, SeqsItem, SeqsSeen):
         if each.gone:
             return None
         advance(each.rows)
@@ -248,15 +248,15 @@ def repair_lake(
     logs = choose(every, chosen)
     with claim(lake, wall_clock), take_fence(lake, wall_clock) as fence:
         round = Round(spark, history, lake, reporter, logs, every, ErasureEvents(history), fence=fence)
-        return remove_copies(round, on_spark(spark))
+        return remove_copies(round)
 
 
-def remove_copies(round: Round, work: Work) -> DuplicateRows:
+def remove_copies(round: Round) -> DuplicateRows:
     """Remove the duplicate rows of the round's logs and, if those are all logs, of logs that no longer exist. Returns
     what was removed. Raises LakeInUse if other processes keep changing the lake."""
     for _ in range(ATTEMPTS):
         try:
-            found = _repair(round, work)
+            found = _repair(round)
         except TableMoved:
             continue
         if found is not None:
@@ -264,19 +264,19 @@ def remove_copies(round: Round, work: Work) -> DuplicateRows:
     raise LakeInUse(f"the lake at {round.lake.url} kept changing during the repair: stop its pipeline and try again")
 
 
-def _repair(round: Round, work: Work) -> DuplicateRows | None:
+def _repair(round: Round) -> DuplicateRows | None:
     """None if files were removed meanwhile."""
     records = layout.records(round.lake).snapshot(round.fence)
     files = records.files()
     epochs = None if round.logs == round.all_logs else {info.epoch for info in round.logs}
     with round.reporter.stage(STAGE, sum(file.rows for file in files)) as stage:
-        found = find_copies(round.lake, files, work, epochs, stage.advance)
+        found = find_copies(round.lake, files, round.workers, epochs, stage.advance)
         if found is None or not found.concerned:
             return found
         new: list[DataFile] = []
         concerned = Concerned({})
         items = [RepairItem(round.lake, path, found.dropped.get(path, {})) for path in sorted(found.concerned)]
-        for done in work(write_without_copies, items, RepairItem, RepairDone):
+        for done in round.workers.results(write_without_copies, items, RepairItem, RepairDone):
             new += done.files
             concerned.join(done.concerned)
         left: list[Any] = [file for file in files if file.path not in found.concerned]

@@ -19,15 +19,15 @@ from strandline.pipeline.audit.duplicates import DuplicateRows, find_copies
 from strandline.pipeline.audit.lake_files import LakeSnapshot
 from strandline.pipeline.audit.records import SegmentDamage
 from strandline.pipeline.audit.report import CHECKS, AuditReport, Check, Finding, judge
-from strandline.pipeline.round import EVERYTHING, Chosen, choose, wall_clock
-from strandline.pipeline.tasks import TaskWorkers
+from strandline.pipeline.chosen_logs import EVERYTHING, Chosen, choose, wall_clock
+from strandline.pipeline.tasks import Workers
 
 if TYPE_CHECKING:
     pass
 
 
 def audit(
-    workers: TaskWorkers,
+    workers: Workers,
     history: History,
     snapshot: LakeSnapshot | None,
     reporter: Reporter,
@@ -45,14 +45,14 @@ def audit(
 class _Audit:
     def __init__(
         self,
-        workers: TaskWorkers,
+        workers: Workers,
         history: History,
         snapshot: LakeSnapshot | None,
         reporter: Reporter,
         chosen: Chosen,
         removed: DuplicateRows | None,
     ) -> None:
-        self._work = workers
+        self._workers = workers
         self._history = history
         self._reporter = reporter
         # Internal logs are checked only if they are named.
@@ -105,7 +105,9 @@ class _Audit:
         items = records.segment_items(self._all_pieces())
         blocks = size = 0
         with self._reporter.stage("blocks") as stage:
-            for done in self._work(records.check_segment, items, records.SegmentItem, records.SegmentChecked):
+            for done in self._workers.results(
+                records.check_segment, items, records.SegmentItem, records.SegmentChecked
+            ):
                 stage.advance(done.rows, done.size)
                 blocks, size = blocks + done.blocks, size + done.size
                 for each in done.damage if not done.unreadable else self._all_of(done):
@@ -129,7 +131,9 @@ class _Audit:
         items = records.record_items(self._all_pieces(), through)
         seen: dict[int, list[records.SeenRecords]] = defaultdict(list)
         with self._reporter.stage("records", total) as stage:
-            for done in self._work(records.read_records, items, records.RecordCheckItem, records.RecordsSeen):
+            for done in self._workers.results(
+                records.read_records, items, records.RecordCheckItem, records.RecordsSeen
+            ):
                 stage.advance(sum(each.rows for each in done.pieces))
                 for each in done.pieces:
                     seen[each.epoch].append(each)
@@ -164,13 +168,13 @@ class _Audit:
         assert self._comparison is not None
         with self._reporter.stage("lake", self._comparison.rows) as stage:
             unreadable = {epoch for epoch, pieces in seen.items() if any(each.unread for each in pieces)}
-            self._findings += self._comparison.findings(seen, self._pieces, unreadable, self._work, stage)
+            self._findings += self._comparison.findings(seen, self._pieces, unreadable, self._workers, stage)
         self._looked["lake"] = self._comparison.looked
 
     def _find_copies(self, snapshot: LakeSnapshot) -> None:
         epochs = None if self._is_complete else {info.epoch for info in self._logs}
         with self._reporter.stage("copies", sum(file.rows for file in snapshot.files)) as stage:
-            found = find_copies(snapshot.lake, snapshot.files, self._work, epochs, stage.advance)
+            found = find_copies(snapshot.lake, snapshot.files, self._workers, epochs, stage.advance)
         if found is None:
             self._looked["copies"] = "files were removed from the lake during the check"
             detail = f"{self._looked['copies']}: run the audit again"

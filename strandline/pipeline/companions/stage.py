@@ -43,7 +43,6 @@ from strandline.pipeline.companions.work import (
     make,
 )
 from strandline.pipeline.round import Round
-from strandline.pipeline.tasks import work
 from strandline.query.index_files.builder import Origin
 from strandline.query.index_files.table import ERASURES, FOLDER, IndexEntry
 
@@ -96,9 +95,7 @@ class CompanionStage:
         items = (CompanionItem(round.lake, round.now(), pack) for pack in packed(works, self.rows))
         first = next(items, None)
         if first is not None:
-            yield from work(
-                round.spark, make, chain([first], items), CompanionItem, CompanionOutcome, round.parallelism
-            )
+            yield from round.workers.waves(make, chain([first], items), CompanionItem, CompanionOutcome)
 
     def change(
         self,

@@ -23,7 +23,6 @@ from strandline.pipeline import table_upkeep
 from strandline.pipeline.companions.plan import packed
 from strandline.pipeline.companions.work import opened
 from strandline.pipeline.round import Round
-from strandline.pipeline.tasks import work
 from strandline.query.config import SearchConfig
 from strandline.query.index_files.builder import rollups_id
 from strandline.query.index_files.file import DamagedIndexFile
@@ -230,8 +229,7 @@ class Rollups:
         ]
         if sum(size for _, size in things) < FEW_BYTES:
             return [write_rows(item) for item in items]
-        waves = work(self._round.spark, write_rows, items, RollupItem, RollupOutcome, self._round.parallelism)
-        return [outcome for wave in waves for outcome in wave]
+        return list(self._round.workers.results(write_rows, items, RollupItem, RollupOutcome))
 
     # --- unused files ------------------------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""Exports logs to files on Spark. Tasks write files, and all files become visible together.
+"""Exports logs to files, on Spark or without it. All files of an export become visible together.
 
-``run`` exports from the history or from the lake, ``files`` has the formats and the destinations.
+``run`` exports from the history, ``from_lake`` from the lake, ``files`` has the formats and the destinations.
 """

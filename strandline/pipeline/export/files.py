@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import tempfile
 import uuid
 from base64 import b64encode
 from collections.abc import Iterable, Iterator
@@ -138,6 +139,29 @@ Format = Literal["parquet", "jsonl", "csv"]
 FORMATS: tuple[Format, ...] = get_args(Format)
 
 
+class BadTarget(ValueError):
+    """The target and the format contradict each other. The message gives the reason."""
+
+
+def format_of_file(target: str) -> Format | None:
+    """The format if the target is a single file, which its extension says; None if it is a directory."""
+    parent, _, name = target.rpartition("/")
+    if parent.endswith(":/"):
+        return None  # a whole bucket
+    stem, extension = os.path.splitext(name)
+    return next((format for format in FORMATS if stem and extension.lower() == f".{format}"), None)
+
+
+def format_for(target: str, wanted: Format | None) -> Format:
+    """The format to write: that of the file, or the wanted one, or Parquet. Raises BadTarget."""
+    named = format_of_file(target)
+    if named is not None and wanted not in (named, None):
+        raise BadTarget(
+            f"--format {wanted} contradicts the name of the file: {target}; for a directory of this name, end it with /"
+        )
+    return named or wanted or "parquet"
+
+
 class ExportPart(msgspec.Struct, array_like=True):
     """A written file. ``logs`` has the number of records by log."""
 
@@ -147,21 +171,24 @@ class ExportPart(msgspec.Struct, array_like=True):
     logs: dict[str, int]
 
 
-def write_part(place: Lake, name: str, format: Format, batches: Iterable[Any]) -> ExportPart | None:
-    """Write a file atomically; a retry replaces it. Returns None and writes no file if there are no records."""
+def write_part(
+    place: Lake, name: str, format: Format, batches: Iterable[Any], *, empty: bool = False
+) -> ExportPart | None:
+    """Write a file atomically; a retry replaces it. Without records, writes an empty file if ``empty``, and otherwise
+    no file, and returns None."""
     directory = place.directory
     if directory is None:
         buffer = pa.BufferOutputStream()
         rows, logs = _write(buffer, format, batches)
         data = buffer.getvalue().to_pybytes()
-        if rows:
+        if rows or empty:
             place.write(name, data)
-        return ExportPart(name, rows, len(data), logs) if rows else None
+        return ExportPart(name, rows, len(data), logs) if rows or empty else None
     temporary = directory / f".{name}.{uuid.uuid4().hex}"
     try:
         with pa.OSFile(str(temporary), "wb") as file:
             rows, logs = _write(file, format, batches)
-        if not rows:
+        if not rows and not empty:
             return None
         _sync(temporary)
         os.replace(temporary, directory / name)
@@ -226,13 +253,16 @@ MANIFEST = "_export.json"
 
 
 class TargetNotEmpty(Exception):
-    """The target is not empty, and overwriting was not requested."""
+    """The target exists or is not empty, and overwriting was not requested; or it is of another kind."""
 
 
 class Destination(Protocol):
     #: Where tasks write, and the suffix of their file names.
     lake: Lake
     tag: str
+    #: The name of the only file; empty if there may be several files. ``aside`` is the name under which it is written.
+    single: str
+    aside: str
 
     def publish(self, manifest: bytes) -> None:
         """Publish all written files as the export, in place of the previous content."""
@@ -240,19 +270,97 @@ class Destination(Protocol):
 
 @contextmanager
 def open_destination(target: str, overwrite: bool) -> Iterator[Destination]:
-    """Raises TargetNotEmpty. Unless the export is published, all written files are removed."""
+    """A file if the target has the extension of a format, otherwise a directory. Raises TargetNotEmpty. Unless the
+    export is published, all written files are removed."""
     lake = Lake.at(target)
-    place = _Objects(lake, overwrite) if lake.directory is None else _Directory(lake.directory, overwrite)
+    place: _Object | _File | _Objects | _Directory
+    if format_of_file(target) is not None:
+        place = _Object(target, overwrite) if lake.directory is None else _File(lake.directory, overwrite)
+    else:
+        place = _Objects(lake, overwrite) if lake.directory is None else _Directory(lake.directory, overwrite)
     try:
         yield place
     finally:
         place.clean()
 
 
+class _File:
+    """Writes to a file beside the target, and renames it at the end."""
+
+    tag = ""
+
+    def __init__(self, target: Path, overwrite: bool) -> None:
+        self._target = target
+        self._overwrite = overwrite
+        self._check()
+        target.parent.mkdir(parents=True, exist_ok=True)
+        self.lake = Lake.at(target.parent)
+        self.single = target.name
+        self.aside = f".{target.name}.{uuid.uuid4().hex[:12]}.export"
+
+    def _check(self) -> None:
+        if self._target.is_dir():
+            raise TargetNotEmpty(f"{self._target} is a directory; expected a file. To write into it, end it with /")
+        if self._target.exists() and not self._overwrite:
+            raise _exists(str(self._target))
+
+    def publish(self, manifest: bytes) -> None:
+        aside = self._target.with_name(self.aside)
+        self._check()
+        if self._overwrite:
+            os.replace(aside, self._target)
+        else:
+            _rename_to_new(aside, self._target)
+        _sync(self._target.parent)
+
+    def clean(self) -> None:
+        self._target.with_name(self.aside).unlink(missing_ok=True)
+
+
+def _rename_to_new(path: Path, target: Path) -> None:
+    """Unlike a rename, a link never replaces a file that somebody has created meanwhile."""
+    try:
+        os.link(path, target)
+    except FileExistsError:
+        raise _exists(str(target)) from None
+    except OSError:
+        os.rename(path, target)  # the file system has no links
+
+
+def _exists(target: str) -> TargetNotEmpty:
+    return TargetNotEmpty(f"{target} already exists; replace it with --overwrite")
+
+
+class _Object:
+    """Writes to a temporary file, and uploads it at the end."""
+
+    tag = ""
+
+    def __init__(self, target: str, overwrite: bool) -> None:
+        parent, _, self.single = target.rpartition("/")
+        self._target = Lake.at(parent)
+        self._overwrite = overwrite
+        self._check()
+        self._directory = tempfile.TemporaryDirectory(prefix="strandline-export-")
+        self.lake = Lake.at(self._directory.name)
+        self.aside = self.single
+
+    def _check(self) -> None:
+        if not self._overwrite and self._target.state(self.single) is not None:
+            raise _exists(self._target.place_of(self.single))
+
+    def publish(self, manifest: bytes) -> None:
+        self._check()
+        self._target.upload(self.single, Path(self._directory.name, self.aside))
+
+    def clean(self) -> None:
+        self._directory.cleanup()
+
+
 class _Directory:
     """Writes to a directory beside the target, and renames it at the end."""
 
-    tag = ""
+    tag = single = aside = ""
 
     def __init__(self, target: Path, overwrite: bool) -> None:
         self._target = target
@@ -285,6 +393,8 @@ class _Directory:
 class _Objects:
     """An object store cannot rename. File names are new, and the manifest, which is replaced in one step, lists the
     current files. Files that it no longer lists are removed afterwards."""
+
+    single = aside = ""
 
     def __init__(self, lake: Lake, overwrite: bool) -> None:
         self.lake = lake

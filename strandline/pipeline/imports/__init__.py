@@ -1,4 +1,4 @@
-"""Imports files or Kafka topics into logs on Spark.
+"""Imports files into logs, on Spark or without it, and Kafka topics on Spark.
 
 Tasks read parts of files, turn rows into records and stage them. The driver appends them in the order of the files and
 stores its progress with every append, so that a repeated command continues where the last one ended.

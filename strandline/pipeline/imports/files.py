@@ -65,7 +65,7 @@ class RowShape(msgspec.Struct, frozen=True, kw_only=True):
         if self.log and self.log_column is not None:
             raise BadShape("--log cannot be combined with --log-column")
         if self.format != "csv" and (self.types or self.delimiter != ","):
-            raise BadShape("--type and --delimiter need --format csv")
+            raise BadShape("--type and --delimiter need CSV files")
         if len(self.delimiter) != 1 or not self.delimiter.isascii():
             raise BadShape(f"--delimiter is {self.delimiter!r}; expected one character")
         if self.key_path is not None:
@@ -94,6 +94,14 @@ PART_ROWS = 250_000
 COMPRESSED = {".gz": "gzip", ".zst": "zstd", ".bz2": "bz2", ".lz4": "lz4"}
 
 
+#: The format by file extension, before the extension of a compression. Parquet is compressed inside of the file.
+EXTENSIONS: dict[str, Format] = {".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
+
+
+class UnknownFormat(Exception):
+    """The names of the files do not say their format. The message has the valid ones."""
+
+
 class NothingToImport(Exception):
     """No files were found."""
 
@@ -115,8 +123,12 @@ class SourceFile(msgspec.Struct, frozen=True, array_like=True):
         return self.place.place_of(self.name)
 
     @property
+    def extension(self) -> str:
+        return os.path.splitext(self.name)[1].lower()
+
+    @property
     def compression(self) -> str | None:
-        return COMPRESSED.get(os.path.splitext(self.name)[1].lower())
+        return COMPRESSED.get(self.extension)
 
 
 class SourcePart(msgspec.Struct, frozen=True, array_like=True):
@@ -166,6 +178,24 @@ def _files(place: Lake) -> Iterator[SourceFile]:
     for name, state in sorted(place.states("").items()):
         if not any(part.startswith(("_", ".")) for part in name.split("/")):
             yield SourceFile(place, name, *state)
+
+
+def format_of(files: Sequence[SourceFile]) -> Format:
+    """The format of all files, from their extensions. Raises UnknownFormat."""
+    formats: dict[Format, str] = {}
+    for file in files:
+        extension = os.path.splitext(file.name[: -len(file.extension)] if file.compression else file.name)[1].lower()
+        format = EXTENSIONS.get(extension)
+        if format is None or (format == "parquet" and file.compression):
+            raise UnknownFormat(
+                f"the name of {file.path} does not say its format: specify --format, or use one of the extensions "
+                f"{', '.join(EXTENSIONS)} ({', '.join(COMPRESSED)} may follow those of text)"
+            )
+        formats.setdefault(format, file.path)
+    if len(formats) > 1:
+        found = " and ".join(f"{path} ({format})" for format, path in formats.items())
+        raise UnknownFormat(f"the files have different formats: {found}; import each format by itself")
+    return next(iter(formats))
 
 
 def parts_of(files: Sequence[SourceFile], format: Format) -> list[SourcePart]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import msgspec
 import pyarrow as pa
@@ -129,7 +129,7 @@ def _csv_rows(part: SourcePart, shape: RowShape, making: Making) -> Iterator[Sou
         reader = _csv_reader(stream, shape, dict.fromkeys(names, pa.binary()), skip)
         number = 1
         for batch in reader:
-            for values in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+            for values in zip(*map(_texts, batch.columns), strict=True):
                 number += 1
                 while faults and faults[0][0] <= number:
                     yield SourceRow(faults[0][0], None, faults.pop(0)[1])
@@ -169,23 +169,37 @@ def _csv_reader(stream: Any, shape: RowShape, types: dict[str, Any], skip: Any) 
     )
 
 
-def _typed(names: list[str], values: tuple[bytes | None, ...], types: Mapping[str, CsvType]) -> dict[str, Any]:
-    row: dict[str, Any] = {}
-    for name, value in zip(names, values, strict=True):
-        if value is None:
-            row[name] = None
-            continue
-        try:
-            text = value.decode()
-            row[name] = _as_type(text, types[name]) if name in types else text
-        except UnicodeDecodeError:
-            raise BadRow(f"{name!r} is not valid UTF-8") from None
-        except (ValueError, msgspec.MsgspecError, RecursionError):
-            raise BadRow(f"invalid {types[name]} in {name!r}: {text!r}") from None
+def _texts(column: Any) -> list[str | None] | list[bytes | None]:
+    """The values as text; as bytes if any of them is not valid."""
+    try:
+        values: list[str | None] = column.cast(pa.string()).to_pylist()
+        return values
+    except pa.ArrowInvalid:
+        return cast(list[bytes | None], column.to_pylist())
+
+
+def _typed(names: list[str], values: tuple[str | bytes | None, ...], types: Mapping[str, CsvType]) -> dict[str, Any]:
+    row: dict[str, Any] = dict(zip(names, values, strict=True))
+    for name, value in row.items():
+        if value is not None and (name in types or isinstance(value, bytes)):
+            row[name] = _value(name, value, types.get(name, "string"))
     return row
 
 
+def _value(name: str, value: str | bytes, kind: CsvType) -> Any:
+    text: str | bytes = value
+    try:
+        text = value if isinstance(value, str) else value.decode()
+        return _as_type(text, kind)
+    except UnicodeDecodeError:
+        raise BadRow(f"{name!r} is not valid UTF-8") from None
+    except (ValueError, msgspec.MsgspecError, RecursionError):
+        raise BadRow(f"invalid {kind} in {name!r}: {text!r}") from None
+
+
 def _as_type(text: str, kind: CsvType) -> Any:
+    if kind == "string":
+        return text
     if kind == "long":
         return int(text)
     if kind == "double":
@@ -208,6 +222,8 @@ def _parquet_rows(part: SourcePart, making: Making) -> Iterator[SourceRow]:
         end = file.num_row_groups if part.end is None else part.end
         number = 0
         for batch in file.iter_batches(BATCH_ROWS, list(range(part.start, end))):
-            for row in batch.to_pylist(maps_as_pydicts="lossy"):
+            names = batch.schema.names
+            columns = [column.to_pylist(maps_as_pydicts="lossy") for column in batch.columns]
+            for values in zip(*columns, strict=True):
                 number += 1
-                yield _row(number, making.of_row, row)
+                yield _row(number, making.of_row, dict(zip(names, values, strict=True)))

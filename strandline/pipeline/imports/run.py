@@ -6,7 +6,7 @@ import tempfile
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import msgspec
 
@@ -29,12 +29,13 @@ from strandline.pipeline.imports.staging import (
 )
 from strandline.pipeline.source.options import LogLocation
 from strandline.pipeline.source.targets import AppendTarget
-from strandline.pipeline.tasks import WAVES, parallelism, work
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+from strandline.pipeline.tasks import Workers
 
 CHECKING, STAGE = "check", "import"
+#: From this total size of the files on, an import uses Spark if it is installed. One core imports 11 MB of JSON lines
+#: per second. Tasks of Spark read and check the rows, but the driver appends all of them, so that Spark on the two
+#: cores of a small machine is not faster at 200 MB.
+SPARK_FROM_BYTES = 1 << 30
 
 #: ``stop``: append nothing if any row is invalid. ``skip``: leave out invalid rows and report them.
 Bad = Literal["stop", "skip"]
@@ -63,7 +64,7 @@ class ImportReport(msgspec.Struct, kw_only=True):
 
 
 def import_files(
-    spark: SparkSession,
+    workers: Workers,
     files: Sequence[SourceFile],
     shape: RowShape,
     target: AppendTarget,
@@ -79,7 +80,7 @@ def import_files(
 
     With ``stop``, nothing is appended if any row is invalid. Raises ImportFailed, and UnreadableFile, before anything
     is appended unless a file changes during the import."""
-    running = _Import(spark, files, shape, target, reporter, job)
+    running = _Import(workers, files, shape, target, reporter, job)
     with staging_place(staging) as place:
         return running.run(place, bad)
 
@@ -87,14 +88,14 @@ def import_files(
 class _Import:
     def __init__(
         self,
-        spark: SparkSession,
+        workers: Workers,
         files: Sequence[SourceFile],
         shape: RowShape,
         target: AppendTarget,
         reporter: Reporter,
         job: str,
     ) -> None:
-        self._spark = spark
+        self._workers = workers
         self._shape = shape
         self._reporter = reporter
         self._job = identity(files, shape, job)
@@ -105,12 +106,11 @@ class _Import:
 
     def run(self, place: Lake, bad: Bad) -> ImportReport:
         parts = self._left()
-        parallel = parallelism(self._spark)
         # An import that fits into one wave is staged completely before anything is appended, so one pass is enough.
-        if bad == "stop" and len(parts) > WAVES * parallel and self._check(parts, parallel):
+        if bad == "stop" and len(parts) > self._workers.wave and self._check(parts):
             return self._result(stopped=True)
         with self._reporter.stage(STAGE) as stage:
-            for wave in self._staged(parts, place, parallel):
+            for wave in self._staged(parts, place):
                 if bad == "stop" and self._faults.count:
                     return self._result(stopped=not self._appender.appended)
                 for staged in wave:
@@ -124,19 +124,19 @@ class _Import:
         known = self._appender.known(self._shape.log)
         return self._parts if known is None else self._parts[known["part"] :]
 
-    def _check(self, parts: Sequence[SourcePart], parallel: int) -> bool:
+    def _check(self, parts: Sequence[SourcePart]) -> bool:
         """Whether there are invalid rows."""
         items = [StageItem(part, self._shape) for part in parts]
         with self._reporter.stage(CHECKING) as stage_:
-            for wave in work(self._spark, stage, items, StageItem, Staged, parallel):
+            for wave in self._workers.waves(stage, items, StageItem, Staged):
                 self._look_at(wave)
                 stage_.advance(sum(staged.rows for staged in wave))
         return self._faults.count > 0
 
-    def _staged(self, parts: Sequence[SourcePart], place: Lake, parallel: int) -> Iterator[list[Staged]]:
+    def _staged(self, parts: Sequence[SourcePart], place: Lake) -> Iterator[list[Staged]]:
         self._faults = _Faults()
         items = [StageItem(part, self._shape, place) for part in parts]
-        for wave in work(self._spark, stage, items, StageItem, Staged, parallel):
+        for wave in self._workers.waves(stage, items, StageItem, Staged):
             wave.sort(key=lambda staged: staged.part.number)
             self._look_at(wave)
             yield wave

@@ -19,7 +19,9 @@ from strandline.pipeline.imports.records import STAGED, NewRecord
 from strandline.pipeline.imports.rows import SourceRow, read_rows
 from strandline.pipeline.source.targets import AppendTarget, Progress
 
+#: The maximum rows and approximate bytes of a staged batch, which is in memory as a whole.
 BATCH_ROWS = 8192
+BATCH_BYTES = 32 << 20
 #: The maximum number of invalid rows that are listed. All of them are counted.
 MAX_FAULTS = 100
 
@@ -103,11 +105,13 @@ def _write(sink: Any, records: Iterable[tuple[int, NewRecord]]) -> tuple[int, in
 
 def _groups(records: Iterable[tuple[int, NewRecord]]) -> Iterator[list[tuple[int, NewRecord]]]:
     group: list[tuple[int, NewRecord]] = []
+    size = 0
     for record in records:
         group.append(record)
-        if len(group) == BATCH_ROWS:
+        size += len(record[1].data)
+        if len(group) == BATCH_ROWS or size >= BATCH_BYTES:
             yield group
-            group = []
+            group, size = [], 0
     if group:
         yield group
 

@@ -11,8 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.lake_rounds import Bed, append, by_key, derived
-from support.lake_rounds import work_here as rounds_here
-from support.local_tasks import work_here
+from support.local_tasks import TravellingWorkers, work_here
 
 from strandline.history.directory import DirectoryHistory
 from strandline.lake.erasures import ErasureEvents
@@ -33,12 +32,13 @@ from strandline.pipeline.audit.duplicates import (
 )
 from strandline.pipeline.audit.lake_files import LakeSnapshot
 from strandline.pipeline.audit.run import audit
-from strandline.pipeline.round import EVERYTHING, Chosen, Round, choose
+from strandline.pipeline.chosen_logs import EVERYTHING, Chosen, choose
+from strandline.pipeline.round import Round
 
 
 @pytest.fixture
 def bed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bed]:
-    rounds_here(monkeypatch)
+    work_here(monkeypatch)
     bed = Bed(tmp_path)
     yield bed
     bed.close()
@@ -78,7 +78,7 @@ def repair(bed: Bed, chosen: Chosen = EVERYTHING) -> DuplicateRows:
         with take_fence(bed.lake, lambda: 0) as fence:
             logs = choose(every, chosen)
             round = Round(nothing, history, bed.lake, Silent(), logs, every, ErasureEvents(history), fence=fence)
-            return remove_copies(round, work_here)
+            return remove_copies(round)
     finally:
         history.close()
 
@@ -86,7 +86,7 @@ def repair(bed: Bed, chosen: Chosen = EVERYTHING) -> DuplicateRows:
 def findings(bed: Bed, removed: DuplicateRows | None = None) -> list[tuple[str, bool, str, int | None, int]]:
     snapshot = LakeSnapshot.take(bed.lake)
     history = DirectoryHistory(bed.path / "data")
-    report = audit(work_here, history, snapshot, Silent(), removed=removed)
+    report = audit(TravellingWorkers(), history, snapshot, Silent(), removed=removed)
     history.close()
     return [(each.check, each.ok, each.log, each.first_seq, each.count) for each in report.findings if each.log]
 

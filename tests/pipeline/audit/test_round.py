@@ -4,8 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support import lake_rounds
-from support.local_tasks import work_here
+from support.local_tasks import TravellingWorkers, work_here
 
 from strandline.engine import Batch, Config, Engine
 from strandline.history.directory import DirectoryHistory
@@ -21,7 +20,7 @@ def findings(data: Path, lake: Lake) -> list[Finding]:
     snapshot = LakeSnapshot.take(lake)
     assert snapshot is not None
     history = DirectoryHistory(data)
-    report = audit(work_here, history, snapshot, Silent())
+    report = audit(TravellingWorkers(), history, snapshot, Silent())
     history.close()
     return [finding for finding in report.findings if not finding.ok or finding.log]
 
@@ -34,7 +33,7 @@ def bring_up(data: Path, lake: Lake) -> None:
 
 
 def test_the_lake_that_rounds_make_agrees_with_the_logs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    lake_rounds.work_here(monkeypatch)
+    work_here(monkeypatch)
     data, lake = tmp_path / "data", Lake.at(tmp_path / "lake")
     with Engine.open(data, background=False) as engine:
         log = engine.create("log").wait()

@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.lake_copy import fill
-from support.local_tasks import work_here
+from support.local_tasks import TravellingWorkers
 
 from strandline.engine import Batch, Config, Engine, Log
 from strandline.history.directory import DirectoryHistory
@@ -25,8 +25,8 @@ from strandline.lake.reporter import Silent
 from strandline.pipeline.audit.lake_files import LakeSnapshot
 from strandline.pipeline.audit.report import AuditReport, write_report
 from strandline.pipeline.audit.run import audit
-from strandline.pipeline.round import EVERYTHING, Chosen, UnknownLogs
-from strandline.pipeline.tasks import on_spark
+from strandline.pipeline.chosen_logs import EVERYTHING, Chosen, UnknownLogs
+from strandline.pipeline.tasks import SparkWorkers, Workers
 from strandline.signing.author_proofs import DOCUMENT_DOMAIN, meta_of, sign, signed_bytes
 from strandline.signing.keys import Signer
 
@@ -46,11 +46,19 @@ def history_of(data: Path) -> Iterator[DirectoryHistory]:
 
 
 def audit_here(
-    data: Path, lake: Lake | None = None, chosen: Chosen = EVERYTHING, workers: Any = work_here
+    data: Path, lake: Lake | None = None, chosen: Chosen = EVERYTHING, workers: Workers | None = None
 ) -> AuditReport:
     snapshot = None if lake is None else LakeSnapshot.take(lake)
     with history_of(data) as history:
-        return audit(workers, history, snapshot, Silent(), chosen, source=str(data), now=lambda: 1_700_000_000_000)
+        return audit(
+            workers or TravellingWorkers(),
+            history,
+            snapshot,
+            Silent(),
+            chosen,
+            source=str(data),
+            now=lambda: 1_700_000_000_000,
+        )
 
 
 def about(report: AuditReport, log: str) -> list[tuple[str, bool, int | None, int]]:
@@ -250,7 +258,7 @@ def test_an_audit_on_spark_finds_the_same_and_writes_it_down(spark: SparkSession
     with Engine.open(data, background=False) as engine:
         engine.log("author").append(Batch([b'{"a":1}'], metas=[signed("author", b"{}")])).wait()
     flip(min((data / "segments").iterdir()), 0.4)
-    here, there = audit_here(data, lake), audit_here(data, lake, workers=on_spark(spark))
+    here, there = audit_here(data, lake), audit_here(data, lake, workers=SparkWorkers(spark))
     assert sorted(there.findings, key=msgspec.json.encode) == sorted(here.findings, key=msgspec.json.encode)
     assert {(finding.check, finding.log) for finding in there.findings if not finding.ok and finding.log} == {
         ("blocks", "log"),

@@ -11,7 +11,8 @@ from typing import Any
 
 import msgspec
 import pytest
-from support.companion_rounds import Bed, document, work_here
+from support.companion_rounds import Bed, document
+from support.local_tasks import work_here
 from support.searched_log import DECLARED
 
 from strandline.history.directory import DirectoryHistory
@@ -53,8 +54,7 @@ class Fuse:
 def test_whatever_happens_the_next_round_has_it_right(
     seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stage, "work", work_here)
-    monkeypatch.setattr(tables, "work", work_here)
+    work_here(monkeypatch, wave=8)
     chance = random.Random(seed)
     fuse = Fuse(monkeypatch)
     bed = Bed(tmp_path)

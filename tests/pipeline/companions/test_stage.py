@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
-from support.companion_rounds import Bed, document, registry_of, work_here
+from support.companion_rounds import Bed, document, registry_of
+from support.local_tasks import work_here
 from support.object_store import object_store
 from support.searched_log import DECLARED
 
 from strandline.lake.location import Lake
+from strandline.lake.reporter import TaskFailed
 from strandline.pipeline.companions import plan, stage, tables
 from strandline.pipeline.companions.work import opened
 from strandline.query.index_files.catalog import IndexCatalog
@@ -29,8 +31,7 @@ if TYPE_CHECKING:
 @pytest.fixture
 def bed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bed:
     """Tasks run in this process: what Spark adds is tested below."""
-    monkeypatch.setattr(stage, "work", work_here)
-    monkeypatch.setattr(tables, "work", work_here)
+    work_here(monkeypatch, wave=8)
     return Bed(tmp_path)
 
 
@@ -118,7 +119,7 @@ def test_another_configuration_is_built_beside_the_old_one_until_it_has_caught_u
 
     with monkeypatch.context() as patch:
         patch.setattr(stage, "make", broken)
-        with pytest.raises(RuntimeError):
+        with pytest.raises(TaskFailed, match="Spark is gone"):
             bed.round()
     assert bed.entries() == [old]
     assert bed.counts() == 50

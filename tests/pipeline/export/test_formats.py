@@ -12,7 +12,17 @@ from hypothesis import strategies as st
 
 from strandline.history.pieces import RECORDS
 from strandline.lake.location import Lake
-from strandline.pipeline.export.files import FORMATS, MANIFEST, Format, TargetNotEmpty, open_destination, write_part
+from strandline.pipeline.export.files import (
+    FORMATS,
+    MANIFEST,
+    BadTarget,
+    Format,
+    TargetNotEmpty,
+    format_for,
+    format_of_file,
+    open_destination,
+    write_part,
+)
 from strandline.pipeline.imports.files import RowShape, find_files, parts_of
 from strandline.pipeline.imports.rows import read_rows
 
@@ -113,3 +123,49 @@ def test_what_is_there_is_replaced_only_if_that_is_said(tmp_path: Path) -> None:
 def test_an_empty_part_leaves_no_file(tmp_path: Path) -> None:
     assert write_part(Lake.at(tmp_path), "part.csv", "csv", [batch_of([])]) is None
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("target", "format"),
+    [
+        ("orders.parquet", "parquet"),
+        ("a/b/orders.JSONL", "jsonl"),
+        ("s3://bucket/orders.csv", "csv"),
+        ("orders.csv/", None),
+        ("s3://orders.csv", None),
+        ("orders.csv.gz", None),
+        (".csv", None),
+        ("orders.txt", None),
+        ("a.csv/orders", None),
+    ],
+)
+def test_a_name_with_the_extension_of_a_format_is_a_file(target: str, format: Format | None) -> None:
+    assert format_of_file(target) == format
+    if format is None:
+        assert (format_for(target, None), format_for(target, "csv")) == ("parquet", "csv")
+    else:
+        assert format_for(target, None) == format_for(target, format) == format
+        with pytest.raises(BadTarget, match="contradicts"):
+            format_for(target, "csv" if format != "csv" else "parquet")
+
+
+def test_a_file_that_appears_meanwhile_is_not_replaced(tmp_path: Path) -> None:
+    target = tmp_path / "deep" / "orders.csv"
+
+    def export(overwrite: bool, meanwhile: bytes | None) -> None:
+        with open_destination(str(target), overwrite) as place:
+            assert write_part(place.lake, place.aside, "csv", [batch_of([])], empty=True) is not None
+            if meanwhile is not None:
+                target.write_bytes(meanwhile)
+            place.publish(b"")
+
+    with pytest.raises(TargetNotEmpty, match="already exists"):
+        export(False, b"mine")
+    assert target.read_bytes() == b"mine"
+    export(True, b"mine")
+    assert target.read_bytes().startswith(b'"log"')
+    with pytest.raises(TargetNotEmpty, match="already exists"):
+        export(False, None)
+    target.unlink()
+    export(False, None)
+    assert list(target.parent.iterdir()) == [target]

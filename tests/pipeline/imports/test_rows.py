@@ -11,14 +11,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from strandline.lake.location import Lake
 from strandline.pipeline.imports import files
 from strandline.pipeline.imports import rows as reading
 from strandline.pipeline.imports.files import (
+    EXTENSIONS,
     BadShape,
     NothingToImport,
     RowShape,
+    SourceFile,
+    UnknownFormat,
     UnreadableFile,
     find_files,
+    format_of,
     identity,
     parts_of,
 )
@@ -224,3 +229,26 @@ def test_files_are_found_by_name_directory_and_pattern(tmp_path: Path) -> None:
 def test_wishes_that_make_no_sense_are_refused(wishes: dict[str, Any]) -> None:
     with pytest.raises(BadShape):
         RowShape(**{"format": "jsonl", **wishes}).check()
+
+
+@pytest.mark.parametrize(
+    ("names", "format"),
+    [
+        (["a.csv"], "csv"),
+        (["a.CSV", "b.csv.gz"], "csv"),
+        (["a.jsonl.zst", "b.ndjson"], "jsonl"),
+        (["a.snappy.parquet"], "parquet"),
+        (["a.csv", "b.jsonl"], "different formats: .*a.csv .csv. and .*b.jsonl .jsonl."),
+        (["a"], "does not say its format: specify --format"),
+        (["a.json"], "does not say its format"),
+        (["a.parquet.gz"], "does not say its format"),
+        (["csv.gz"], "does not say its format"),
+    ],
+)
+def test_the_extensions_of_files_say_their_format(names: list[str], format: str) -> None:
+    found = [SourceFile(Lake.at("/x"), name, 1, "") for name in names]
+    if format in EXTENSIONS.values():
+        assert format_of(found) == format
+    else:
+        with pytest.raises(UnknownFormat, match=format):
+            format_of(found)

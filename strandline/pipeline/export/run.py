@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import msgspec
 import pyarrow as pa
@@ -19,9 +19,6 @@ from strandline.lake.reporter import Reporter
 from strandline.pipeline.chosen_logs import Chosen, choose, wall_clock
 from strandline.pipeline.export.files import Destination, ExportPart, Format, open_destination, write_part
 from strandline.pipeline.tasks import Workers
-
-if TYPE_CHECKING:
-    pass
 
 STAGE = "export"
 #: The approximate number of records of a file. A task holds one file in memory if it goes to an object store.

@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
+from strandline.nearest_name import did_you_mean
 from strandline.query.config import DefaultField, Field, SearchConfig
 from strandline.query.errors import BadQuery
 from strandline.query.language import And, Bare, Compare, Has, Node, Not, Operator, Or
@@ -132,7 +133,7 @@ def search_clause(leaf: Leaf, config: SearchConfig) -> Bound:
         raise BadQuery("contains: is not supported on _search yet")
     field = config.resolve(name)
     if field is None:
-        raise BadQuery(f"unknown search field {name}")
+        raise BadQuery(f"unknown search field {name}{did_you_mean(name, config.names())}")
     if isinstance(leaf, Has):
         if not (field.exists or field.exact or field.column or field.kind == "text"):
             raise BadQuery(f"search field {name} does not support has:")

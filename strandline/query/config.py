@@ -102,6 +102,10 @@ class SearchConfig(Struct, frozen=True):
             field = self.fields[self.aliases[name]]
         return field
 
+    def names(self) -> list[str]:
+        """The names and aliases of the fields."""
+        return [*self.fields, *self.aliases]
+
     def document(self) -> dict[str, Any]:
         """The configuration as it is stored and shown. Parsing it again returns this configuration. Do not modify
         it."""

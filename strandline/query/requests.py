@@ -10,6 +10,7 @@ from typing import Annotated, Any, TypeVar
 import msgspec
 from msgspec import Meta, Struct, field
 
+from strandline.nearest_name import did_you_mean
 from strandline.query.bound import Bound, bind_search
 from strandline.query.config import Rollup, SearchConfig
 from strandline.query.errors import BadQuery
@@ -205,7 +206,7 @@ def read_sort_key(text: str, config: SearchConfig) -> SortKey:
         return SortKey(name, descending)
     field = config.resolve(name)
     if field is None:
-        raise BadQuery(f"unknown sort field {name}")
+        raise BadQuery(f"unknown sort field {name}{did_you_mean(name, config.names())}")
     if not field.sortable and field.name != config.primary_timestamp:
         raise BadQuery(f"search field {name} is not sortable")
     return SortKey(field.name, descending, field)
@@ -275,7 +276,7 @@ def parse_aggregate_body(body: bytes, config: SearchConfig | None) -> AggregateR
     asked = _body(AggregateBody, request)
     rollup = config.rollups.get(asked.rollup)
     if rollup is None:
-        raise BadQuery(f"unknown rollup {asked.rollup}")
+        raise BadQuery(f"unknown rollup {asked.rollup}{did_you_mean(asked.rollup, config.rollups)}")
     first, end = read_time(asked.first, "from"), read_time(asked.end, "to")
     if end <= first:
         raise BadQuery("to must be greater than from")

@@ -152,6 +152,7 @@ def test_texts_need_no_capability_for_prefixes() -> None:
     ("text", "message"),
     [
         ("nothing:1", "unknown search field nothing"),
+        ("statsu:1", "unknown search field statsu; did you mean 'status'?"),
         ("has:nothing", "unknown search field nothing"),
         ("contains:x", "contains: is not supported on _search yet"),
         ("path:/a", "search field path does not support exact queries"),

@@ -74,6 +74,7 @@ def test_unknown_keys_are_ignored() -> None:
         ({"sort": "status"}, "sort must be an array of strings"),
         ({"sort": [1]}, "sort must be an array of strings"),
         ({"sort": ["nothing"]}, "unknown sort field nothing"),
+        ({"sort": ["statsu:asc"]}, "unknown sort field statsu; did you mean 'status'?"),
         ({"sort": ["note"]}, "search field note is not sortable"),
         ({"sort": ["status:up"]}, "invalid sort direction for status"),
         ({"sort": ["status"] * 17}, "sort must have at most 16 keys"),
@@ -169,6 +170,7 @@ def test_groups_and_measures_are_sorted_and_each_is_there_once() -> None:
     [
         ({"rollup": 5}, "rollup must be a string"),
         ({"rollup": "x"}, "unknown rollup x"),
+        ({"rollup": "reqests"}, "unknown rollup reqests; did you mean 'requests'?"),
         ({"from": "yesterday"}, "from must be a valid timestamp"),
         ({"from": -1}, "from must be a valid timestamp"),
         ({"to": 1e300}, "to must be a valid timestamp"),

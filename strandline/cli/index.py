@@ -132,6 +132,9 @@ def _inferred(client: Client, log: str) -> _Inference:
 
 
 def _print_proposal(log: str, found: _Inference, apply: bool) -> None:
+    if not found.fields and not found.records:
+        print_line(f"no fields proposed: log {log} has no records that are JSON objects; append some first")
+        return
     if not found.fields:
         where = f"the last {counted(found.records, 'record')}" if found.records else "the records"
         print_line(f"no new fields: {where} of log {log} have no further members that can be searched")

@@ -106,7 +106,7 @@ def test_out_in_and_audited(spark: SparkSession, tmp_path: Path) -> None:
     assert f"{bad}:2: not valid JSON" in told
     with Engine.open(again, background=False):
         code, _, said = run("import", bad, "--format", "jsonl", "--log", "copy", "--data", again)
-        assert (code, "in use" in said) == (1, True)
+        assert (code, "in use" in said, "use --url" in said) == (1, True, True)
 
     code, said, _ = run("pipeline", "audit", "--data", data)
     assert code == 0

@@ -62,7 +62,7 @@ def open_target(place: LogLocation, *, sync: bool = True) -> Iterator[AppendTarg
         engine = Engine.open(place.path)
     except DirectoryInUse as error:
         raise CannotAppend(
-            f"{place.path} is in use, probably by a server: write through the url of the server instead"
+            f"{place.path} is in use, probably by a server; use --url with the URL of the server instead of --data"
         ) from error
     with engine:
         yield DirectoryTarget(engine, sync=sync)

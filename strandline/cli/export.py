@@ -90,7 +90,9 @@ def export_command(
         typer.Option("--until", metavar="TIME", help="Only records before this time, given as for --since."),
     ] = None,
     record_key: RecordKey = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace existing files in the destination.")] = False,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace the file or the previous export in the destination.")
+    ] = False,
     spark: UseSpark = None,
     master: OptionalMaster = None,
     remote: Remote = None,

@@ -226,7 +226,8 @@ def _failure(function: Callable[..., Any], item: Any, error: Exception) -> str:
 
 def about_item(item: Any) -> str:
     """The logs and seqs, or the files, that an item refers to."""
-    things = [item, *_listed(item, "work")]
+    parts = [part.file for part in _listed(item, "part") if hasattr(part, "file")]
+    things = [item, *_listed(item, "work"), *parts]
     pieces = [piece for thing in things for piece in (*_listed(thing, "piece"), *_listed(thing, "pieces"))]
     found = [f"log {piece.log!r} seqs {piece.first} to {piece.last}" for piece in pieces]
     for thing in things:

@@ -357,33 +357,58 @@ class _Object:
         self._directory.cleanup()
 
 
+def _check_replaceable(place: str, names: Iterable[str], overwrite: bool) -> None:
+    """Only an export is replaced, complete or not: never a directory of other files, such as a data directory. Raises
+    TargetNotEmpty. Names with ``/`` are directories or files in them, which no export has."""
+    names = sorted(names)
+    if names and not overwrite:
+        raise TargetNotEmpty(f"{place} is not empty; replace its files with --overwrite")
+    is_export = MANIFEST in names or all(name.startswith("part-") for name in names)
+    other = next((name for name in names if "/" in name or not is_export), None)
+    if other is not None:
+        raise TargetNotEmpty(
+            f"{place} has other content than an export, such as {other}; --overwrite replaces only exports: specify "
+            "another location"
+        )
+
+
 class _Directory:
     """Writes to a directory beside the target, and renames it at the end."""
 
     tag = single = aside = ""
 
     def __init__(self, target: Path, overwrite: bool) -> None:
-        self._target = target
-        if target.exists() and not target.is_dir():
-            raise TargetNotEmpty(f"{target} is a file; expected a directory")
-        if target.is_dir() and any(target.iterdir()) and not overwrite:
-            raise TargetNotEmpty(f"{target} is not empty; replace its files with --overwrite")
+        # A link to a directory stays, and the directory is replaced.
+        self._target = target = Path(os.path.realpath(target))
+        self._overwrite = overwrite
+        self._check()
         run = uuid.uuid4().hex[:12]
         self._aside = target.with_name(f".{target.name}.{run}.export")
         self._old = target.with_name(f".{target.name}.{run}.replaced")
         self._aside.mkdir(parents=True)
         self.lake = Lake.at(self._aside)
 
+    def _check(self) -> None:
+        if self._target.exists() and not self._target.is_dir():
+            raise TargetNotEmpty(f"{self._target} is a file; expected a directory")
+        if self._target.is_dir():
+            names = [f"{path.name}/" if path.is_dir() else path.name for path in self._target.iterdir()]
+            _check_replaceable(str(self._target), names, self._overwrite)
+
     def publish(self, manifest: bytes) -> None:
         self.lake.write(MANIFEST, manifest)
-        if self._target.exists():
+        _sync(self._aside)
+        self._check()
+        if self._overwrite and self._target.exists():
             os.rename(self._target, self._old)
         try:
+            # Replaces an empty directory, and fails if another program has written to it meanwhile.
             os.rename(self._aside, self._target)
         except OSError:
             if self._old.exists():
                 os.rename(self._old, self._target)
             raise
+        _sync(self._target.parent)
         shutil.rmtree(self._old, ignore_errors=True)
 
     def clean(self) -> None:
@@ -401,8 +426,7 @@ class _Objects:
         self.tag = f"-{uuid.uuid4().hex[:12]}"
         self._before = list(lake.names(""))
         self._published = False
-        if self._before and not overwrite:
-            raise TargetNotEmpty(f"{lake.url} is not empty; replace its files with --overwrite")
+        _check_replaceable(lake.url, self._before, overwrite)
 
     def publish(self, manifest: bytes) -> None:
         self.lake.write(MANIFEST, manifest)

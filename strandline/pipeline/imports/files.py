@@ -143,13 +143,18 @@ class SourcePart(msgspec.Struct, frozen=True, array_like=True):
 
 def find_files(sources: Sequence[str]) -> list[SourceFile]:
     """Files, the files of directories, matches of patterns, and objects in object stores; in the given order, and by
-    name within each. Names that start with ``_`` or ``.`` are skipped. Raises NothingToImport."""
+    name within each. Names that start with ``_`` or ``.`` are skipped. Raises NothingToImport, UnreadableFile."""
     found: dict[str, SourceFile] = {}
     for source in sources:
         files = list(_in_store(source) if "://" in source else _on_disk(source))
         if not files:
             raise NothingToImport(f"no files found: {source}")
         found |= {file.path: file for file in files}
+    for path in found:
+        try:
+            path.encode()
+        except UnicodeEncodeError:
+            raise UnreadableFile(f"the name of the file {path!a} is not valid UTF-8: rename it") from None
     return list(found.values())
 
 
@@ -159,6 +164,10 @@ def _on_disk(source: str) -> Iterator[SourceFile]:
         place = Lake.at(path if os.path.isdir(path) else os.path.dirname(os.path.abspath(path)))
         if os.path.isdir(path):
             yield from _files(place)
+        elif os.path.exists(path) and not os.path.isfile(path):
+            raise UnreadableFile(
+                f"{path} is a pipe or a device; an import needs a file, because it reads it several times"
+            )
         elif (state := place.state(os.path.basename(path))) is not None:
             yield SourceFile(place, os.path.basename(path), *state)
 

@@ -83,9 +83,10 @@ class Making:
         try:
             line.decode()
             fields = _fields(line)
+            wanted = [name for name in shape.columns if name in fields and name != shape.data_column]
+            values = {name: _value(fields[name]) for name in wanted}
         except _NOT_JSON as error:
             raise BadRow(f"not a JSON object: {error}") from None
-        values = {name: _value(fields[name]) for name in shape.columns if name in fields and name != shape.data_column}
         data = line
         if shape.data_column is not None:
             if shape.data_column not in fields:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, NamedTuple, cast
@@ -39,7 +40,8 @@ def read_rows(part: SourcePart, shape: RowShape) -> Iterator[SourceRow]:
         elif shape.format == "csv":
             yield from _csv_rows(part, shape, making)
         else:
-            yield from _parquet_rows(part, making)
+            yield from _parquet_rows(part, shape, making)
+        _check_unchanged(part)
     except (pa.ArrowException, OSError, EOFError) as error:
         raise UnreadableFile(f"cannot read {part.file.path}: {error}") from None
 
@@ -142,7 +144,12 @@ def _csv_rows(part: SourcePart, shape: RowShape, making: Making) -> Iterator[Sou
 def _heading(part: SourcePart, shape: RowShape) -> list[str]:
     with _stream(part) as stream:
         reader = _csv_reader(stream, shape, {}, lambda row: "skip")
-        names: list[str] = reader.schema.names
+        try:
+            names: list[str] = reader.schema.names
+        except UnicodeDecodeError:
+            raise UnreadableFile(
+                f"the column names of {part.file.path} are not valid UTF-8: convert the file"
+            ) from None
         return names
 
 
@@ -200,13 +207,21 @@ def _value(name: str, value: str | bytes, kind: CsvType) -> Any:
 def _as_type(text: str, kind: CsvType) -> Any:
     if kind == "string":
         return text
+    if kind in ("long", "double") and ("_" in text or not text.isascii()):
+        raise ValueError  # Python would take them for digits, other programs do not
     if kind == "long":
         return int(text)
     if kind == "double":
-        return float(text)
+        return _finite(float(text))
     if kind == "boolean":
         return {"true": True, "false": False}.get(text.lower()) if text.lower() in ("true", "false") else _refuse()
     return msgspec.json.decode(text)
+
+
+def _finite(number: float) -> float:
+    if not math.isfinite(number):
+        raise ValueError  # JSON has no such number
+    return number
 
 
 def _refuse() -> bool:
@@ -216,14 +231,65 @@ def _refuse() -> bool:
 # --- Parquet ---------------------------------------------------------------------------------------------------------
 
 
-def _parquet_rows(part: SourcePart, making: Making) -> Iterator[SourceRow]:
+def _parquet_rows(part: SourcePart, shape: RowShape, making: Making) -> Iterator[SourceRow]:
     with part.file.place.open(part.file.name) as reader:
         file = pq.ParquetFile(reader)
+        names = file.schema_arrow.names
+        _check_columns(part, names, shape)
         end = file.num_row_groups if part.end is None else part.end
         number = 0
         for batch in file.iter_batches(BATCH_ROWS, list(range(part.start, end))):
-            names = batch.schema.names
-            columns = [column.to_pylist(maps_as_pydicts="lossy") for column in batch.columns]
+            columns = [_python_values(name, column) for name, column in zip(names, batch.columns, strict=True)]
             for values in zip(*columns, strict=True):
                 number += 1
-                yield _row(number, making.of_row, dict(zip(names, values, strict=True)))
+                yield _row(number, lambda found: making.of_row(_without_faults(names, found)), values)
+
+
+def _python_values(name: str, column: Any) -> list[Any]:
+    """The values; a fault in place of each one that Python cannot represent, such as the year 20000."""
+    type = _in_microseconds(column.type)
+    if type != column.type:
+        column = column.cast(type, safe=False)
+    try:
+        return list(column.to_pylist(maps_as_pydicts="lossy"))
+    except (ValueError, OverflowError, TypeError):
+        return [_python_value(name, value) for value in column]
+
+
+def _python_value(name: str, value: Any) -> Any:
+    try:
+        return value.as_py(maps_as_pydicts="lossy")
+    except (ValueError, OverflowError, TypeError) as error:
+        return _Fault(f"invalid value in {name!r}: {error}")
+
+
+class _Fault(NamedTuple):
+    why: str
+
+
+def _without_faults(names: list[str], values: tuple[Any, ...]) -> dict[str, Any]:
+    for value in values:
+        if type(value) is _Fault:
+            raise BadRow(value.why)
+    return dict(zip(names, values, strict=True))
+
+
+def _in_microseconds(type: Any) -> Any:
+    """The type with times in microseconds instead of nanoseconds, which Python does not have."""
+    if pa.types.is_timestamp(type) and type.unit == "ns":
+        return pa.timestamp("us", type.tz)
+    if pa.types.is_time64(type):
+        return pa.time64("us")
+    if pa.types.is_duration(type) and type.unit == "ns":
+        return pa.duration("us")
+    if pa.types.is_list(type):
+        return pa.list_(_field_in_microseconds(type.value_field))
+    if pa.types.is_large_list(type):
+        return pa.large_list(_field_in_microseconds(type.value_field))
+    if pa.types.is_struct(type):
+        return pa.struct([_field_in_microseconds(field) for field in type])
+    return type
+
+
+def _field_in_microseconds(field: Any) -> Any:
+    return field.with_type(_in_microseconds(field.type))

@@ -120,6 +120,51 @@ def test_what_is_there_is_replaced_only_if_that_is_said(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [target]
 
 
+def test_only_an_export_is_replaced(tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "precious.txt").write_bytes(b"1")
+    below = tmp_path / "below"
+    (below / "segments").mkdir(parents=True)
+    (below / MANIFEST).write_bytes(b"{}")
+    for target, name in ((other, "precious.txt"), (below, "segments/")):
+        with (
+            pytest.raises(TargetNotEmpty, match=f"such as {name}"),
+            open_destination(str(target), overwrite=True),
+        ):
+            pass
+    assert (other / "precious.txt").read_bytes() == b"1"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["below", "other"]
+
+
+def test_a_directory_that_another_program_fills_meanwhile_is_not_replaced(tmp_path: Path) -> None:
+    def export(target: Path, overwrite: bool) -> None:
+        with open_destination(str(target), overwrite) as place:
+            target.mkdir()
+            (target / "mine").write_bytes(b"1")
+            place.publish(b"{}")
+
+    for overwrite, words in ((False, "is not empty"), (True, "such as mine")):
+        target = tmp_path / str(overwrite)
+        with pytest.raises(TargetNotEmpty, match=words):
+            export(target, overwrite)
+        assert [path.name for path in target.iterdir()] == ["mine"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["False", "True"]
+
+
+def test_a_link_to_a_directory_stays_and_the_directory_is_replaced(tmp_path: Path) -> None:
+    link, target = tmp_path / "link", tmp_path / "deep" / "real"
+    link.symlink_to(target)
+    for part in ("part-1", "part-2"):
+        with open_destination(str(link), overwrite=True) as place:
+            place.lake.write(part, b"1")
+            place.publish(b"{}")
+        assert sorted(path.name for path in target.iterdir()) == [MANIFEST, part]
+    assert link.is_symlink()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["deep", "link"]
+    assert list(target.parent.iterdir()) == [target]
+
+
 def test_an_empty_part_leaves_no_file(tmp_path: Path) -> None:
     assert write_part(Lake.at(tmp_path), "part.csv", "csv", [batch_of([])]) is None
     assert list(tmp_path.iterdir()) == []

@@ -45,6 +45,10 @@ def _export() -> None:
         new = f"part{place.tag}"
     assert set(Lake.at(target).names("")) == {MANIFEST, new}
     assert Lake.at(target).read(MANIFEST) == b"second"
+    Lake.at(f"{target}/deep").write("mine", b"1")
+    with pytest.raises(TargetNotEmpty, match="such as deep/mine"), open_destination(target, overwrite=True):
+        pass
+    assert Lake.at(f"{target}/deep").read("mine") == b"1"
 
 
 def _import() -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import gzip
+import os
 from pathlib import Path
 from typing import Any
 
@@ -177,6 +178,87 @@ def test_parquet_of_any_types_becomes_json(tmp_path: Path) -> None:
         {"id": 2, "at": "1970-01-01T00:00:00.001000Z", "tags": [], "more": {}},
         {"id": 3, "price": 3.25, "raw": ""},
     ]
+
+
+def test_times_in_nanoseconds_become_microseconds(tmp_path: Path) -> None:
+    path, at = tmp_path / "a.parquet", pa.timestamp("ns", "UTC")
+    table = pa.table(
+        {
+            "at": pa.array([1_001], at),
+            "deep": pa.array([[{"at": 1_001}]], pa.list_(pa.struct([("at", at)]))),
+            "time": pa.array([1_001], pa.time64("ns")),
+        }
+    )
+    pq.write_table(table, path)
+    time = "1970-01-01T00:00:00.000001Z"
+    assert data_of(path, RowShape(format="parquet", log="log")) == [
+        {"at": time, "deep": [{"at": time}], "time": "00:00:00.000001"}
+    ]
+
+
+def test_parquet_values_that_cannot_be_represented_are_invalid_rows(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    at = pa.array([0, 10**15], pa.timestamp("s"))
+    text = pa.StringArray.from_buffers(2, pa.array([0, 1, 2], pa.int32()).buffers()[1], pa.py_buffer(b"a\xff"))
+    for column in (at, text):
+        pq.write_table(pa.table({"id": [1, 2], "value": column}), path)
+        good, bad = data_of(path, RowShape(format="parquet", log="log"))
+        assert good["id"] == 1
+        assert (bad[0], bad[1].startswith("invalid value in 'value': ")) == (2, True)
+
+
+def test_parquet_without_a_column_that_is_asked_for_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"a": [1]}), path)
+    with pytest.raises(UnreadableFile, match="no column key; its columns are a"):
+        rows_of(path, RowShape(format="parquet", log="log", key_column="key"))
+    pq.write_table(pa.Table.from_arrays([pa.array([1]), pa.array([2])], names=["a", "a"]), path)
+    with pytest.raises(UnreadableFile, match="several columns"):
+        rows_of(path, RowShape(format="parquet", log="log"))
+
+
+@pytest.mark.parametrize("value", ["1_000", "\u0661", "nan", "1e999"])
+def test_a_number_in_csv_is_a_number_of_json(value: str, tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text(f"n\n{value}\n")
+    for kind in ("long", "double"):
+        shape = RowShape(format="csv", log="log", types={"n": kind})
+        assert data_of(path, shape) == [(2, f"invalid {kind} in 'n': {value!r}")]
+
+
+def test_a_number_that_is_too_large_for_a_column_is_an_invalid_row(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(b'{"k":1e999}\n{"k":"b"}\n')
+    bad, good = rows_of(path, RowShape(format="jsonl", log="log", key_column="k"))
+    assert ("out of range" in bad.fault, good.record and good.record.key) == (True, "b")
+
+
+@pytest.mark.parametrize("name", ["a.jsonl", "a.csv"])
+def test_a_file_that_changes_while_it_is_read_is_refused(name: str, tmp_path: Path) -> None:
+    path = tmp_path / name
+    path.write_bytes(b"1\n2\n3\n")
+    shape = RowShape(format="csv" if name.endswith("csv") else "jsonl", log="log")
+    (part,) = parts_of(find_files([str(path)]), shape.format)
+    rows = read_rows(part, shape)
+    next(rows)
+    with path.open("ab") as file:
+        file.write(b"4\n")
+    with pytest.raises(UnreadableFile, match="changed during the import"):
+        list(rows)
+
+
+def test_what_is_not_a_file_with_a_valid_name_is_refused(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe.jsonl"
+    os.mkfifo(pipe)
+    with pytest.raises(UnreadableFile, match="is a pipe or a device"):
+        find_files([str(pipe)])
+    Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff.jsonl")).write_bytes(b"1\n")
+    with pytest.raises(UnreadableFile, match=r"\\udcff.jsonl' is not valid UTF-8"):
+        find_files([str(tmp_path)])
+    path = tmp_path / "utf16.csv"
+    path.write_text("a,b\n1,2\n", encoding="utf-16")
+    with pytest.raises(UnreadableFile, match=r"column names of .*utf16\.csv are not valid UTF-8"):
+        rows_of(path, CSV)
 
 
 def test_a_file_that_is_not_what_it_should_be_or_changes_is_refused(tmp_path: Path) -> None:

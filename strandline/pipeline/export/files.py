@@ -363,8 +363,7 @@ def _check_replaceable(place: str, names: Iterable[str], overwrite: bool) -> Non
     names = sorted(names)
     if names and not overwrite:
         raise TargetNotEmpty(f"{place} is not empty; replace its files with --overwrite")
-    is_export = MANIFEST in names or all(name.startswith("part-") for name in names)
-    other = next((name for name in names if "/" in name or not is_export), None)
+    other = next((name for name in names if "/" in name or not (name == MANIFEST or name.startswith("part-"))), None)
     if other is not None:
         raise TargetNotEmpty(
             f"{place} has other content than an export, such as {other}; --overwrite replaces only exports: specify "

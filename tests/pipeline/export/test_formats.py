@@ -108,7 +108,7 @@ def test_what_is_there_is_replaced_only_if_that_is_said(tmp_path: Path) -> None:
     target.mkdir()
     with open_destination(str(target), overwrite=False) as place:
         place.publish(b"1")
-    (target / "more").write_bytes(b"")
+    (target / "part-9.csv").write_bytes(b"")
     with pytest.raises(TargetNotEmpty, match="not empty"), open_destination(str(target), overwrite=False):
         pass
     with open_destination(str(target), overwrite=True) as place:
@@ -124,6 +124,7 @@ def test_only_an_export_is_replaced(tmp_path: Path) -> None:
     other = tmp_path / "other"
     other.mkdir()
     (other / "precious.txt").write_bytes(b"1")
+    (other / MANIFEST).write_bytes(b"{}")
     below = tmp_path / "below"
     (below / "segments").mkdir(parents=True)
     (below / MANIFEST).write_bytes(b"{}")

@@ -23,13 +23,10 @@ from bench.streams_load import ANSWER_SECONDS, Line
 from bench.topics_server import Server, serving
 from strandline.engine import Batch, Config, Engine
 from strandline.engine.state.checkpoints import read_manifest
-from strandline.lake.files import write_file
-from strandline.lake.location import Lake
-from strandline.lake.table import LakeTable
 from strandline.query.index import Cover
 from strandline.query.index_files.builder import Builder, Origin
+from strandline.query.index_files.directory import file_name, folder_of
 from strandline.query.index_files.file import open_index_file
-from strandline.query.index_files.table import FOLDER, LISTED, TABLE, IndexEntry, listed_table
 from strandline.query.requests import read_search
 from strandline.query.search import Search
 from strandline.schema.registry import Registry
@@ -106,8 +103,7 @@ class Strandline:
         self._directory = manifest.id
         self._builder: Builder | None = None
         self._first = self._next = 1
-        self._lake = Lake.at(path / "lake")
-        self._entries: list[IndexEntry] = []
+        self._files: list[Path] = []
         self._open = ExitStack()
         self._cover: Cover | None = None
 
@@ -137,17 +133,18 @@ class Strandline:
         if self._builder is not None:
             made = self._builder.finish()
             self._builder = None
-            path = f"{FOLDER}/{self._first}.arrow"
-            self._lake.write(path, made.content)
-            self._entries.append(IndexEntry.of(made, path, FIRST))
+            path = self._data / folder_of(made.info.epoch) / file_name(made.info, made.checksum)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(made.content)
+            self._files.append(path)
 
     def size(self) -> int:
-        return sum(entry.size for entry in self._entries)
+        return sum(path.stat().st_size for path in self._files)
 
     def ask(self, question: Question) -> int:
         search = self._registry.search
         if self._cover is None:
-            files = [open_index_file(f"{self._data}/lake/{entry.path}") for entry in self._entries]
+            files = [open_index_file(str(path)) for path in self._files]
             self._cover = Cover(tuple(chunk for file in files if (chunk := file.chunk()) is not None), 0, self._total)
         assert search is not None
         request = read_search({"q": query_of(question), "size": HITS}, search, int)
@@ -156,12 +153,9 @@ class Strandline:
         return len(found)
 
     def serve(self) -> Http:
-        """List the index files, seal the history and start the server."""
+        """Seal the history and start the server."""
         self._engine.seal()
         self._storing.close()
-        table = LakeTable(self._lake, TABLE, LISTED)
-        file = write_file(self._lake, TABLE, LISTED, [listed_table(self._entries)])
-        table.snapshot().commit(add=[] if file is None else [file], remove=[], progress={})
         server = self._open.enter_context(serving(self._data))
         return Http(self._open.enter_context(Line(server)), server)
 

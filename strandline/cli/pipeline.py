@@ -33,6 +33,7 @@ from strandline.cli.options import (
 )
 from strandline.cli.output import counted, open_console, put, say
 from strandline.cli.spark import (
+    DEFAULT_MASTER,
     EXIT_FAILED,
     EXIT_USAGE,
     LogSource,
@@ -77,7 +78,7 @@ def run_command(
         float,
         typer.Option("--interval", metavar="SECONDS", min=0.0, help="With --continuous: seconds between two rounds."),
     ] = 30.0,
-    master: Master = "local[*]",
+    master: Master = DEFAULT_MASTER,
     remote: Remote = None,
     logs: LogNames = None,
     prefix: NamePrefix = "",
@@ -283,7 +284,7 @@ def audit_command(
         bool, typer.Option("--repair", help="First remove duplicate rows from the table records of the lake.")
     ] = False,
     cold: Cold = "",
-    master: Master = "local[*]",
+    master: Master = DEFAULT_MASTER,
     remote: Remote = None,
     conf: Conf = None,
     as_json: AsJson = False,

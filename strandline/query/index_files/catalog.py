@@ -178,13 +178,13 @@ class IndexCatalog:
 
     # --- entries of the table ----------------------------------------------------------------------------------------
 
-    def known(self, epoch: int) -> LogEntries | None:
+    def _known(self, epoch: int) -> LogEntries | None:
         """Return the last known entries of a log; None if they were never read. Never waits."""
         with self._lock:
             return self._shelved.get(epoch)
 
     @property
-    def is_due(self) -> bool:
+    def _is_due(self) -> bool:
         """Whether the table should be checked again. Never waits."""
         return self._looked_at is None or self._clock() - self._looked_at >= self._look_seconds
 
@@ -194,21 +194,21 @@ class IndexCatalog:
         if self._lake.directory is not None:
             return self._look(epoch)
         found = self._errands.run(f"log {epoch}", lambda: self._look(epoch), PATIENCE_SECONDS)
-        return found or self.known(epoch) or NOTHING
+        return found or self._known(epoch) or NOTHING
 
     def _look(self, epoch: int) -> LogEntries:
         with self._looking:
             try:
-                if self.is_due:
+                if self._is_due:
                     self._refresh()
                     self._looked_at = self._clock()
-                found = self.known(epoch)
+                found = self._known(epoch)
                 return self._read(epoch) if found is None or found.version != self._version else found
             except Exception as error:
                 # Answers must not depend on the lake.
                 log.warning("cannot read the table of index files in %s: %s", self._lake.url, error)
                 self._table, self._mark, self._looked_at = None, None, self._clock()
-                return self.known(epoch) or NOTHING
+                return self._known(epoch) or NOTHING
 
     def _refresh(self) -> None:
         mark = self._mark_now()

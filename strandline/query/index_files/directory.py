@@ -53,7 +53,8 @@ class IndexDirectory:
     # --- entries -----------------------------------------------------------------------------------------------------
 
     def known(self, epoch: int) -> LogEntries | None:
-        # Without the lock, which is held while files are opened.
+        """Return the last known entries of a log; None if they were never read. Never waits: the lock is held while
+        files are opened."""
         return self._known.get(epoch)
 
     @property

@@ -26,9 +26,6 @@ class IndexSource(Protocol):
 
     def entries_of(self, epoch: int) -> LogEntries: ...
 
-    def known(self, epoch: int) -> LogEntries | None:
-        """Return the last known entries of a log; None if they were never read. Never waits."""
-
     def open(self, entry: IndexEntry, deadline: float) -> IndexFile | None:
         """Return the index file; None if it is unusable, or if it must be fetched and the deadline (of
         ``perf_counter``) has passed."""

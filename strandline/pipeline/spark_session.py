@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 INSTALL = "pip install 'strandline[spark]'"
 
 #: The required packages and their oldest versions.
-PACKAGES = {"pyspark": (4, 3), "pandas": (2, 2)}
+PACKAGES = {"pyspark": (4, 2), "pandas": (2, 2)}
 #: Additional packages for Spark Connect.
 CONNECT_PACKAGES = {"grpcio": (1, 48), "googleapis-common-protos": (1, 56)}
 

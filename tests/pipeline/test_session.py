@@ -19,7 +19,7 @@ from strandline.pipeline.spark_session import (
     with_attempts,
 )
 
-INSTALLED = {"pyspark": "4.3.0", "pandas": "2.3.3", "grpcio": "1.76.0", "googleapis-common-protos": "1.70.0"}
+INSTALLED = {"pyspark": "4.2.1", "pandas": "2.3.3", "grpcio": "1.76.0", "googleapis-common-protos": "1.70.0"}
 
 
 class Machine:
@@ -61,7 +61,7 @@ def test_a_missing_package_is_told_with_how_to_install_it(machine: Machine, pack
 
 def test_a_package_that_is_too_old_is_told(machine: Machine) -> None:
     machine.packages["pyspark"] = "3.5.1"
-    assert what_is_missing() == [f"pyspark 3.5.1 is too old, need at least 4.3: {INSTALL}"]
+    assert what_is_missing() == [f"pyspark 3.5.1 is too old, need at least 4.2: {INSTALL}"]
 
 
 def test_a_missing_java_is_told_and_everything_else_too(machine: Machine) -> None:

@@ -262,15 +262,19 @@ def summarize(logs: Iterable[LogLag], erasures: int = 0) -> Lag:
     """Return the totals of all logs, and details only of those that lag most."""
     lag = Lag(erasures=erasures)
     rows: list[LogLag] = []
+    covered = lag.covered
     for one in logs:
+        behind = one.behind
         lag.logs += 1
         lag.heads += one.head
-        lag.behind += one.behind
+        lag.behind += behind
         for table, seq in one.covered.items():
-            lag.covered[table] = lag.covered.get(table, 0) + seq
-        rows.append(one)
-        if len(rows) >= 2 * MAX_LOGS:
-            rows = _furthest(rows)
+            covered[table] = covered.get(table, 0) + seq
+        # There may be a hundred thousand logs, most of which do not lag.
+        if behind or len(rows) < MAX_LOGS:
+            rows.append(one)
+            if len(rows) >= 2 * MAX_LOGS:
+                rows = _furthest(rows)
     lag.rows = _furthest(rows)
     return lag
 

@@ -20,7 +20,7 @@ from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import AddAction, RemoveAction
 
 from strandline.lake.files import BOUNDED, DataFile
-from strandline.lake.location import Lake
+from strandline.lake.location import FileState, Lake
 from strandline.lake.transaction_log import NO_TABLE, BrokenLog, TransactionLog
 
 if TYPE_CHECKING:
@@ -136,7 +136,7 @@ class TableSnapshot:
         """Return the progress of the table: its transaction ids. Empty if there is no table. Raises BrokenLog.
 
         Reads the log itself, in one pass: the library takes half a millisecond per transaction id, and a server can
-        have a hundred thousand logs.
+        have a hundred thousand logs. A process that has read the progress before reads only newer commits.
         """
         if self._progress is None:
             try:
@@ -265,8 +265,34 @@ class TableSnapshot:
         ) from error
 
 
+class _KnownTransactions(NamedTuple):
+    """The transaction ids at a version. ``commit`` is the state of its commit file, which shows whether the table is
+    still the same one: a table that was moved away and created again has other commits."""
+
+    version: int
+    commit: FileState
+    ids: dict[str, int]
+
+
+#: What this process has read last, by the place of the table. Rounds are frequent, and change few of the logs.
+_known: dict[str, _KnownTransactions] = {}
+MAX_KNOWN = 64
+
+
 def _transactions(log: TransactionLog, version: int) -> dict[str, int]:
-    return {txn["appId"]: txn["version"] for txn in log.actions("txn", version)}
+    known = _known.pop(log.place, None)
+    if known is not None and (known.version > version or log.commit_state(known.version) != known.commit):
+        known = None
+    # A commit that is read again because its log was shortened meanwhile has the same ids.
+    found = {} if known is None else dict(known.ids)
+    for txn in log.actions("txn", version, NO_TABLE if known is None else known.version):
+        found[txn["appId"]] = txn["version"]
+    commit = log.commit_state(version)
+    if commit is not None:
+        while len(_known) >= MAX_KNOWN:
+            del _known[next(iter(_known))]
+        _known[log.place] = _KnownTransactions(version, commit, dict(found))
+    return found
 
 
 def _known_files(table: DeltaTable) -> list[KnownFile]:

@@ -15,7 +15,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from strandline.lake.location import Lake
+from strandline.lake.location import FileState, Lake
 
 LOG = "_delta_log"
 #: The version of a table that does not exist. Its first commit creates version 0.
@@ -41,7 +41,7 @@ class TransactionLog:
 
     def __init__(self, lake: Lake, table: str) -> None:
         self._lake = lake
-        self._place = lake.place_of(table)
+        self.place = lake.place_of(table)
         self._folder = f"{table}/{LOG}/"
         self._commits: set[int] = set()
         #: The files of each complete checkpoint, by version.
@@ -63,21 +63,31 @@ class TransactionLog:
         self.latest = max((*self._commits, *self._checkpoints), default=NO_TABLE)
         if hinted and self.latest == NO_TABLE:
             raise BrokenLog(
-                f"{self._place}/{LOG} has the file _last_checkpoint but no commit and no checkpoint. {_WAY}"
+                f"{self.place}/{LOG} has the file _last_checkpoint but no commit and no checkpoint. {_WAY}"
             )
 
-    def actions(self, kind: str, version: int) -> Iterator[dict[str, Any]]:
-        """The actions of a kind up to and including a version, oldest first. Raises BrokenLog."""
+    def commit_state(self, version: int) -> FileState | None:
+        """The state of the file with the commit of a version; None if it does not exist."""
+        return self._lake.state(f"{self._folder}{version:020d}.json")
+
+    def actions(self, kind: str, version: int, after: int = NO_TABLE) -> Iterator[dict[str, Any]]:
+        """The actions of a kind up to and including a version, oldest first. Raises BrokenLog.
+
+        With ``after``, only those of the commits after that version, if they still exist; otherwise all of them.
+        """
         start = max((each for each in self._checkpoints if each <= version), default=NO_TABLE)
         missing = [each for each in range(start + 1, version + 1) if each not in self._commits]
         if missing:
             named = ", ".join(map(str, missing[:NAMED])) + (" and more" if len(missing) > NAMED else "")
             raise BrokenLog(
-                f"the transaction log of {self._place} is incomplete: the commits of versions {named} are missing, "
+                f"the transaction log of {self.place} is incomplete: the commits of versions {named} are missing, "
                 f"and no complete checkpoint at or before version {version} covers them. {_WAY}"
             )
-        for name in self._checkpoints.get(start, ()):
-            yield from self._checkpointed(name, kind)
+        if after != NO_TABLE and all(each in self._commits for each in range(after + 1, version + 1)):
+            start = after
+        else:
+            for name in self._checkpoints.get(start, ()):
+                yield from self._checkpointed(name, kind)
         mark = f'"{kind}"'.encode()
         for each in range(start + 1, version + 1):
             for line in self._read(f"{each:020d}.json").splitlines():
@@ -103,13 +113,13 @@ class TransactionLog:
                     return
                 found = file.read(columns=[kind]).column(kind).to_pylist()
         except (pa.ArrowException, msgspec.DecodeError) as error:
-            raise BrokenLog(f"{self._place}/{LOG}/{name} cannot be read: {error}. {_WAY}") from None
+            raise BrokenLog(f"{self.place}/{LOG}/{name} cannot be read: {error}. {_WAY}") from None
         yield from (row for row in found if row is not None and row[_IDENTITY[kind]] is not None)
 
     def _read(self, name: str) -> bytes:
         raw = self._lake.read(f"{self._folder}{name}")
         if raw is None:
-            raise BrokenLog(f"{self._place}/{LOG}/{name} is missing, or was removed while the log was read. {_WAY}")
+            raise BrokenLog(f"{self.place}/{LOG}/{name} is missing, or was removed while the log was read. {_WAY}")
         return raw
 
 

@@ -20,6 +20,7 @@ import msgspec
 
 from strandline.engine.clock import SystemClock
 from strandline.engine.record import is_internal
+from strandline.history.log_info import LogInfo
 from strandline.history.source import History, open_history
 from strandline.lake.erasures import PROGRESS, ErasureEvents
 from strandline.lake.fence import Fence, LakeInUse, belong, claim, take_fence
@@ -308,11 +309,14 @@ def _run_stages(round: Round) -> None:
 def _report_lag(round: Round, searched: Mapping[int, int]) -> None:
     """``searched`` is the seq up to which each searchable log has companions, by epoch."""
     progress = {name: LakeTable(round.lake, name, None).progress() for name in ("records", "latest", "keys")}
-    lags = []
-    for info in round.all_logs:
-        covered = {name: max(each.get(str(info.epoch), 0), info.own_after) for name, each in progress.items()}
+
+    def lag_of(info: LogInfo) -> LogLag:
+        epoch, shared = str(info.epoch), info.own_after
+        covered = {name: max(each.get(epoch, 0), shared) for name, each in progress.items()}
         if info.epoch in searched:
             covered["companions"] = searched[info.epoch]
-        lags.append(LogLag(log=info.name, epoch=info.epoch, head=info.head, covered=covered))
+        return LogLag(log=info.name, epoch=info.epoch, head=info.head, covered=covered)
+
+    lags = map(lag_of, round.all_logs)
     followed = [each[PROGRESS] for each in progress.values() if PROGRESS in each]
     round.reporter.lag(lags, min(followed, default=round.events.head))

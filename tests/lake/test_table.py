@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -120,3 +121,22 @@ def test_a_lake_is_a_value_that_knows_its_files(tmp_path: Path) -> None:
     assert list(lake.names("a/")) == ["a/b"]
     lake.remove(["a/b", "a/c"])
     assert lake.names("a/") == {}
+
+
+def test_progress_read_before_is_completed_by_newer_commits_of_the_same_table_only(
+    table: LakeTable, tmp_path: Path
+) -> None:
+    table.snapshot().commit(progress={"1": 5, "2": 7})
+    assert table.progress() == {"1": 5, "2": 7}
+    # Another process commits: this one has read the versions before.
+    for seq in range(8, 12):
+        table.snapshot().commit(progress={"2": seq})
+    earlier = table.snapshot()
+    table.snapshot().commit(progress={"3": 1})
+    assert table.progress() == {"1": 5, "2": 11, "3": 1}
+    assert earlier.progress() == {"1": 5, "2": 11}
+    # A table that is created again has the same versions, but not the same commits.
+    shutil.rmtree(tmp_path / "lake" / "things")
+    for seq in range(6):
+        table.snapshot().commit(progress={"9": seq})
+    assert table.progress() == {"9": 5}

@@ -4,12 +4,14 @@ import json
 import uuid
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from support.table_writer import Writer, table_of
 
+from strandline.lake import table as lake_table
 from strandline.lake.location import Lake
 from strandline.lake.transaction_log import BrokenLog, TransactionLog
 
@@ -30,6 +32,17 @@ def lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lake:
             snapshot.commit(remove=snapshot.files()[:1])
     assert table_of(lake).snapshot().version == LATEST
     return lake
+
+
+class Forgetful(dict[str, Any]):
+    def __setitem__(self, name: str, value: Any) -> None:
+        """Remember nothing."""
+
+
+@pytest.fixture(autouse=True)
+def reads_the_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Progress comes from the log, and not from what was read before."""
+    monkeypatch.setattr(lake_table, "_known", Forgetful())
 
 
 def log_of(lake: Lake) -> Path:

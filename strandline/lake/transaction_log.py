@@ -62,9 +62,7 @@ class TransactionLog:
                 self._checkpoints.setdefault(version, names)
         self.latest = max((*self._commits, *self._checkpoints), default=NO_TABLE)
         if hinted and self.latest == NO_TABLE:
-            raise BrokenLog(
-                f"{self.place}/{LOG} has the file _last_checkpoint but no commit and no checkpoint. {_WAY}"
-            )
+            raise BrokenLog(f"{self.place}/{LOG} has the file _last_checkpoint but no commit and no checkpoint. {_WAY}")
 
     def commit_state(self, version: int) -> FileState | None:
         """The state of the file with the commit of a version; None if it does not exist."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from time import monotonic, perf_counter
 from typing import NamedTuple, Protocol
 
@@ -20,7 +20,7 @@ from strandline.engine.errors import DamagedFile, MissingFile
 from strandline.engine.operations.erasures import NAME as ERASURES
 from strandline.engine.operations.erasures import is_told
 from strandline.engine.ownership import REGISTRY
-from strandline.engine.reads.sealed_rows import SealedRows, sealed_ranges, sealed_rows
+from strandline.engine.reads.sealed_rows import RowRange, SealedRows, sealed_ranges, sealed_rows
 from strandline.engine.reads.status import live_ranges_of, rewrites_of, sealed_through
 from strandline.engine.segments.segment import Segment
 from strandline.engine.segments.store import UnknownSegment
@@ -428,8 +428,12 @@ class Indexer:
         if head - max(indexes.through(each.log, each.config), sealed_through(each.log)) <= MIN_BEHIND:
             return
         while not self._stopping and not each.log.dropped:
-            until = perf_counter() + STEP_SECONDS
-            if indexes.catch_up(each.log, each.config, each.versions, head, until):
+            begun, through = perf_counter(), indexes.through(each.log, each.config)
+            is_done = indexes.catch_up(each.log, each.config, each.versions, head, begun + STEP_SECONDS)
+            rows = indexes.through(each.log, each.config) - max(through, sealed_through(each.log))
+            if rows > 0:
+                self._rates.setdefault(each.log.epoch, _Rate()).add(rows, perf_counter() - begun)
+            if is_done:
                 return
 
     @property
@@ -448,17 +452,17 @@ class Indexer:
         with self._lock:
             for known in (self._due, self._failed, self._unreadable, self._rates, self._warm, self._progress):
                 known.pop(of.epoch, None)
-            if self.directory.known(of.epoch) is not None:
-                self._gone.add(of.epoch)
+            self._gone.add(of.epoch)
         self._wake_files.set()
 
     def progress(self, of: Log, config: SearchConfig, versions: Versions) -> IndexProgress:
         """Return how far the index of a log is. May wait for the disk."""
         self._searcher.look(of, config, versions)
         held = self._searcher.held(of, config)
-        records = of.state().count
-        missing = sum(part.rows for part in uncovered(sealed_ranges(of), held.ranges))
-        behind = of.head - max(held.through, sealed_through(of))
+        sealed, through = sealed_ranges(of), sealed_through(of)
+        records = _records(of, sealed)
+        missing = sum(part.rows for part in uncovered(sealed, held.ranges))
+        behind = of.head - max(held.through, through)
         if behind > providers.MAX_REQUEST_ROWS:
             # A client that waits for the index does not search yet.
             self._keep_warm(of, config, versions)
@@ -467,11 +471,22 @@ class Indexer:
         missing = (missing if missing >= providers.MIN_FILE_ROWS else 0) + (
             behind if behind > providers.MAX_REQUEST_ROWS else 0
         )
+        if held.through > through:
+            # Those that the index in memory had to drop.
+            tail = RowRange(through + 1, held.through, held.through - through, 0, False)
+            missing += sum(part.rows for part in uncovered([tail], held.ranges))
         missing = min(missing, records)
         rate = self._rates.get(of.epoch)
         per_second = None if rate is None or not missing else rate.per_second
         remaining = None if not per_second else round(missing / per_second * 1000)
         return IndexProgress(records - missing, records, per_second, remaining)
+
+
+def _records(of: Log, sealed: Sequence[RowRange]) -> int:
+    """Return the number of records of a log, with those that a fork shares."""
+    if of.base is None:
+        return of.state().count
+    return sum(part.rows for part in sealed) + of.head - sealed_through(of)
 
 
 class _InThisThread:

@@ -16,7 +16,7 @@ from support.searched_log import DECLARED, NOW
 
 from strandline.engine import Config, Engine
 from strandline.engine.errors import DamagedFile
-from strandline.query import providers
+from strandline.query import index, providers
 from strandline.query.config_parser import parse_search_config
 from strandline.query.index_files import answers, indexer, plan
 
@@ -168,6 +168,17 @@ def test_other_rollups_are_added_without_reading_the_records(log: IndexedBed, mo
     log.indexer.work()
     body = {"rollup": "requests", "interval": "1s", "from": NOW // 1000 * 1000, "to": NOW // 1000 * 1000 + 2000}
     assert log.aggregate(**body).coverage.used_rollups
+
+
+def test_a_dropped_log_has_no_files(log: IndexedBed) -> None:
+    log.fill(20)
+    log.index()
+    # In the order of the server.
+    log.searcher.forget(log.log)
+    log.indexer.forget(log.log)
+    log.log.drop().wait()
+    log.indexer.work()
+    assert log.directory.epochs() == []
 
 
 def test_a_log_that_is_no_longer_searchable_has_no_files(log: IndexedBed, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -356,8 +367,11 @@ def test_a_fork_has_files_of_its_own(log: IndexedBed) -> None:
     source = log.log
     log.index()
     log.log = log.engine.fork("fork", source, 25, Config(durability="memory")).wait()
+    progress = log.indexer.progress(log.log, log.config, log.versions)
+    assert (progress.indexed_records, progress.records, progress.complete) == (0, 25, False)
     log.fill(20)
     log.index()
+    assert log.indexer.progress(log.log, log.config, log.versions).complete
     assert log.ranges() == [(1, 20), (21, 40)]
     check(log)
     source.amend(3, b'{"status": 9000}').wait()
@@ -395,6 +409,21 @@ def test_asking_for_the_progress_has_new_records_indexed(log: IndexedBed, monkey
     assert not log.indexer.progress(log.log, log.config, log.versions).complete
     log.indexer._follow()
     assert log.indexer.progress(log.log, log.config, log.versions).complete
+    log.fill(20)
+    assert log.indexer.progress(log.log, log.config, log.versions).remaining_ms is not None
+
+
+def test_records_that_the_memory_has_no_room_for_are_not_indexed(
+    log: IndexedBed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(index, "MAX_CHUNK_ROWS", 10)
+    log.searcher.indexes.budget = 1
+    for _ in range(2):
+        log.fill(15)
+        log.search("has:status")
+    coverage = log.search("has:status").coverage
+    progress = log.indexer.progress(log.log, log.config, log.versions)
+    assert (coverage.missing, progress.indexed_records, progress.records) == (15, 15, 30)
 
 
 OPERATIONS = st.one_of(

@@ -26,6 +26,7 @@ from strandline.collections.rate_limits import ACTIONS, UnresolvedLimit, counter
 from strandline.engine.errors import BadName
 from strandline.engine.record import PLAIN_NAME, check_name
 from strandline.nearest_name import nearest_name
+from strandline.query.config_parser import MAX_FIELDS
 
 _NAMESPACE = re.compile("[a-zA-Z0-9_-]+")
 #: Words of the protocol that can stand in the place of a namespace in a path.
@@ -156,6 +157,8 @@ def _search_errors(collection: Collection) -> Iterator[str]:
         return
     if len(set(collection.search)) < len(collection.search):
         yield "search names a field twice"
+    if len(collection.search) > MAX_FIELDS:
+        yield f"search names {len(collection.search)} fields; at most {MAX_FIELDS} are allowed"
     if collection.append_only is None or not collection.append_only.persist:
         yield "search requires append_only with persist = true: only stored elements can be searched"
     if collection.encryption != "none":

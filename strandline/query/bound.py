@@ -9,11 +9,20 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
-from strandline.nearest_name import did_you_mean
+from strandline.nearest_name import MAX_QUOTED, did_you_mean
 from strandline.query.config import DefaultField, Field, SearchConfig
 from strandline.query.errors import BadQuery
 from strandline.query.language import And, Bare, Compare, Has, Node, Not, Operator, Or
 from strandline.query.values import Value, parse_value, tokens
+
+
+_EXPECTED = {
+    "keyword": "a string",
+    "integer": "an integer",
+    "float": "a number",
+    "date": "a time in RFC 3339 or milliseconds",
+    "bool": "true or false",
+}
 
 
 class AndB(Struct, frozen=True):
@@ -109,7 +118,7 @@ def filter_clause(leaf: Leaf, config: SearchConfig) -> Bound:
     name = leaf.field
     field = config.resolve(name)
     if field is None:
-        raise BadQuery(f"filter field {name} is not indexed")
+        raise BadQuery(f"filter field {name} is not indexed{did_you_mean(name, config.names())}")
     if isinstance(leaf, Has):
         if not (field.exists or field.exact or field.column):
             raise BadQuery(f"filter field {name} does not support has: filters")
@@ -119,9 +128,7 @@ def filter_clause(leaf: Leaf, config: SearchConfig) -> Bound:
             raise BadQuery(f"filter field {name} does not support equality filters")
     elif not field.column or field.kind not in ("integer", "float", "date"):
         raise BadQuery(f"comparison operator not supported for filter field {name}")
-    value = parse_value(field, leaf.value)
-    if value is None:
-        raise BadQuery(f"invalid value for filter field {name}")
+    value = bound_value(field, leaf.value, f"filter field {name}")
     return EqualB(field, value) if leaf.op == "=" else RangeB(field, leaf.op, value)
 
 
@@ -152,10 +159,17 @@ def typed_clause(name: str, field: Field, leaf: Compare) -> EqualB | RangeB:
         raise BadQuery(f"search field {name} does not support comparisons")
     if not (field.exact or field.column):
         raise BadQuery(f"search field {name} does not support equality")
-    value = parse_value(field, leaf.value)
-    if value is None:
-        raise BadQuery(f"invalid value for search field {name}")
+    value = bound_value(field, leaf.value, f"search field {name}")
     return EqualB(field, value) if leaf.op == "=" else RangeB(field, leaf.op, value)
+
+
+def bound_value(field: Field, text: str, what: str) -> Value:
+    """Return the canonical form of a value in a query. ``what`` names the field in the error."""
+    value = parse_value(field, text)
+    if value is None:
+        shown = text if len(text) <= MAX_QUOTED else f"{text[:MAX_QUOTED]}…"
+        raise BadQuery(f"invalid value for {what}: expected {_EXPECTED[field.kind]}, not {shown!r}")
+    return value
 
 
 def keyword_clause(name: str, field: Field, value: str, boost: float = 0.0) -> EqualB | PrefixB:

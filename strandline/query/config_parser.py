@@ -41,6 +41,9 @@ LONGEST_INTERVAL = 36_525 * MILLISECONDS["d"]
 #: The largest integer that every JSON reader preserves exactly.
 MAX_SAFE_INTEGER = 2**53 - 1
 
+#: A search extracts all fields of the records that it indexes itself. With more fields it would miss its deadline.
+MAX_FIELDS = 500
+
 FLAGS = tuple(field.name for field in structs.fields(FieldDeclaration) if field.type == bool | UnsetType)
 PARTS = tuple(field.encode_name for field in structs.fields(SummaryPartsMeasure) if field.required)
 HISTOGRAM_PART = "histogramJsonPointer"
@@ -80,6 +83,8 @@ def read_profile(declared: dict[str, Any], path: str) -> str | None:
 def read_fields(value: object, path: str) -> dict[str, Field]:
     if not isinstance(value, dict) or not value:
         raise BadSearchConfig(f"{path} must be a non-empty object")
+    if len(value) > MAX_FIELDS:
+        raise BadSearchConfig(f"{path} has {len(value)} fields; at most {MAX_FIELDS} are allowed")
     return {name: read_field(name, declared, f"{path}.{name}") for name, declared in named(value, path)}
 
 

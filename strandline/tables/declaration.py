@@ -15,6 +15,7 @@ from msgspec import Struct
 
 from strandline.engine.record import Durability
 from strandline.schema.lenses import Lens
+from strandline.query.config_parser import MAX_FIELDS
 from strandline.schema.log_search import text_registry
 from strandline.tables.errors import BadDeclaration, TableError
 from strandline.tables.hooks import NO_HOOKS, Hooks
@@ -197,7 +198,7 @@ def make_log(
         rate_limit=_rate_limit(name, rate_limit),
         public=public,
         public_field=public_field,
-        search_fields=_search(name, search, checked),
+        search_fields=_search_fields(name, search, checked),
         hooks=_hooks(name, hooks),
         with_author=with_author,
         parent_row=parent_row,
@@ -254,6 +255,13 @@ def _public(
     if isinstance(parent, TableDeclaration) and parent.schema.fields is not None and field not in parent.schema.fields:
         raise BadDeclaration(f"pub of {name} names an unknown field of {parent.name}: {field!r}")
     return True, field
+
+
+def _search_fields(name: str, search: object, schema: Schema) -> tuple[str, ...]:
+    fields = _search(name, search, schema)
+    if len(fields) > MAX_FIELDS:
+        raise BadDeclaration(f"search of {name} has {len(fields)} fields; at most {MAX_FIELDS} are allowed")
+    return fields
 
 
 def _search(name: str, search: object, schema: Schema) -> tuple[str, ...]:

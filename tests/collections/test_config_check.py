@@ -103,6 +103,7 @@ def test_what_goes_together(options: dict[str, Any]) -> None:
         ({"listable": True, "append_only": AppendOnly(persist=False)}, "listable cannot be combined with append_only"),
         ({"listable": True, "append_only": None, "bundle": "b"}, "listable cannot be combined with bundle"),
         ({"search": ("a", "a")}, "search names a field twice"),
+        ({"search": tuple(map(str, range(501)))}, "search names 501 fields; at most 500 are allowed"),
         ({"search": ("a",), "append_only": None}, "search requires append_only with persist = true"),
         (
             {"search": ("a",), "append_only": AppendOnly(persist=False)},

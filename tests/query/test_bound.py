@@ -82,6 +82,7 @@ def test_in_a_filter_a_star_is_a_star() -> None:
     [
         ("nothing:1", "filter field nothing is not indexed"),
         ("has:nothing", "filter field nothing is not indexed"),
+        ("statsu:1", "filter field statsu is not indexed; did you mean 'status'?"),
         ("contains:x", "filter field contains is not indexed"),
         ("error", "filter term 'error' needs a field"),
         ("path:/a", "filter field path does not support equality filters"),
@@ -93,9 +94,9 @@ def test_in_a_filter_a_star_is_a_star() -> None:
         ("note:>a", "comparison operator not supported for filter field note"),
         ("has:plain", "filter field plain does not support has: filters"),
         ("has:title", "filter field title does not support has: filters"),
-        ("status:many", "invalid value for filter field status"),
-        ("ts:>soon", "invalid value for filter field ts"),
-        ("ok:1", "invalid value for filter field ok"),
+        ("status:many", "invalid value for filter field status: expected an integer, not 'many'"),
+        ("ts:>soon", "invalid value for filter field ts: expected a time in RFC 3339 or milliseconds, not 'soon'"),
+        ("ok:1", "invalid value for filter field ok: expected true or false, not '1'"),
     ],
 )
 def test_what_a_filter_cannot_ask_is_refused(text: str, message: str) -> None:
@@ -165,8 +166,8 @@ def test_texts_need_no_capability_for_prefixes() -> None:
         ("size:>1", "search field size does not support comparisons"),
         ("loose:1", "search field loose does not support equality"),
         ("has:plain", "search field plain does not support has:"),
-        ("status:many", "invalid value for search field status"),
-        ("status:5*", "invalid value for search field status"),
+        ("status:many", "invalid value for search field status: expected an integer, not 'many'"),
+        ("status:5*", "invalid value for search field status: expected an integer, not '5*'"),
     ],
 )
 def test_what_a_search_cannot_ask_is_refused(text: str, message: str) -> None:

@@ -162,6 +162,7 @@ SALES = "rollups/sales"
         ("fields", {}, ".fields must be a non-empty object"),
         ("fields", ..., ".fields must be a non-empty object"),
         ("fields", [], ".fields must be a non-empty object"),
+        ("fields", {f"f{at}": {} for at in range(501)}, ".fields has 501 fields; at most 500 are allowed"),
         ("fields/-x", {}, ".fields.-x must be named with"),
         ("fields/a b", {}, ".fields.a b must be named with"),
         ("fields/" + "x" * 65, {}, "must be named with"),

@@ -57,6 +57,7 @@ def test_a_bad_name_is_refused(name: Any) -> None:
         {"rate_limit": {"max": 1, "per": 1000}},
         {"rate_limit": {"max": 0}},
         {"schema": {"type": "object"}, "search": True},
+        {"schema": {"type": "object"}, "search": [str(number) for number in range(501)]},
         {"rate_limit": 0},
         {"rate_limit": True},
         {"rate_limit": "30"},

@@ -235,7 +235,7 @@ def test_a_stream_that_is_made_anew_has_nothing_of_the_old(streams: StreamsClien
         ({"q": ""}, "q must not be empty"),
         ({}, "q must be a string"),
         ({"q": "nothing:1"}, "unknown search field nothing"),
-        ({"q": "status:many"}, "invalid value for search field status"),
+        ({"q": "status:many"}, "invalid value for search field status: expected an integer, not 'many'"),
         ({"q": 'title:"two words"'}, "search field title does not support phrase queries"),
         ({"q": "contains:x"}, "contains: is not supported on _search yet"),
         ({"q": "status:1", "size": 0}, "size must be an integer between 1 and 500"),

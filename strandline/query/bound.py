@@ -15,7 +15,6 @@ from strandline.query.errors import BadQuery
 from strandline.query.language import And, Bare, Compare, Has, Node, Not, Operator, Or
 from strandline.query.values import Value, parse_value, tokens
 
-
 _EXPECTED = {
     "keyword": "a string",
     "integer": "an integer",

@@ -14,8 +14,8 @@ from typing import Any, cast, get_args
 from msgspec import Struct
 
 from strandline.engine.record import Durability
-from strandline.schema.lenses import Lens
 from strandline.query.config_parser import MAX_FIELDS
+from strandline.schema.lenses import Lens
 from strandline.schema.log_search import text_registry
 from strandline.tables.errors import BadDeclaration, TableError
 from strandline.tables.hooks import NO_HOOKS, Hooks

@@ -319,4 +319,4 @@ class IndexCatalog:
             self._open.pop(path, None)
         self._copies.drop(path)
         if not known:
-            log.warning("cannot use the index file %s; its records are indexed in memory instead: %s", path, error)
+            log.warning("cannot use the index file %s; the server indexes its records itself: %s", path, error)

@@ -13,6 +13,7 @@ from collections import OrderedDict
 from contextlib import suppress
 
 from strandline.engine.disk import Disk
+from strandline.engine.errors import DamagedFile
 from strandline.engine.file_names import is_name
 from strandline.query.index_files.file import DamagedIndexFile, IndexFile, Info, open_index_file
 from strandline.query.index_files.source import NOTHING, LogEntries
@@ -85,8 +86,8 @@ class IndexDirectory:
                 index_file = self._map(path)
                 if index_file.info.epoch != epoch:
                     raise DamagedIndexFile(path, f"it belongs to the log {index_file.info.epoch}; expected {epoch}")
-            except (DamagedIndexFile, FileNotFoundError) as error:
-                self._discard(path, error)
+            except (DamagedIndexFile, OSError) as error:
+                self.report(path, error)
                 continue
             changed = self._changed_at(path)
             entries.append(IndexEntry(index_file.info, path, index_file.size, checksum_in(path), changed))
@@ -168,6 +169,7 @@ class IndexDirectory:
         return path.startswith(f"{FOLDER}/")
 
     def report(self, path: str, error: Exception) -> None:
+        """Record an unusable file. Its records are indexed again."""
         if isinstance(error, OSError) and not isinstance(error, FileNotFoundError):
             # The file itself may be good, for example if the memory is full.
             log.warning("cannot open the index file %s: %s", path, error)
@@ -182,6 +184,7 @@ class IndexDirectory:
 
     def _discard(self, path: str, error: Exception) -> None:
         self.damaged += 1
-        log.warning("removed the index file %s, which is built again: %s", path, error)
+        why = error.why if isinstance(error, DamagedFile | DamagedIndexFile) else "the file is missing"
+        log.warning("index file %s cannot be used and is built again from the records: %s", path, why)
         with suppress(OSError):
             self._disk.remove(path)

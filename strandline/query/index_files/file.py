@@ -158,6 +158,7 @@ class DamagedIndexFile(Exception):
     def __init__(self, path: str, why: str) -> None:
         super().__init__(f"the index file {path} cannot be used: {why}")
         self.path = path
+        self.why = why
 
 
 class Info(Struct, frozen=True, kw_only=True):

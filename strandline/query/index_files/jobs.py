@@ -58,7 +58,7 @@ def run(disk: Disk, job: IndexJob, open_segment: OpenSegment | None = None) -> I
             files = [_opened(disk, path) for path in job.paths]
             made, epoch = merge(files, config, live=job.live, without=job.without), job.epoch
         except DamagedIndexFile as error:
-            raise DamagedFile(error.path, str(error)) from error
+            raise DamagedFile(error.path, error.why) from error
     folder = folder_of(epoch)
     disk.make_directory(FOLDER)
     disk.make_directory(folder)

@@ -234,6 +234,17 @@ def test_a_damaged_file_is_removed_and_built_again(log: IndexedBed, tmp_path: Pa
     assert log.directory.damaged == 1
 
 
+def test_a_file_that_cannot_be_read_is_left_out(tmp_path: Path) -> None:
+    with indexed_bed(tmp_path) as bed:
+        bed.fill(20)
+        bed.index()
+    # Reading a directory fails like reading from a bad disk.
+    (tmp_path / "indexes" / f"{bed.log.epoch:08d}" / "00000001-00000020-0123456789abcdef.arrow").mkdir()
+    with indexed_bed(tmp_path) as bed:
+        check(bed)
+        assert bed.ranges() == [(1, 20)]
+
+
 @pytest.mark.parametrize("how", ["gone", "cut", "empty"])
 def test_a_file_may_shrink_or_vanish_while_it_is_mapped(log: IndexedBed, tmp_path: Path, how: str) -> None:
     """To read what is not there any more would end the process (SIGBUS)."""

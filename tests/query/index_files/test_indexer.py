@@ -16,7 +16,7 @@ from support.searched_log import DECLARED, NOW
 
 from strandline.engine import Config, Engine
 from strandline.engine.errors import DamagedFile
-from strandline.query import index, providers
+from strandline.query import index, providers, search
 from strandline.query.config_parser import parse_search_config
 from strandline.query.index_files import answers, indexer, plan
 
@@ -410,6 +410,28 @@ def test_the_index_in_memory_follows_a_log_that_is_searched(log: IndexedBed, mon
     log.indexer._follow()
     result = log.search("has:status", size=200)
     assert (len(result.hits), result.coverage.caught_up, result.coverage.complete) == (100, 0, True)
+
+
+def test_a_search_that_has_no_time_to_index_all_new_records_has_the_first_ones(
+    log: IndexedBed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Extracting hundreds of fields from all of them may take longer than a search may."""
+    log.fill(20)
+    monkeypatch.setattr(providers, "CATCH_UP_ROWS", 4)
+    extract, passed = index.Index._extend, 0.0
+
+    def extend(self: index.Index, *given: Any) -> tuple[int, int]:
+        nonlocal passed
+        passed += 40.0
+        return extract(self, *given)
+
+    monkeypatch.setattr(index.Index, "_extend", extend)
+    for module in (index, search):
+        monkeypatch.setattr(module, "perf_counter", lambda: perf_counter() + passed)
+    monkeypatch.setattr(search, "GRACE_SECONDS", 60.0)
+    result = log.search("has:status", patience=60.0)
+    assert [hit.seq for hit in result.hits] == [8, 7, 6, 5, 4, 3, 2, 1]
+    assert (result.coverage.timed_out, result.coverage.missing) == (True, 12)
 
 
 def test_asking_for_the_progress_has_new_records_indexed(log: IndexedBed, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -39,6 +39,8 @@ _INERT = {
     "force_full_fetch": "each pull names its own bounds",
 }
 _RESTRICTIONS = "restrictions by identity are not supported; assign roles with a role enricher instead"
+#: An option of earlier Starfish servers. Without it, what its clients push would be stored as regular documents.
+_QUEUE_ONLY = "was replaced by appendOnly (by_timestamp) with persist false"
 
 
 class ConfigReader:
@@ -270,6 +272,9 @@ class ConfigReader:
             if key == "restrictions":
                 if value:
                     self._errors.append(f"{where}: {_RESTRICTIONS}")
+                return
+            if key == "queueOnly" and value is not False:
+                self._errors.append(f"{where}: {key}{at} {_QUEUE_ONLY}")
                 return
         near = did_you_mean(key, known)
         if self._lenient:

@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from strandline.engine import Log, Page
 from strandline.engine.reads.status import live_ranges_of
+from strandline.nearest_name import did_you_mean
 from strandline.tables.errors import TableError, invalid
 from strandline.tables.names import RowId
 from strandline.tables.rows import Counts, Row, author_in, change_of
@@ -277,7 +278,8 @@ def _field(table: Table, by: object) -> str:
         return USER
     fields = table.declaration.schema.fields
     if type(by) is not str or not by or (fields is not None and by not in fields):
-        raise invalid(f"table {table.name} has no field {by!r}", "by")
+        near = did_you_mean(by, fields) if type(by) is str and fields is not None else ""
+        raise invalid(f"table {table.name} has no field {by!r}{near}", "by")
     return by
 
 

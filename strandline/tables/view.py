@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from strandline.engine import Log, Record
+from strandline.nearest_name import did_you_mean
 from strandline.tables.access import check_public, find_parent, is_public, no_parent
 from strandline.tables.errors import TableError, invalid
 from strandline.tables.names import RowId
@@ -84,7 +85,7 @@ class _Compiler:
         value_of = _OF_ROWS.get(name)
         if value_of is None:
             if self._fields is not None and name not in self._fields:
-                raise invalid(f"where names an unknown field: {name!r}", "where")
+                raise invalid(f"where names an unknown field: {name!r}{did_you_mean(str(name), self._fields)}", "where")
             value_of = lambda row: row.payload.get(name, _MISSING)  # noqa: E731
         if not isinstance(wanted, Mapping) or not any(str(key).startswith("$") for key in wanted):
             return lambda row: is_same(value_of(row), wanted)

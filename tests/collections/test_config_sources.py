@@ -266,6 +266,10 @@ def test_what_is_unknown_in_a_published_configuration_is_a_warning(tmp_path: Pat
         ({"version": 1, "restrictions": [{"mode": "deny", "identities": ["x"]}]}, "restrictions by identity"),
         ({"version": 1, "namespaces": {"a": {"collections": [MINIMAL], "restrictions": [1]}}}, "restrictions by"),
         ({"version": 1, "rateLimit": {"windowMs": 1}}, "maxRequests is missing"),
+        (
+            {"version": 1, "collections": [{**MINIMAL, "queueOnly": True}]},
+            "queueOnly (line 1) was replaced by appendOnly (by_timestamp) with persist false",
+        ),
     ],
 )
 def test_a_file_that_cannot_be_is_refused(tmp_path: Path, document: object, message: str) -> None:

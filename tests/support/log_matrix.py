@@ -366,15 +366,35 @@ def push(server: MatrixServer, name: str) -> Outcome:
     return call("POST", "/push/{path}", {"data": {"text": "new"}, **base})(server, name)
 
 
-def list_rows(server: MatrixServer, name: str) -> Outcome:
+def _of_table(operation: str, name: str) -> str:
     name_of_table, _, parent = name.partition("/")
-    return read("GET", f"/tables/{name_of_table}/auth/list?parent={quote(parent) or 'p'}")(server, name)
+    return f"/tables/{name_of_table}/auth/{operation}?parent={quote(parent) or 'p'}"
+
+
+def list_rows(server: MatrixServer, name: str) -> Outcome:
+    return read("GET", _of_table("list", name))(server, name)
+
+
+def search_rows(server: MatrixServer, name: str) -> Outcome:
+    return read("GET", _of_table("search", name) + "&query=lamp")(server, name)
+
+
+def watch_rows(server: MatrixServer, name: str) -> Outcome:
+    return _lines(server, _of_table("live", name), name)
 
 
 def append_row(server: MatrixServer, name: str) -> Outcome:
     name_of_table, _, parent = name.partition("/")
     row = {"parent": parent or "p", "payload": {"text": "new"}}
     return call("POST", f"/tables/{name_of_table}/append", row)(server, name)
+
+
+def change_row(operation: str, **more: Any) -> Run:
+    def run(server: MatrixServer, name: str) -> Outcome:
+        name_of_table, _, parent = name.partition("/")
+        return call("POST", f"/tables/{name_of_table}/{operation}", {"id": f"{parent or 'p'}:1", **more})(server, name)
+
+    return run
 
 
 class Operation(NamedTuple):
@@ -462,8 +482,18 @@ READS: dict[str, Rows] = {
             BAD_SUBSCRIPTION,
         ),
     },
-    "collections": {"pull": (pull, NO_DOCUMENT)},
-    "tables": {"list": (list_rows, NO_TABLE)},
+    "collections": {
+        "pull": (pull, NO_DOCUMENT),
+        "watch (SSE)": (
+            live("/live/{path}?checkpoint=0"),
+            {**NO_DOCUMENT, "regular document": "400 live_not_supported"},
+        ),
+    },
+    "tables": {
+        "list": (list_rows, NO_TABLE),
+        "search": (search_rows, NO_TABLE),
+        "watch (SSE)": (watch_rows, NO_TABLE),
+    },
     "arrow": {"describe": (call("GET", "/arrow/logs/{path}"), {}), "read": (bulk_read, {})},
     "console": {
         "describe": (call("GET", "/console/api/log/{path}"), {}),
@@ -551,7 +581,11 @@ CHANGES: dict[str, Rows] = {
         ),
     },
     "collections": {"push": (push, NO_DOCUMENT)},
-    "tables": {"append": (append_row, NO_TABLE)},
+    "tables": {
+        "append": (append_row, NO_TABLE),
+        "edit a row": (change_row("update", patch={"text": "new"}), NO_TABLE),
+        "remove a row": (change_row("rm"), NO_TABLE),
+    },
     "arrow": {"append": (bulk_append, OWNED_LOG)},
     "command line": {
         "`log append`": (

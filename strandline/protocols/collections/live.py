@@ -23,6 +23,7 @@ from strandline.delivery.watch import FeedPosition, FeedReader, Feeds, FeedView,
 from strandline.engine import Log, Page
 from strandline.engine.errors import UnknownLog
 from strandline.engine.record import MAX_TIME
+from strandline.nearest_name import MAX_QUOTED
 from strandline.protocols.collections.context import CollectionsContext
 from strandline.protocols.collections.errors import CollectionRefusal, invalid, refused_by
 from strandline.protocols.collections.pull import number_of
@@ -39,6 +40,10 @@ PAGE_ELEMENTS = 128
 PAGE_BYTES = 256 << 10
 #: How often the certificates of open responses are checked. An element is never sent without a check.
 CHECK_SECONDS = 2.0
+
+CHECKPOINT = "checkpoint"
+#: The gate reads the API key from the parameter ``token``.
+PARAMETERS = (CHECKPOINT, "token")
 
 _ID = re.compile(rb"0|[1-9][0-9]{0,18}")
 
@@ -139,6 +144,7 @@ class LiveHandler:
         if path.is_regular or not path.rules.persist:
             message = f"collection {path.collection.name!r} has no stored elements to follow"
             raise CollectionRefusal(400, "live_not_supported", {"message": message})
+        _check_query(call)
         checkpoint = _checkpoint(call)
         if checkpoint is not None:
             select(path.collection, path.rules, PullBounds(checkpoint), now)
@@ -159,10 +165,20 @@ def _checkpoint(call: Call) -> int | None:
     reconnects repeats its first URL: its latest position is in the header."""
     last = call.head.headers.get(b"last-event-id", b"")
     if not last:
-        return number_of(call.query, "checkpoint")
+        return number_of(call.query, CHECKPOINT)
     if _ID.fullmatch(last) is None:
         raise invalid("Last-Event-ID")
     return int(last)
+
+
+def _check_query(call: Call) -> None:
+    """Refuse other parameters. With a misspelt checkpoint or the bounds of a pull, the response would leave out
+    elements, and look like that of a document without new ones."""
+    for name in call.query:
+        if name not in PARAMETERS:
+            raise CollectionRefusal(
+                400, f"unknown parameter {name[:MAX_QUOTED]!r}; expected {CHECKPOINT!r}, or none for new elements only"
+            )
 
 
 class LiveTail(LiveResponse, FeedReader):

@@ -20,10 +20,10 @@ from strandline.service.openapi import Described
 
 # --- CORS ----------------------------------------------------------------------------------------------------------
 
-#: A signed request needs all of these.
+#: What a signed request needs, also one with a compressed body, and a reader of the live tail that reconnects.
 _ALLOWED = (
-    b"Authorization, Content-Type, Accept, If-None-Match, X-Starfish-Sig, X-Starfish-Ts, X-Starfish-Nonce, "
-    b"X-Starfish-Pub, X-Requested-With"
+    b"Authorization, Content-Type, Content-Encoding, Accept, If-None-Match, Last-Event-ID, X-Starfish-Sig, "
+    b"X-Starfish-Ts, X-Starfish-Nonce, X-Starfish-Pub, X-Requested-With"
 )
 _EXPOSED = (b"access-control-expose-headers", b"ETag, Retry-After")
 _PREFLIGHT = (

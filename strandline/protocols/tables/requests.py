@@ -8,7 +8,7 @@ from typing import Any, TypeVar, cast
 import msgspec
 from msgspec import Struct
 
-from strandline.nearest_name import MAX_QUOTED, decode_body, did_you_mean
+from strandline.nearest_name import MAX_QUOTED, decode_body, did_you_mean, with_nearest
 from strandline.protocols.tables.errors import invalid
 from strandline.protocols.tables.wire import BODIES, PaginationOptions
 from strandline.service.http import Call
@@ -44,8 +44,9 @@ def check_query(call: Call, known: Collection[str]) -> None:
     for name in call.query:
         if name not in known:
             name = name[:MAX_QUOTED]
+            expected = did_you_mean(name, known) or (f"; expected {', '.join(known)}" if known else "")
             raise invalid(
-                f"unknown parameter {name!r}{did_you_mean(name, known)}",
+                f"unknown parameter {name!r}{expected}",
                 fields=[name],
                 fieldErrors={name: "is not a parameter of this operation"},
             )
@@ -87,7 +88,8 @@ class Query:
         try:
             given = msgspec.convert(options, PaginationOptions)
         except msgspec.ValidationError as error:
-            raise invalid(f"{PAGINATION}: {error}", fields=[PAGINATION], fieldErrors={PAGINATION: str(error)}) from None
+            why = str(with_nearest(error, PaginationOptions))
+            raise invalid(f"{PAGINATION}: {why}", fields=[PAGINATION], fieldErrors={PAGINATION: why}) from None
         return given.num_items, given.cursor
 
     def json(self, name: str) -> Any:

@@ -26,16 +26,17 @@ def test_pages_of_some_origins_may_be_invited(stand: MakeStand) -> None:
         assert "access-control-allow-origin" not in server.pull("events", origin=origin).headers
 
 
-def test_a_browser_asks_first_what_a_signed_request_needs(stand: MakeStand) -> None:
+def test_a_browser_asks_first_what_requests_need(stand: MakeStand) -> None:
     server = stand(opened(), namespaces={"ns": (opened(),)}, cors=("https://a.example",))
-    for path in ("/push/events", "/pull/events", "/list/x", "/batch/pull", "/config", "/v1/ns/push/events"):
+    paths = ("/push/events", "/pull/events", "/live/events", "/list/x", "/batch/pull", "/config", "/v1/ns/push/events")
+    for path in paths:
         answer = server.ask("OPTIONS", path, origin="https://a.example")
         assert answer.status == 204
         assert answer.headers["access-control-max-age"] == "86400"
         allowed = {name.strip().lower() for name in answer.headers["access-control-allow-headers"].split(",")}
         assert allowed >= {
             "authorization", "content-type", "x-starfish-sig", "x-starfish-ts", "x-starfish-nonce", "x-starfish-pub",
-            "x-requested-with",
+            "x-requested-with", "content-encoding", "last-event-id",
         }  # fmt: skip
         stranger = server.ask("OPTIONS", path, origin="https://c.example")
         assert "access-control-allow-headers" not in stranger.headers

@@ -218,6 +218,10 @@ def test_roles_of_a_program_decide_as_for_pulls(stand: MakeStand) -> None:
     [
         ("/live/events?checkpoint=x", {}, (400, "Invalid checkpoint")),
         ("/live/events?checkpoint=-1", {}, (400, "Invalid checkpoint")),
+        ("/live/events?since=1", {},
+         (400, "unknown parameter 'since'; expected 'checkpoint', or none for new elements only")),
+        ("/live/events?checkpoint=1&last=1", {},
+         (400, "unknown parameter 'last'; expected 'checkpoint', or none for new elements only")),
         ("/live/events", {"last_event_id": "x"}, (400, "Invalid Last-Event-ID")),
         ("/live/aged?checkpoint=1", {}, (400, "checkpoint_too_old")),
         ("/live/aged", {"last_event_id": "1"}, (400, "checkpoint_too_old")),

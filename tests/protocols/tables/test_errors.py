@@ -86,7 +86,13 @@ def test_a_refusal_is_in_the_words_of_tables(bed: Bed, code: str, ask: Ask) -> N
         ("/tables/votes/append", 404, "table 'votes' does not exist; did you mean 'vote'?"),
         ("/tables/vote/auth/list?parent=p&lmit=1", 400, "unknown parameter 'lmit'; did you mean 'limit'?"),
         ("/tables/vote/auth/live?parent=p&afer=now", 400, "unknown parameter 'afer'; did you mean 'after'?"),
-        ("/tables/vote/auth/read?id=p:1&token=secret", 400, "unknown parameter 'token'"),
+        ("/tables/vote/auth/read?id=p:1&token=secret", 400, "unknown parameter 'token'; expected id"),
+        ("/tables/vote/auth/indexed?parent=p&by=x", 400, "unknown parameter 'by'; expected parent, indexBy, limit"),
+        (
+            "/tables/vote/auth/list?parent=p&paginationOpts=%7B%22numItem%22:1%7D",
+            400,
+            "paginationOpts: unknown member 'numItem'; did you mean 'numItems'?",
+        ),
     ],
 )
 def test_a_refusal_of_a_misspelt_name_has_the_nearest_one(bed: Bed, path: str, status: int, message: str) -> None:

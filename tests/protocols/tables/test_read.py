@@ -150,6 +150,10 @@ def test_rows_are_grouped_and_counted_by_a_field(bed: Bed, poll: str) -> None:
     assert {value: seqs(rows) for value, rows in groups.items()} == {"0": [4, 1], "1": [5, 2], "2": [3]}
     counts = ann.read("vote", "counts", variant="pub", parent=poll, by="optionIdx")
     assert counts == {"counts": {"0": 2, "1": 2, "2": 1}, "total": 5}
+    misspelt = {"counts": {"by": "optionIndex"}, "list": {"where": '{"optionIndex":1}'}}
+    for op, query in misspelt.items():
+        error = ann.refused_read("vote", op, parent=poll, **query, status=400)
+        assert error["message"].endswith("'optionIndex'; did you mean 'optionIdx'?")
 
 
 def test_rows_are_found_by_their_words(bed: Bed, poll: str) -> None:

@@ -445,7 +445,8 @@ def read_registry(path: Path) -> Any:
 
 def _create(client: Client, log: str, config: TopicConfigArguments, content_type: str) -> dict[str, Any]:
     try:
-        client.stream(log).head()
+        # Not a HEAD: an error in its answer has no message.
+        client.stream(log).details()
     except NotFound:
         pass
     else:

@@ -69,7 +69,7 @@ def owner_of(name: str, notes: Mapping[str, Any]) -> str | None:
     """Who alone may change the log, and how to do it; None: every protocol may."""
     if notes:
         if COLLECTION in notes:
-            return "it is a document of a collection: append with POST /push"
+            return "it is a document of a collection: change it with POST /push"
         if TABLE in notes:
             return "it has rows of a table: use the endpoints of the table"
     return "it is an internal log of the server" if is_internal(name) else None

@@ -42,6 +42,7 @@ def test_a_log_is_made_with_its_configuration_and_shown(cli: Cli, name: str) -> 
     answer = cli.json("log", "show", name)
     assert (answer["state"]["config"]["ttl_ms"], answer["info"]["ephemeral"]) == (604_800_000, False)
     assert f"log '{name}' already exists" in cli.fails(6, "log", "create", name)
+    assert "names that start with an underscore are reserved" in cli.fails(2, "log", "create", f"_{name}")
 
 
 def test_a_queue_is_made_with_where_its_dead_letters_go(cli: Cli, name: str) -> None:

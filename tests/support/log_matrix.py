@@ -9,18 +9,26 @@ import json
 from collections.abc import Callable, Iterator
 from itertools import count
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
 import httpx
+import pytest
 
 from strandline.client import Conflict
 from strandline.history.source import open_history
+from strandline.lake import layout
+from strandline.lake.location import Lake
+from strandline.lake.reporter import Silent
+from strandline.pipeline.chosen_logs import Chosen, UnknownLogs
+from strandline.pipeline.run import run_round
 from strandline.pipeline.source.options import LogLocation
 from strandline.pipeline.source.targets import open_target
 from support.arrow_client import table
 from support.command_line import Cli
 from support.every_protocol import Request
+from support.local_tasks import work_here
 from support.server_process import ServerProcess
 
 DECLARED = Path(__file__).with_name("declared_items.py")
@@ -63,6 +71,8 @@ SHOWN = ("red lamp", "blue lamp")
 GONE = ("bulb", "chair")
 
 YES = "yes"
+#: Tasks run in this process.
+NO_SPARK: Any = None
 
 _numbers = count(1)
 
@@ -345,6 +355,22 @@ def bulk_read(server: MatrixServer, name: str) -> Outcome:
     return seen(str(rows), name)
 
 
+def lake_rows(server: MatrixServer, name: str) -> Outcome:
+    """As a round of the pipeline fills a lake. What Spark makes of it is tested with Spark."""
+    history = open_history(url=server.url)
+    with TemporaryDirectory() as directory, pytest.MonkeyPatch.context() as patch:
+        work_here(patch)
+        lake = Lake.at(Path(directory))
+        try:
+            run_round(NO_SPARK, history, lake, Silent(), Chosen([name]))
+        except UnknownLogs as error:
+            return Outcome("not found", str(error))
+        finally:
+            history.close()
+        rows = layout.records(lake).open().to_pyarrow_table().to_pylist()
+    return seen(str(rows), name)
+
+
 def bulk_append(server: MatrixServer, name: str) -> Outcome:
     """As Spark and imports write to a server."""
     try:
@@ -495,6 +521,7 @@ READS: dict[str, Rows] = {
         "watch (SSE)": (watch_rows, NO_TABLE),
     },
     "arrow": {"describe": (call("GET", "/arrow/logs/{path}"), {}), "read": (bulk_read, {})},
+    "pipeline": {"copy to the lake": (lake_rows, {"internal log": "not found"})},
     "console": {
         "describe": (call("GET", "/console/api/log/{path}"), {}),
         "read": (read("GET", "/console/api/log/{path}/records"), {}),
@@ -569,6 +596,10 @@ CHANGES: dict[str, Rows] = {
             {**OWNED_STREAM, "stream of text": "400 bad_request"},
         ),
         "install a profile": (call("POST", "/v1/stream/{path}/_profile", PROFILE), OWNED_STREAM),
+        "ingest traces (OTLP)": (
+            call("POST", "/v1/stream/{path}/_otlp/v1/traces", {"resourceSpans": []}),
+            {**_cells(*KINDS, cell="400 bad_request"), **OWNED_STREAM},
+        ),
         "close": (close_stream, OWNED_STREAM),
         "delete": (call("DELETE", "/v1/stream/{path}"), OWNED_STREAM),
         "send wakes into it": (

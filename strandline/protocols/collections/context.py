@@ -47,7 +47,7 @@ class CollectionsContext:
         for index in self.collections.namespaces.values():
             owner = index.owner_of(name)
             if owner is not None:
-                return f"the name belongs to the collection {owner.name!r}; append with POST /push"
+                return f"the name belongs to the collection {owner.name!r}; use POST /push"
         return None
 
     def _check_name(self, name: str) -> None:

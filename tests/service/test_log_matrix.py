@@ -47,3 +47,24 @@ def test_a_table_and_its_stream_are_searched_with_one_index(server: MatrixServer
     assert before > 0
     server.send("GET", f"/v1/stream/{quote(name)}/_search?q=lamp")
     assert indexed() == before
+
+
+def test_a_fork_shares_the_rows_of_a_table(server: MatrixServer) -> None:
+    name = make_table(server)
+    parent = name.partition("/")[2]
+    copy = "/v1/stream/fork/of-rows"
+    made = server.client.http.put(copy, headers={"stream-forked-from": f"/v1/stream/{quote(name)}"})
+    assert made.status_code == 201
+
+    def texts() -> list[str]:
+        return [row["text"] for row in server.send("GET", f"{copy}?offset=-1").json()]
+
+    server.send("POST", copy, [{"text": "own"}])
+    server.send("POST", "/tables/item/update", {"id": f"{parent}:2", "patch": {"text": "white lamp"}})
+    server.send("POST", "/tables/item/rm", {"id": f"{parent}:1"})
+    assert texts() == ["white lamp", "own"]
+    server.send("POST", "/tables/item/restore", {"id": f"{parent}:1"})
+    server.send("POST", "/tables/item/rm", {"id": f"{parent}:2", "hard": True})
+    assert texts() == ["red lamp", "own"]
+    rows = server.send("GET", f"/tables/item/auth/list?parent={quote(parent)}").json()["page"]
+    assert [row["text"] for row in rows] == ["red lamp"], "the fork's own records are not rows"

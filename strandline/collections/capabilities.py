@@ -160,7 +160,7 @@ class Capabilities:
         if self.revocations.list.is_revoked(certificate.document):
             raise unauthorized()
         caller = _caller(certificate, presenter, request, params)
-        return msgspec.structs.replace(caller, request_id=_request_id(presenter, signed), is_repeated=is_repeated)
+        return msgspec.structs.replace(caller, request_id=request_id_of(presenter, signed), is_repeated=is_repeated)
 
     def is_valid(self, caller: Caller, now: int) -> bool:
         """Whether the certificate that a caller presented earlier is still valid at ``now``. A caller without one stays
@@ -214,7 +214,7 @@ def check_scope(scope: Scope, identity: str, paths: Sequence[str]) -> None:
         raise forbidden()
 
 
-def _request_id(presenter: str, signed: bytes) -> str:
+def request_id_of(presenter: str, signed: bytes) -> str:
     """The id of a request, in 22 characters: the same for the same signed bytes only, which include the body and the
     nonce."""
     return urlsafe_b64encode(sha256(presenter.lower().encode() + signed).digest()[:16]).rstrip(b"=").decode()

@@ -47,10 +47,10 @@ class Certificate(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Caller(msgspec.Struct, frozen=True, kw_only=True):
-    """The sender of a request. ``presenter`` is the key that signed the request, if any. ``request_id`` then identifies
-    the request with its body, so that a repeated append is recognised. If ``is_repeated``, the server has seen a
-    request with the same nonce: it may only give the first answer to the same request again. ``certificate`` is the one
-    that the request presented, if any."""
+    """The sender of a request. ``presenter`` is the key that signed the request, if its signature was checked.
+    ``request_id`` identifies a signed request with its body, so that a repeated append is recognised. If
+    ``is_repeated``, the server has seen a request with the same nonce: it may only give the first answer to the same
+    request again. ``certificate`` is the one that the request presented, if any."""
 
     identity: str = ""
     roles: frozenset[str] = frozenset()

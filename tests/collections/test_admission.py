@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+import msgspec
 import pytest
 from support.signed_calls import ALICE, BOB, NOW, READING, device, plain, signed
 
@@ -59,7 +60,10 @@ def test_at_what_is_public_nobody_is_asked() -> None:
     door, call = admission(), signed(device(), BOB)  # whose signature is wrong
     assert admit(door, call, entry(read="public")) is UNIDENTIFIED
     call = signed(device(), ALICE)
-    assert admit(door, call, entry(write="public"), WRITE) is UNIDENTIFIED
+    caller = admit(door, call, entry(write="public"), WRITE)
+    assert msgspec.structs.replace(caller, request_id=None) == UNIDENTIFIED
+    assert admit(door, call, entry(write="public"), WRITE) == caller, "the same request is recognised"
+    assert admit(door, plain("POST", "/push/events/a"), entry(write="public"), WRITE) is UNIDENTIFIED
     assert admit(door, call, entry(read="cap:read:*")).presenter == ALICE.public, "it was not used up"
 
 

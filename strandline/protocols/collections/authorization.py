@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Mapping
+from hashlib import sha256
 from types import MappingProxyType
 
-from strandline.collections.capabilities import Capabilities, SignedRequest, check_scope
+from strandline.collections.capabilities import Capabilities, SignedRequest, check_scope, request_id_of
 from strandline.collections.config import WRITE, CollectionsConfig
 from strandline.collections.declaration import DeclaredCollections
 from strandline.collections.errors import unauthorized
@@ -24,6 +25,8 @@ from strandline.signing.certificates import MAX_HEADER, SCHEME
 #: The maximum size of the body of a signed push, unless its collection allows more.
 MIN_SIGNED_BODY_BYTES = 64 << 10
 
+#: The headers of a signature: it, its time and its nonce.
+_SIGNATURE = (b"x-starfish-sig", b"x-starfish-ts", b"x-starfish-nonce")
 _WHOLE = re.compile(rb"-?[0-9]{1,18}")
 _LENGTH = re.compile(rb"[0-9]{1,18}")
 _ACTIONS = frozenset(("pull", "push", "list", "live"))
@@ -57,7 +60,7 @@ class Authorizer:
         collection = bound.collection
         if collection.is_open(op):
             # Every caller may do this: a certificate in the request is not checked, and its nonce is not used up.
-            return UNIDENTIFIED
+            return _repeatable(call) if op == WRITE else UNIDENTIFIED
         if self._roles.resolves or self._roles.enriches:
             return self._authorize_later(call, bound, op, params, now)
         limit = collection.max_body_bytes
@@ -115,9 +118,7 @@ class Authorizer:
         if len(authorization) > MAX_HEADER:
             raise unauthorized()
         headers = head.headers
-        signature, ts, nonce = (
-            headers.get(name) for name in (b"x-starfish-sig", b"x-starfish-ts", b"x-starfish-nonce")
-        )
+        signature, ts, nonce = (headers.get(name) for name in _SIGNATURE)
         if signature is None or ts is None or nonce is None or not _WHOLE.fullmatch(ts):
             raise unauthorized()
         certificate = self.capabilities.read(authorization[len(SCHEME) :].strip(), int(ts), now)
@@ -133,6 +134,18 @@ class Authorizer:
             paths_in_scope(head.path),
         )
         return self.capabilities.check(certificate, request, now, params, repeatable=repeatable)
+
+
+def _repeatable(call: Call) -> Caller:
+    """An unidentified caller. If the request is signed, it is recognised when it is repeated. The signature is not
+    checked: the id of the request covers the body, so another request cannot take its place."""
+    head = call.head
+    signed = [head.headers.get(name) for name in _SIGNATURE]
+    if None in signed:
+        return UNIDENTIFIED
+    # Bytes that no verified request has.
+    whole = b"\n".join((head.path.encode(), *filter(None, signed), sha256(call.body).digest()))
+    return Caller(request_id=request_id_of("", whole))
 
 
 def _request(call: Call) -> RoleRequest:

@@ -230,6 +230,30 @@ def test_a_push_that_is_repeated_while_it_is_underway_gets_the_first_answer(
     assert [answer.status for answer in refused] == [400, 401, 401]
 
 
+def test_a_signed_push_that_everybody_may_make_can_be_repeated_too(stand: MakeStand) -> None:
+    """Its signature is not checked, so the id of the request is made of all that was sent."""
+    document = Collection(name="page", storage_path="pages/{id}", read_roles=("public",), write_roles=("public",))
+    server = stand(opened(), document)
+
+    def sent(path: str, body: bytes, nonce: str = "n") -> Answered:
+        # Signed for another body.
+        headers = headers_of(device(), ALICE, "POST", path, b"", NOW, nonce=nonce)
+        return server.ask("POST", path, body, **{name.replace("-", "_"): value for name, value in headers.items()})
+
+    first = sent("/push/events", b'{"data":{"n":1}}')
+    server.clock.advance(5)
+    assert sent("/push/events", b'{"data":{"n":1}}').json == first.json
+    sent("/push/events", b'{"data":{"n":2}}')
+    sent("/push/events", b'{"data":{"n":1}}', nonce="o")
+    for _ in range(2):
+        assert server.push("events", {"n": 1}).status == 200, "nothing tells requests apart that are not signed"
+    assert [item["data"]["n"] for item in server.pull("events").items] == [1, 2, 1, 1, 1]
+    made = sent("/push/pages/a", b'{"data":{"n":1}}')
+    assert sent("/push/pages/b", b'{"data":{"n":1}}').status == 200
+    assert sent("/push/pages/a", b'{"data":{"n":1}}').json == made.json
+    assert sent("/push/pages/a", b'{"data":{"n":1}}', nonce="o").error == (409, "hash_mismatch")
+
+
 def test_a_push_that_was_refused_is_not_repeated(stand: MakeStand) -> None:
     """Its sender was told that nothing is stored, and may have signed another request since."""
     collection = msgspec.structs.replace(

@@ -59,5 +59,8 @@ export async function refusal(response) {
  * @returns {never}
  */
 export function unreachable(cause) {
-  throw new StrandlineError("UNREACHABLE", "the server cannot be reached", { cause });
+  // A browser does not say why a request failed. By default, servers refuse pages without an origin.
+  const advice =
+    globalThis.location?.origin === "null" ? "; this page has no origin: serve it over HTTP, not from a file" : "";
+  throw new StrandlineError("UNREACHABLE", `the server cannot be reached${advice}`, { cause });
 }

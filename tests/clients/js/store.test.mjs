@@ -616,6 +616,14 @@ test("an edit without an answer is not sent again, and what became of it is told
   await until(() => log.data[0].text === "edited" && !log.data[0].pending);
 });
 
+test("a page that was opened from a file is told why it reaches no server", async (context) => {
+  globalThis.location = { origin: "null" };
+  context.after(() => delete globalThis.location);
+  server.next("update", (serve, response) => response.destroy());
+  const message = "the server cannot be reached; this page has no origin: serve it over HTTP, not from a file";
+  await assert.rejects(open({ live: false }).update("p:1", { text: "x" }), { code: "UNREACHABLE", message });
+});
+
 test("word of an earlier edit does not undo a later one", async () => {
   fill(1);
   const log = open();

@@ -252,7 +252,7 @@ def test_many_documents_of_one_collection(client: Speaker, url: str, name: str) 
 def test_an_append_whose_answer_was_lost_is_sent_again(
     client: Speaker, url: str, name: str, alice: dict[str, Any], collection: str
 ) -> None:
-    """The wrappers of the published clients repeat a request with the same signature. At the board it is not checked."""
+    """The wrappers of the published clients repeat a request with the same signature. The board does not check it."""
     where = {"url": url, "as_": alice, "key": f"{collection}/{name}"}
     answer = client.tell("append_lossy", data={"n": 1}, **where)
     assert answer["hash"] == digest({"n": 1, "last": {"n": 1}})

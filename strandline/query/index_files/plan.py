@@ -1,14 +1,13 @@
 """Which index file of a log to write next, and which ones are no longer needed.
 
 Files cover consecutive ranges. A file is built for at most ``MAX_BUILD_ROWS`` records, so that a job is short. Four
-neighbours of similar size become one file, up to ``MAX_FILE_ROWS`` records, so that a long log has few files and each
-record is copied a few times at most.
+neighbours become one file, up to ``MAX_FILE_ROWS`` records, so that a long log has few files. None of them may be much
+larger than the others, so that each record is copied a few times at most.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
 from typing import NamedTuple
 
 from strandline.engine.reads.sealed_rows import RowRange
@@ -23,8 +22,10 @@ MAX_BUILD_BYTES = 64 << 20
 #: Merging takes memory of about 13 times the resulting file.
 MAX_FILE_ROWS = 1 << 18
 MAX_FILE_BYTES = 32 << 20
-#: This number of neighbouring files of similar size is merged into one.
+#: This number of neighbouring files is merged into one; fewer if they are a full file.
 MERGE_FILES = 4
+#: The largest of them has at most this share of their records.
+MAX_MERGED_SHARE = 2 / 3
 #: A file with a smaller share of visible records than this is rewritten without the others.
 MIN_LIVE = 0.5
 #: A file with more rewritten records than this is built again.
@@ -167,20 +168,23 @@ def _renewal(current: Sequence[Usable], rollups: str, live: Ranges, cold: Ranges
 
 
 def _merge(current: Sequence[Usable]) -> Join | None:
-    group: list[Usable] = []
-    for before, file in pairwise([None, *current]):
-        assert file is not None
-        if before is not None and (before.last + 1 != file.first or _level(before) != _level(file)):
-            group = []
-        group.append(file)
-        if len(group) == MERGE_FILES:
-            rows, size = (sum(each.entry.info.records for each in group), sum(each.entry.size for each in group))
-            if rows <= MAX_FILE_ROWS and size <= MAX_FILE_BYTES:
-                return _join(group)
-            group.pop(0)
+    for at in range(len(current)):
+        group, is_full = _neighbours(current[at : at + MERGE_FILES])
+        records = [file.entry.info.records for file in group]
+        is_enough = len(group) == MERGE_FILES or (is_full and len(group) > 1)
+        if is_enough and max(records) <= sum(records) * MAX_MERGED_SHARE:
+            return _join(group)
     return None
 
 
-def _level(file: Usable) -> int:
-    """Return the size class of a file: up to 16,384 records, up to 65,536, and so on."""
-    return ((file.entry.info.records >> 14).bit_length() + 1) // 2
+def _neighbours(files: Sequence[Usable]) -> tuple[Sequence[Usable], bool]:
+    """Return the first of these files, as many as can be merged, and whether the next one has no room in the merged
+    file."""
+    rows = size = 0
+    for at, file in enumerate(files):
+        if at and files[at - 1].last + 1 != file.first:
+            return files[:at], False
+        rows, size = rows + file.entry.info.records, size + file.entry.size
+        if rows > MAX_FILE_ROWS or size > MAX_FILE_BYTES:
+            return files[:at], True
+    return files, False

@@ -111,7 +111,8 @@ class Index:
 
     def cover(self, versions: Versions, head: int, deadline: float, batch: int | None = None) -> tuple[Cover, Progress]:
         """Extend the index to ``head``, or until ``deadline`` (of ``perf_counter``) has passed. The deadline is checked
-        after every ``batch`` records (default: ``BATCH_ROWS``)."""
+        after every ``batch`` records (default: ``BATCH_ROWS``). An empty index is extended by one batch in any case, so
+        that a late answer has records."""
         begun = perf_counter()
         records = size = 0
         if self.until is not None:
@@ -119,7 +120,7 @@ class Index:
         if self._extending.acquire(timeout=max(deadline - begun, 0)):
             try:
                 self._forget_what_changed(versions)
-                while self._cover.through < head and perf_counter() < deadline:
+                while self._cover.through < head and (perf_counter() < deadline or not (records or self._cover.chunks)):
                     more, more_bytes = self._extend(versions, batch or BATCH_ROWS)
                     records, size = records + more, size + more_bytes
                 return self._cover, Progress(records, size, perf_counter() - begun)

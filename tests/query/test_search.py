@@ -207,15 +207,18 @@ def test_nothing_is_kept_of_a_log_that_is_dropped(logs: Bed) -> None:
     assert len(logs.searcher.indexes) == 0
 
 
-def test_without_time_there_is_a_valid_empty_answer_that_says_so(logs: Bed) -> None:
-    logs.append({"status": 1}, {"status": 1})
-    result = logs.search("status:1", patience=-1)
-    assert result.hits == []
+def test_without_time_there_is_a_valid_answer_with_hits_that_says_so(
+    logs: Bed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(indexing, "BATCH_ROWS", 2)
+    logs.append(*[{"status": 1}] * 5)
+    result = logs.search("status:1", patience=0)
+    assert [hit.seq for hit in result.hits] == [2, 1]
     assert result.relation == "gte"
     coverage = result.coverage
     assert (coverage.timed_out, coverage.complete, coverage.mode) == (True, False, "published")
-    assert (coverage.head, coverage.through, coverage.missing) == (2, 0, 2)
-    assert coverage.omitted_ts == logs.log.read(0, 1).ts[0]
+    assert (coverage.head, coverage.through, coverage.missing) == (5, 2, 3)
+    assert coverage.omitted_ts == logs.log.read(2, 1).ts[0]
     logs.search("status:1")
     late = logs.search("status:1", patience=-1).coverage
     assert (late.timed_out, late.complete, late.mode, late.missing) == (True, False, "complete", 0)

@@ -83,7 +83,7 @@ class SealingFigures(msgspec.Struct):
 
 
 class IndexingFigures(msgspec.Struct):
-    #: The number of logs whose search index is not complete.
+    #: The number of logs whose index files are incomplete or are being merged.
     waiting_logs: Number
     #: The number of records that were indexed in the background.
     records_total: Number

@@ -292,7 +292,7 @@ def _sealing(sealing: Sealing) -> Iterator[str]:
 
 def _indexing(indexing: Indexing) -> Iterator[str]:
     name = "strandline_index"
-    words = "Number of logs whose search index is not complete."
+    words = "Number of logs whose index files are incomplete or are being merged."
     yield from _single(f"{name}_waiting_logs", "gauge", words, indexing.waiting_logs)
     yield from _single(f"{name}_records_total", "counter", "Records indexed in the background.", indexing.records)
     yield from _single(f"{name}_file_bytes", "gauge", "Bytes of the index files.", indexing.file_bytes)

@@ -133,6 +133,8 @@ class Indexer:
         self._lock = threading.Lock()
         #: The logs whose files may be incomplete, in the order of their turns.
         self._due: dict[int, Log] = {}
+        #: The epoch of the log that has its turn.
+        self._current: int | None = None
         self._failed: dict[int, Log] = {}
         self._rates: dict[int, _Rate] = {}
         #: Ranges that could not be read, by log, until the next attempt.
@@ -278,13 +280,14 @@ class Indexer:
                     self._failed[each.epoch] = each
                     self._due.pop(each.epoch, None)
         with self._lock:
+            self._current = None
             self._failed |= unreadable
         if failure is not None:
             raise failure
 
     def _next(self) -> Log | None:
         with self._lock:
-            epoch = next(iter(self._due), None)
+            epoch = self._current = next(iter(self._due), None)
             return None if epoch is None else self._due.pop(epoch)
 
     def _step(self, of: Log) -> bool:
@@ -438,8 +441,9 @@ class Indexer:
 
     @property
     def waiting(self) -> int:
-        """The number of logs whose index files may be incomplete. Never waits."""
-        return len(self._due) + len(self._failed)
+        """The number of logs whose index files are incomplete or are being merged. Fast."""
+        with self._lock:
+            return len({*self._due, *self._failed, *(() if self._current is None else (self._current,))})
 
     # --- status ------------------------------------------------------------------------------------------------------
 

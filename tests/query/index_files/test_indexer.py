@@ -555,6 +555,22 @@ def test_a_log_that_fails_is_not_tried_again_for_every_search(log: IndexedBed, m
     check(log)
 
 
+def test_a_log_counts_as_waiting_until_its_files_are_complete(
+    log: IndexedBed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runner, waiting = log.indexer._runner, []
+    run = runner.run
+
+    def noted(job: Any) -> Any:
+        waiting.append(log.indexer.waiting)
+        return run(job)
+
+    monkeypatch.setattr(runner, "run", noted)
+    log.fill(60)
+    log.index()
+    assert (waiting, log.indexer.waiting) == ([1, 1, 1], 0)
+
+
 def test_the_last_file_is_built_again_when_a_search_misses_it(log: IndexedBed, tmp_path: Path) -> None:
     log.fill(40)
     log.index()

@@ -1,4 +1,5 @@
-"""Whatever is covered by companions, and whatever became of the records since: answers are those there are without."""
+"""Whatever companions of the lake and index files of the data directory cover, and whatever became of the records since:
+answers are those there are without."""
 
 from __future__ import annotations
 
@@ -12,7 +13,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support.companion_lake import CompanionBed, companion_bed
-from support.searched_log import encode
+from support.indexed_log import small_files
+from support.searched_log import ROOM, encode
+
+from strandline.query.index_files.directory import IndexDirectory
+from strandline.query.index_files.indexer import Indexer
+from strandline.query.searcher import Searcher
 
 START = 1_767_225_600_000
 WORDS = ["red", "green", "gold", "Grün", "greenish", "re", "x1", "x2"]
@@ -85,6 +91,9 @@ class Play:
         self.number = 0
         #: Seqs up to here are covered.
         self.covered = 0
+        files = IndexDirectory(bed.engine.disk)
+        bed.covered = bed.searcher = Searcher(ROOM, [files, bed.shelf])
+        self.indexer = Indexer(bed.engine, bed.covered, files, lambda _: (bed.config, bed.versions))
         self.hidden: list[int] = []
 
     def append(self) -> None:
@@ -108,6 +117,10 @@ class Play:
                 standing = self.bed.standing() if self.pick.random() < 0.5 else None
                 self.bed.merge([before, behind], live=standing)
                 return
+
+    def index(self) -> None:
+        self.bed.engine.seal()
+        self.indexer.work()
 
     def remove(self) -> None:
         seqs = self.some()
@@ -134,12 +147,15 @@ class Play:
         return sorted({self.pick.randint(1, head) for _ in range(self.pick.choice([1, 5, 60]))}) if head else []
 
 
-ACTS = ["append", "append", "cover", "cover", "merge", "remove", "hide", "restore", "amend"]
+ACTS = ["append", "append", "cover", "cover", "index", "merge", "remove", "hide", "restore", "amend"]
 
 
 @settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.integers(0, 2**32), st.lists(st.sampled_from(ACTS), min_size=3, max_size=12))
-def test_answers_are_the_same_with_companions_and_without(seed: int, acts: list[str]) -> None:
+def test_answers_are_the_same_with_companions_and_without(
+    monkeypatch: pytest.MonkeyPatch, seed: int, acts: list[str]
+) -> None:
+    small_files(monkeypatch)
     with TemporaryDirectory() as path, companion_bed(Path(path)) as logs:
         play = Play(logs, seed)
         for act in ["append", *acts]:

@@ -31,13 +31,17 @@ def run(root: Path, effort: Effort) -> Iterator[Row]:
         fill(data, records, step_ms=MONTH_MS // records, rollups=ROLLUPS)
         with serving(data) as server, Line(server) as line:
             _wait_for_indexes(line)
-            yield from aggregates(GROUP, line, f"{records:,} records", effort)
+            yield from aggregates(GROUP, server, line, f"{records:,} records", effort)
         yield from _first_searches(base / "small", effort)
 
 
 def _wait_for_indexes(line: Line) -> None:
+    """Until all records are indexed, and the index files are merged."""
     deadline = time.monotonic() + INDEX_SECONDS
-    while not line.call("GET", f"/v1/stream/{LOG}/_index_status").json()["progress"]["complete"]:
+    while (
+        not line.call("GET", f"/v1/stream/{LOG}/_index_status").json()["progress"]["complete"]
+        or line.call("GET", "/v0/metrics", accept="application/json").json()["indexing"]["waiting_logs"]
+    ):
         if time.monotonic() > deadline:
             raise RuntimeError(f"the records were not indexed within {INDEX_SECONDS:.0f} s")
         time.sleep(0.5)

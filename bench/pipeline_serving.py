@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from bench.measure import Effort, Figure, Row, Target
+from bench.measure import Effort, Figure, Row, Target, single
 from bench.pipeline_history import FIRST, LOG, MONTH_MS, fill
 from bench.streams_load import Line
 from bench.streams_query import USERS, WORDS
-from bench.topics_server import serving
+from bench.topics_server import Server, serving
 from strandline.history.directory import DirectoryHistory
 from strandline.lake.location import Lake
 from strandline.lake.reporter import Silent
@@ -66,16 +66,20 @@ def run(spark: SparkSession, base: Path, effort: Effort) -> Iterator[Row]:
         for name, question in SEARCHES.items():
             text = f"_search over {records:,} covered records: {name}"
             yield asked(GROUP, line, text, "_search", question, effort, 20.0)
-        yield from aggregates(GROUP, line, f"{records:,} covered records", effort)
+        yield from aggregates(GROUP, server, line, f"{records:,} covered records", effort)
     shutil.rmtree(data)
 
 
-def aggregates(group: str, line: Line, of: str, effort: Effort) -> Iterator[Row]:
-    """The aggregations over a month. ``of`` says what they are made from."""
+def aggregates(group: str, server: Server, line: Line, of: str, effort: Effort) -> Iterator[Row]:
+    """The aggregations over a month, and the processor time that they take. ``of`` says what they are made from."""
     for name, request in AGGREGATES.items():
         aim = LARGE_AIM if "minute" in name else AIM
         text = f"_aggregate over a month, {of}: {name}"
-        yield asked(group, line, text, "_aggregate", lambda _, request=request: request, effort, aim)
+        used = server.processor_seconds()
+        row = asked(group, line, text, "_aggregate", lambda _, request=request: request, effort, aim)
+        used = (server.processor_seconds() - used) / row.rounds
+        yield row
+        yield single(group, f"{text}: processor time of the server, on average", "ms", used * 1000)
 
 
 def asked(

@@ -1,5 +1,5 @@
-"""Whatever companions of the lake and index files of the data directory cover, and whatever became of the records since:
-answers are those there are without."""
+"""Whatever companions of the lake and index files of the data directory cover, and whatever became of the records
+since: answers are those there are without."""
 
 from __future__ import annotations
 

@@ -555,9 +555,7 @@ def test_a_log_that_fails_is_not_tried_again_for_every_search(log: IndexedBed, m
     check(log)
 
 
-def test_a_log_counts_as_waiting_until_its_files_are_complete(
-    log: IndexedBed, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_log_counts_as_waiting_until_its_files_are_complete(log: IndexedBed, monkeypatch: pytest.MonkeyPatch) -> None:
     runner, waiting = log.indexer._runner, []
     run = runner.run
 

@@ -120,9 +120,11 @@ class Index:
         if self._extending.acquire(timeout=max(deadline - begun, 0)):
             try:
                 self._forget_what_changed(versions)
-                while self._cover.through < head and (perf_counter() < deadline or not (records or self._cover.chunks)):
+                is_due = not self._cover.chunks
+                while self._cover.through < head and (perf_counter() < deadline or is_due):
                     more, more_bytes = self._extend(versions, batch or BATCH_ROWS)
                     records, size = records + more, size + more_bytes
+                    is_due = False
                 return self._cover, Progress(records, size, perf_counter() - begun)
             finally:
                 self._extending.release()

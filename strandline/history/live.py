@@ -22,7 +22,15 @@ from strandline.engine.state.block import Block
 from strandline.engine.state.forks import chain, layers, seq_since
 from strandline.engine.state.parts import Part, Piece, Run, Segments, Tail
 from strandline.engine.state.ranges import inside
-from strandline.history.pieces import BATCH_ROWS, EVERYTHING, RECORDS, Where, amended_data, record_batch
+from strandline.history.pieces import (
+    BATCH_ROWS,
+    EVERYTHING,
+    RECORDS,
+    Where,
+    record_batch,
+    stored_batch,
+    stored_columns,
+)
 
 #: A batch is not much larger than this, however many records are requested: a reader has several batches in memory.
 BATCH_BYTES = 2 << 20
@@ -41,17 +49,18 @@ def sweep(
     where: Where = EVERYTHING,
     batch_rows: int = BATCH_ROWS,
     batch_bytes: int = BATCH_BYTES,
+    schema: Any = RECORDS,
 ) -> Iterator[Any]:
     """Yield the visible records after ``after`` up to ``through``, which is at most the head, as batches of
-    ``RECORDS``, in order. Includes records that a fork shares.
+    ``RECORDS``, in order. Includes records that a fork shares. ``schema`` may have fewer columns (``projected``).
 
     Waits for the disk, so do not call it on an event loop. Raises UnknownLog if the log is dropped in the meantime.
     """
     first, last = _bounds(log, after, through, where)
     if where.key is not None:
-        found = _of_key(log, where.key, first, last)
+        found = _of_key(log, where.key, first, last, schema)
     else:
-        found = _everything(log, first, last, batch_rows, batch_bytes)
+        found = _everything(log, first, last, batch_rows, batch_bytes, schema)
     return _regroup(found, batch_rows, batch_bytes)
 
 
@@ -131,7 +140,7 @@ class _Fresh(NamedTuple):
         return block.seq(end - 1)
 
 
-def _everything(log: Log, at: int, last: int, rows: int, size: int) -> Iterator[Any]:
+def _everything(log: Log, at: int, last: int, rows: int, size: int, schema: Any) -> Iterator[Any]:
     while at <= last:
         with log.engine.lock:
             log.book.check_there()
@@ -140,11 +149,11 @@ def _everything(log: Log, at: int, last: int, rows: int, size: int) -> Iterator[
         if found is None:
             return
         if isinstance(found, _Fresh):
-            yield _of_blocks(log, found)
+            yield _of_blocks(log, found, schema)
             at = found.last + 1
             continue
         try:
-            for batch, reached in _of_segment(log, found):
+            for batch, reached in _of_segment(log, found, schema):
                 yield batch
                 at = reached + 1
             at = found.last + 1
@@ -213,9 +222,9 @@ class _Nowhere:
 _NOWHERE = _Nowhere()
 
 
-def _of_segment(log: Log, found: _Sealed) -> Iterator[tuple[Any, int]]:
+def _of_segment(log: Log, found: _Sealed, schema: Any) -> Iterator[tuple[Any, int]]:
     """Yield batches of a segment's rows, and the seq that each one reaches."""
-    store, run = log.engine.store, found.run
+    store, run, stored = log.engine.store, found.run, stored_columns(schema)
     segment = store.segment(run.segment)
     row = segment.row_of(run.row, run.rows, run.first, found.visible[0][0])
     end = segment.row_of(run.row, run.rows, run.first, found.last + 1)
@@ -223,27 +232,24 @@ def _of_segment(log: Log, found: _Sealed) -> Iterator[tuple[Any, int]]:
         index = segment.block_of(row)
         block = segment.blocks[index]
         stop = min(end, block.row + block.rows)
-        batch = store.batch(run.segment, index).slice(row - block.row, stop - row)
+        batch = store.batch(run.segment, index, stored).slice(row - block.row, stop - row)
         row = stop
-        seqs = batch.column(0).to_numpy()
+        seqs = batch.column("seq").to_numpy()
         reached = int(seqs[-1])
         if len(found.visible) > 1:
             kept = inside(seqs, found.visible)
             batch = batch if kept.all() else batch.filter(pa.array(kept))
-        seq, ts, key, node, meta, data = batch.columns
-        if found.amended:
-            data = amended_data(seq.to_numpy(), data, found.amended)
-        times = ts.to_numpy(zero_copy_only=False)
-        keys, nodes = key.cast(pa.string()), node.cast(pa.string())
-        yield record_batch(log.name, log.epoch, seq, times, keys, nodes, meta, data), reached
+        yield stored_batch(log.name, log.epoch, batch, found.amended, schema), reached
 
 
-def _of_blocks(log: Log, found: _Fresh) -> Any:
+def _of_blocks(log: Log, found: _Fresh, schema: Any) -> Any:
     """Return rows in memory as a batch. A single block's payloads are not copied."""
     pieces = found.pieces
     rows = sum(end - start for _, start, end in pieces)
-    block = Block.gather(pieces, found.amended or None)
-    data = pa.Array.from_buffers(pa.binary(), rows, [None, pa.py_buffer(block.offsets), pa.py_buffer(block.data)])
+    data = None
+    if "data" in schema.names:
+        block = Block.gather(pieces, found.amended or None)
+        data = pa.Array.from_buffers(pa.binary(), rows, [None, pa.py_buffer(block.offsets), pa.py_buffer(block.data)])
     seqs = np.concatenate([np.arange(block.seq(start), block.seq(start) + end - start) for block, start, end in pieces])
     times = np.concatenate([_times(block, start, end) for block, start, end in pieces])
     return record_batch(
@@ -251,11 +257,20 @@ def _of_blocks(log: Log, found: _Fresh) -> Any:
         log.epoch,
         pa.array(seqs),
         times,
-        pa.array(block.keys or [], pa.string()) if block.keys else pa.nulls(rows, pa.string()),
-        pa.array(block.nodes or [], pa.string()) if block.nodes else pa.nulls(rows, pa.string()),
-        pa.array(block.metas or [], pa.binary()) if block.metas else pa.nulls(rows, pa.binary()),
+        _labels(pieces, "keys", pa.string()),
+        _labels(pieces, "nodes", pa.string()),
+        _labels(pieces, "metas", pa.binary()),
         data,
+        schema,
     )
+
+
+def _labels(pieces: list[Piece], what: str, kind: Any) -> Any:
+    found: list[Any] = []
+    for block, start, end in pieces:
+        values = getattr(block, what)
+        found += [None] * (end - start) if values is None else values[start:end]
+    return pa.array(found, kind)
 
 
 def _times(block: Block, start: int, end: int) -> Any:
@@ -267,18 +282,18 @@ def _times(block: Block, start: int, end: int) -> Any:
 # --- one key -------------------------------------------------------------------------------------------------------
 
 
-def _of_key(log: Log, key: str, at: int, last: int) -> Iterator[Any]:
+def _of_key(log: Log, key: str, at: int, last: int, schema: Any) -> Iterator[Any]:
     """Yield the records of a key through the key index, which returns single records."""
     while at <= last:
         page = log.read(at - 1, SCAN_RECORDS, max_bytes=BATCH_BYTES, key=key)
         if page.seqs:
-            yield _of_page(log, page, sum(seq <= last for seq in page.seqs))
+            yield _of_page(log, page, sum(seq <= last for seq in page.seqs), schema)
         if page.caught_up or page.next_after < at:
             return
         at = page.next_after + 1
 
 
-def _of_page(log: Log, page: Page, rows: int) -> Any:
+def _of_page(log: Log, page: Page, rows: int, schema: Any) -> Any:
     return record_batch(
         log.name,
         log.epoch,
@@ -288,4 +303,5 @@ def _of_page(log: Log, page: Page, rows: int) -> Any:
         pa.array(page.nodes[:rows], pa.string()),
         pa.array(page.metas[:rows], pa.binary()),
         pa.array(page.data[:rows], RECORDS.field("data").type),
+        schema,
     )

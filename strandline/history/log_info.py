@@ -20,8 +20,8 @@ class LogInfo(msgspec.Struct, frozen=True, kw_only=True):
     """A log at one moment. Records below ``floor`` were lost to retention; ``earliest`` is the first existing seq.
     ``registry`` is the stored schema registry, as JSON. The records of an ``ephemeral`` log are only in memory.
 
-    ``records`` is the number of its own visible records. ``gaps`` are its own seqs without a record that no caller
-    removed: known losses.
+    ``records`` is the number of its own visible records, and ``size`` their bytes. ``gaps`` are its own seqs without a
+    record that no caller removed: known losses.
     """
 
     name: str
@@ -36,6 +36,7 @@ class LogInfo(msgspec.Struct, frozen=True, kw_only=True):
     base: ForkOrigin | None = None
     ephemeral: bool = False
     records: int = 0
+    size: int = 0
     gaps: list[tuple[int, int]] = []
 
     @property
@@ -60,5 +61,6 @@ def info_of(book: Logbook) -> LogInfo:
         base=None if book.base is None else ForkOrigin(book.base.point.epoch, book.base.through),
         ephemeral=book.config.durability == "ephemeral",
         records=book.count,
+        size=book.size,
         gaps=[(gap.first, gap.last) for gap in book.gaps],
     )

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 import msgspec
@@ -59,8 +59,9 @@ class Piece(Protocol):
     @property
     def rows(self) -> int: ...
 
-    def read(self, batch_rows: int = BATCH_ROWS) -> Iterator[Any]:
-        """Yield the records as batches of ``RECORDS``, in order."""
+    def read(self, batch_rows: int = BATCH_ROWS, columns: Sequence[str] | None = None) -> Iterator[Any]:
+        """Yield the records as batches of ``RECORDS``, in order. With ``columns``, which include ``seq``, only these
+        columns are fetched and decoded, in the order of ``RECORDS``."""
 
 
 class ColdPlace(msgspec.Struct, frozen=True, array_like=True):
@@ -92,8 +93,10 @@ class SegmentPiece(msgspec.Struct, frozen=True, array_like=True, tag="segment"):
         """Open the segment file of the piece. Raises MissingFile or DamagedFile."""
         return _opened(self)
 
-    def read(self, batch_rows: int = BATCH_ROWS) -> Iterator[Any]:
+    def read(self, batch_rows: int = BATCH_ROWS, columns: Sequence[str] | None = None) -> Iterator[Any]:
         segment = _opened(self)
+        schema = projected(columns)
+        stored = stored_columns(schema, timed=self.where.since is not None or self.where.until is not None)
         row = segment.row_of(self.run_row, self.run_rows, self.run_first, self.first)
         end = segment.row_of(self.run_row, self.run_rows, self.run_first, self.last + 1)
         wanted = None if self.where.key is None else self._seqs_of_key(segment, self.where.key)
@@ -101,8 +104,8 @@ class SegmentPiece(msgspec.Struct, frozen=True, array_like=True, tag="segment"):
             block = segment.blocks[index]
             start, stop = max(row - block.row, 0), min(end - block.row, block.rows)
             is_shared = stop - start < block.rows
-            found = _decoded(segment, index) if is_shared else segment.batch(index, ROW_COLUMNS)
-            batch = self._batch(found.slice(start, stop - start), wanted)
+            found = _decoded(segment, index, stored) if is_shared else segment.batch(index, stored)
+            batch = self._batch(found.slice(start, stop - start), wanted, schema)
             for at in range(0, batch.num_rows, batch_rows):
                 yield batch.slice(at, batch_rows)
 
@@ -123,25 +126,21 @@ class SegmentPiece(msgspec.Struct, frozen=True, array_like=True, tag="segment"):
             at = int(np.searchsorted(seqs, seqs[at] + block.row + block.rows - row))
         return list(found)
 
-    def _batch(self, batch: Any, wanted: Any) -> Any:
-        seqs = batch.column(0).to_numpy()
+    def _batch(self, batch: Any, wanted: Any, schema: Any) -> Any:
+        seqs = batch.column("seq").to_numpy()
         is_whole = self.visible == [(self.first, self.last)]
         kept = np.ones(len(seqs), np.bool_) if is_whole else inside(seqs, self.visible)
         if wanted is not None:
             kept &= np.isin(seqs, wanted, assume_unique=True)
         if self.where.since is not None or self.where.until is not None:
-            times = batch.column(1).cast(pa.int64()).to_numpy()
+            times = batch.column("ts").cast(pa.int64()).to_numpy()
             if self.where.since is not None:
                 kept &= times >= self.where.since
             if self.where.until is not None:
                 kept &= times < self.where.until
         if not kept.all():
             batch = batch.filter(pa.array(kept))
-        seq, ts, key, node, meta, data = batch.columns
-        if self.amended:
-            data = amended_data(seq.to_numpy(), data, self.amended)
-        keys, nodes = key.cast(pa.string()), node.cast(pa.string())
-        return record_batch(self.log, self.epoch, seq, ts.to_numpy(zero_copy_only=False), keys, nodes, meta, data)
+        return stored_batch(self.log, self.epoch, batch, self.amended, schema)
 
 
 def _blocks(segment: Segment, row: int, end: int) -> range:
@@ -163,7 +162,7 @@ def amended_data(seqs: Any, data: Any, amended: dict[int, bytes]) -> Any:
 
 _lock = threading.Lock()
 _segments: dict[tuple[str, int, int, int], Segment] = {}
-_blocks_decoded: dict[tuple[Segment, int], Any] = {}
+_blocks_decoded: dict[tuple[Segment, int, tuple[str, ...]], Any] = {}
 _cold_stores: dict[str, tuple[SegmentStore, tempfile.TemporaryDirectory[str]]] = {}
 
 
@@ -182,14 +181,14 @@ def _opened(piece: SegmentPiece) -> Segment:
         return segment
 
 
-def _decoded(segment: Segment, index: int) -> Any:
-    """Return a block, and keep it for the following pieces."""
+def _decoded(segment: Segment, index: int, stored: tuple[str, ...]) -> Any:
+    """Return columns of a block, and keep them for the following pieces."""
     with _lock:
-        batch = _blocks_decoded.pop((segment, index), None)
+        batch = _blocks_decoded.pop((segment, index, stored), None)
     if batch is None:
-        batch = segment.batch(index, ROW_COLUMNS)
+        batch = segment.batch(index, stored)
     with _lock:
-        _blocks_decoded[segment, index] = batch
+        _blocks_decoded[segment, index, stored] = batch
         while len(_blocks_decoded) > OPEN_BLOCKS:
             del _blocks_decoded[next(iter(_blocks_decoded))]
     return batch
@@ -231,23 +230,54 @@ RECORDS = pa.schema(
 )
 
 
+def projected(columns: Sequence[str] | None) -> Any:
+    """The schema of batches with only these columns of ``RECORDS``. Raises ValueError for an unknown name."""
+    if columns is None:
+        return RECORDS
+    unknown = [name for name in columns if name not in RECORDS.names]
+    if unknown:
+        raise ValueError(f"unknown column {unknown[0]!r}; the columns of records are {', '.join(RECORDS.names)}")
+    return pa.schema([field for field in RECORDS if field.name in columns])
+
+
+def stored_columns(schema: Any, *, timed: bool = False) -> tuple[str, ...]:
+    """The columns of a segment that batches of this schema need, always with ``seq``, which shows what is visible.
+    ``timed``: records are chosen by their time."""
+    return tuple(name for name in ROW_COLUMNS if name == "seq" or name in schema.names or (timed and name == "ts"))
+
+
+def stored_batch(log: str, epoch: int, rows: Any, amended: Mapping[int, bytes], schema: Any = RECORDS) -> Any:
+    """Make a batch from rows of a segment. ``amended`` has new payloads for some seqs."""
+    columns = dict(zip(rows.schema.names, rows.columns, strict=True))
+    if amended and "data" in schema.names:
+        columns["data"] = amended_data(columns["seq"].to_numpy(), columns["data"], dict(amended))
+    for name in ("key", "node"):
+        if name in columns:
+            columns[name] = columns[name].cast(pa.string())
+    times = columns["ts"].to_numpy(zero_copy_only=False) if "ts" in schema.names else ()
+    return record_batch(
+        log, epoch, columns["seq"], times,
+        columns.get("key"), columns.get("node"), columns.get("meta"), columns.get("data"), schema,
+    )  # fmt: skip
+
+
 def record_batch(
-    log: str, epoch: int, seqs: Any, milliseconds: Any, keys: Any, nodes: Any, metas: Any, data: Any
-) -> Any:
+    log: str, epoch: int, seqs: Any, milliseconds: Any, keys: Any, nodes: Any, metas: Any, data: Any,
+    schema: Any = RECORDS,
+) -> Any:  # fmt: skip
     """Make a batch of ``RECORDS`` from Arrow arrays of one log's records. Times are integers in milliseconds, of any
-    type."""
+    type. Columns that ``schema`` leaves out are ignored."""
     rows = len(seqs)
-    times = pa.array(np.asarray(milliseconds, "datetime64[ms]").astype("datetime64[us]"), RECORDS.field("ts").type)
-    return pa.record_batch(
-        [
-            pa.repeat(log, rows),
-            pa.array(np.full(rows, epoch, np.int64)),
-            seqs,
-            times,
-            keys,
-            nodes,
-            metas,
-            data,
-        ],
-        schema=RECORDS,
-    )
+    made = {
+        "log": lambda: pa.repeat(log, rows),
+        "epoch": lambda: pa.array(np.full(rows, epoch, np.int64)),
+        "seq": lambda: seqs,
+        "ts": lambda: pa.array(
+            np.asarray(milliseconds, "datetime64[ms]").astype("datetime64[us]"), RECORDS.field("ts").type
+        ),
+        "key": lambda: keys,
+        "node": lambda: nodes,
+        "meta": lambda: metas,
+        "data": lambda: data,
+    }
+    return pa.record_batch([made[name]() for name in schema.names], schema=schema)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
@@ -27,7 +27,7 @@ from strandline.client.retry import Patience, Tries
 from strandline.client.synchronous.transport import ByteStream, Transport
 from strandline.engine.errors import UnknownLog
 from strandline.history.log_info import LogInfo
-from strandline.history.pieces import BATCH_ROWS, EVERYTHING, RECORDS, Where
+from strandline.history.pieces import BATCH_ROWS, EVERYTHING, Where, projected
 
 MEDIA_TYPE = "application/vnd.apache.arrow.stream"
 #: The number of logs per page of the list.
@@ -195,14 +195,16 @@ class ServerPiece(msgspec.Struct, frozen=True, array_like=True, tag="server"):
         """Describe the piece without the API key, which must not appear in output."""
         return f"<ServerPiece {self.log!r} {self.first}..{self.last} of {self.url}>"
 
-    def read(self, batch_rows: int = BATCH_ROWS) -> Iterator[Any]:
-        """Yield the records as batches of ``RECORDS``, in order. An interrupted stream is resumed after the last
+    def read(self, batch_rows: int = BATCH_ROWS, columns: Sequence[str] | None = None) -> Iterator[Any]:
+        """Yield the records as batches of ``RECORDS``, in order. With ``columns``, which include ``seq``, the server
+        sends only these columns. An interrupted stream is resumed after the last
         received record. Raises LogReplaced if another log has this name now, and UnknownLog."""
         transport = transport_to(self.url, self.key)
         after, tries = self.first - 1, Tries(self.patience)
         while True:
             try:
-                for batch in _batches(transport, get(_path("records", self.log), self._params(after, batch_rows))):
+                request = get(_path("records", self.log), self._params(after, batch_rows, columns))
+                for batch in _batches(transport, request, projected(columns)):
                     yield batch
                     after = batch.column("seq")[-1].as_py()
                     tries.succeeded()
@@ -213,7 +215,7 @@ class ServerPiece(msgspec.Struct, frozen=True, array_like=True, tag="server"):
                 wait = tries.failed(error)
             sync_sleep(wait)
 
-    def _params(self, after: int, batch_rows: int) -> dict[str, Any]:
+    def _params(self, after: int, batch_rows: int, columns: Sequence[str] | None) -> dict[str, Any]:
         return {
             "after": after,
             "through": self.last,
@@ -223,6 +225,7 @@ class ServerPiece(msgspec.Struct, frozen=True, array_like=True, tag="server"):
             "since": self.where.since,
             "until": self.where.until,
             "compression": self.compression,
+            "columns": None if columns is None else ",".join(columns),
         }
 
 
@@ -233,9 +236,9 @@ def _wait(tries: Tries, error: Refused) -> float:
         raise _meaning(error) from error
 
 
-def _batches(transport: Transport, request: Request) -> Iterator[Any]:
+def _batches(transport: Transport, request: Request, schema: Any) -> Iterator[Any]:
     with closing(transport.stream(request, SILENCE_SECONDS)) as stream, pa.ipc.open_stream(_File(stream)) as reader:
-        if not reader.schema.equals(RECORDS):
+        if not reader.schema.equals(schema):
             raise BadAnswer(f"{transport.address.url} sent records with an unexpected schema: {reader.schema}")
         yield from reader
 

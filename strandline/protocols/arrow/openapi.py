@@ -111,6 +111,7 @@ _OPERATIONS: dict[tuple[str, str], Operation] = {
             _EPOCH,
             _query("batch_rows", "Maximum number of records per batch.", _whole(1, MAX_BATCH_ROWS, BATCH_ROWS)),
             _query("compression", "The compression of buffers; none by default.", {"enum": list(COMPRESSIONS)}),
+            _query("columns", "Only these columns, separated by commas, in the order above; all by default."),
         ),
         errors=("invalid_request", "log_not_found", "epoch_changed"),
     ),
@@ -156,6 +157,7 @@ _LOG_FIELDS = {
     "`part`: whether the log of a table has `rows`, `changes` or a `feed`.",
     "base": "For a fork: the epoch of the log that it begins with, and the last seq that it shares.",
     "records": "The number of records, without those that a fork shares.",
+    "size": "The bytes of these records: their data and meta.",
     "gaps": "The seqs that hold no record although no caller deleted one: the first and the last seq of each range.",
 }
 

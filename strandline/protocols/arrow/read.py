@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from strandline.engine import Log
 from strandline.history.live import sweep
-from strandline.history.pieces import BATCH_ROWS, RECORDS, Where
+from strandline.history.pieces import BATCH_ROWS, Where, projected
 from strandline.protocols.arrow.context import ArrowContext
 from strandline.protocols.arrow.encoder import COMPRESSIONS, MEDIA_TYPE, encoded
 from strandline.protocols.arrow.errors import epoch_changed
 from strandline.service.http import NO_STORE, Call
 from strandline.service.parameters import choice, moment, name_of, number
 from strandline.service.pieces import PiecewiseResponse
+from strandline.service.problems import invalid
 
 #: The largest number of records in one batch.
 MAX_BATCH_ROWS = 1 << 20
@@ -33,6 +35,7 @@ class ArrowReads:
         where = Where(call.query.get("key"), moment(call, "since"), moment(call, "until"))
         batch_rows = number(call, "batch_rows", BATCH_ROWS, 1, MAX_BATCH_ROWS) or BATCH_ROWS
         compression = choice(call, "compression", *COMPRESSIONS)
+        schema = _schema(call.query.get("columns"))
         if epoch is not None and epoch != found.epoch:
             raise epoch_changed(found.name, found.epoch)
         context.live.check_room(call.access)
@@ -48,7 +51,7 @@ class ArrowReads:
         )
 
         def begin() -> tuple[Iterator[bytes], bytes]:
-            pieces = encoded(RECORDS, sweep(found, after, through, where, batch_rows), compression)
+            pieces = encoded(schema, sweep(found, after, through, where, batch_rows, schema=schema), compression)
             # The first piece is made before the answer begins, so an error can still have a status. Later errors can
             # only cut the stream off.
             return pieces, next(pieces)
@@ -72,3 +75,10 @@ class ArrowReads:
             if unfinished is None:
                 return
             await self._context.hub.when_done(unfinished, lambda _: None)
+
+
+def _schema(columns: str | None) -> Any:
+    try:
+        return projected(None if columns is None else columns.split(","))
+    except ValueError as error:
+        raise invalid(f"columns: {error}") from None

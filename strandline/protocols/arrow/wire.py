@@ -28,6 +28,7 @@ class LogAnswer(msgspec.Struct, kw_only=True):
     base: ForkOrigin | None
     ephemeral: bool
     records: Number
+    size: Number
     gaps: list[tuple[Number, Number]]
 
     @classmethod

@@ -30,8 +30,12 @@ from strandline.history.log_info import LogInfo
 from strandline.history.pieces import BATCH_ROWS, EVERYTHING, Where, projected
 
 MEDIA_TYPE = "application/vnd.apache.arrow.stream"
+#: The content type of an append of staged rows.
+SELECTION_TYPE = "application/vnd.strandline.staged+json"
 #: The number of logs per page of the list.
 PAGE_LOGS = 1000
+#: The number of ids of staged rows that one request removes: they are in its URL.
+UNSTAGED_AT_ONCE = 50
 #: How long the server may take to answer, and how long a stream may pause. The server may be busy with other Spark
 #: tasks.
 SILENCE_SECONDS = 60.0
@@ -311,8 +315,56 @@ class ServerTarget:
         Without a writer, the request is repeated only if the server has certainly not applied it. Raises Unreachable
         with ``sent`` if the connection ends before the answer.
         """
+        body = _encoded(table, compression)
+        return self._append(log, body, MEDIA_TYPE, writer, before, progress, create=create, ts=ts)
+
+    def append_staged(
+        self,
+        log: str,
+        parts: Sequence[str],
+        rows: Sequence[tuple[int, int, int]],
+        writer: str,
+        before: Progress | None,
+        progress: Progress,
+        *,
+        create: bool = True,
+    ) -> BulkAppendResult:
+        """Append staged rows as ``append`` does. ``parts`` are their ids, and ``rows`` runs of rows in their order: the
+        index of a part, the first row, and the number of rows."""
+        body = msgspec.json.encode({"parts": parts, "rows": rows})
+        return self._append(log, body, SELECTION_TYPE, writer, before, progress, create=create)
+
+    def stage(self, log: str, table: Any, *, create: bool = True) -> str:
+        """Send rows for ``append_staged``, with the checks of an append. Returns their id."""
+        request = Request(
+            "POST",
+            _path("staged", log) + query_string({"create": create}),
+            _encoded(table, None),
+            ((b"content-type", MEDIA_TYPE.encode()),),
+            repeatable=ALWAYS,
+        )
+        return _decode(_call(self._transport, request, self._patience).body, _Staged).staged
+
+    def unstage(self, log: str, ids: Sequence[str]) -> None:
+        """Remove staged rows."""
+        for at in range(0, len(ids), UNSTAGED_AT_ONCE):
+            request = delete(_path("staged", log), {"ids": ",".join(ids[at : at + UNSTAGED_AT_ONCE])})
+            _call(self._transport, request, self._patience)
+
+    def _append(
+        self,
+        log: str,
+        body: bytes,
+        media_type: str,
+        writer: str | None,
+        before: Progress | None,
+        progress: Progress | None,
+        *,
+        create: bool,
+        ts: int | None = None,
+    ) -> BulkAppendResult:
         params: dict[str, Any] = {"create": create}
-        headers = [(b"content-type", MEDIA_TYPE.encode())]
+        headers = [(b"content-type", media_type.encode())]
         if ts is not None:
             params["ts"] = ts
         if writer is not None:
@@ -326,7 +378,7 @@ class ServerTarget:
         request = Request(
             "POST",
             _path("records", log) + query_string(params),
-            _encoded(table, compression),
+            body,
             tuple(headers),
             repeatable=0.0 if writer is None else ALWAYS,
         )
@@ -388,6 +440,10 @@ class _Logs(msgspec.Struct, kw_only=True):
     directory: str
     logs: list[Raw]
     next: str | None
+
+
+class _Staged(msgspec.Struct):
+    staged: str
 
 
 class _Forgotten(msgspec.Struct):

@@ -15,7 +15,7 @@ from strandline.pipeline.spark_session import open_session
 def main(url: str, source: str, target: str, checkpoint: str, rows: str) -> None:
     # With four attempts for each task, as on a cluster.
     spark = open_session("local[2,4]", conf={"spark.sql.shuffle.partitions": "1"})
-    frame = spark.readStream.format("strandline").options(url=url, logs=source, rowsPerBatch=rows).load()
+    frame = spark.readStream.format("strandline").options(url=url, logs=source, maxOffsetsPerTrigger=rows).load()
     for _ in range(5):
         query = (
             frame.writeStream.format("strandline")

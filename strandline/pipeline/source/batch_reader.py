@@ -10,9 +10,9 @@ from pyspark.sql.types import StructType
 
 from strandline.history.log_info import LogInfo
 from strandline.history.source import History
-from strandline.pipeline.source.columns import NoColumns, check_schema, frame_schema, payload_columns
+from strandline.pipeline.source.columns import NoColumns, check_schema, chosen, frame_schema, payload_columns
 from strandline.pipeline.source.options import ReadOptions
-from strandline.pipeline.source.plan import PushedFilters, chosen_logs, stretch_of, wheres, works
+from strandline.pipeline.source.plan import PushedFilters, chosen_logs, stretch_of, works
 from strandline.pipeline.source.task_reader import opened, read_work
 
 
@@ -29,7 +29,7 @@ class BatchReader(DataSourceReader):
         history = opened(options.place)
         logs = [log for log in chosen_logs(history, options, all_there=True) if wanted.has_log(log.name, log.epoch)]
         stretches = [each for log in logs if (each := stretch_of(log, options, wanted)) is not None]
-        encoded = works(history, stretches, wheres(options, wanted), options, registries=registries(logs, options))
+        encoded = works(history, stretches, wanted, options, registries=registries(logs, options))
         return [InputPartition(work) for work in encoded]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
@@ -54,8 +54,8 @@ class PushingReader(BatchReader):
 def offered_schema(options: ReadOptions) -> StructType:
     """The available columns. Only typed columns require a look at the logs."""
     if options.payload != "columns":
-        return frame_schema(options.payload)
-    return _typed_schema(options, opened(options.place))
+        return chosen(frame_schema(options.payload), options.columns)
+    return chosen(_typed_schema(options, opened(options.place)), options.columns)
 
 
 def _typed_schema(options: ReadOptions, history: History) -> StructType:

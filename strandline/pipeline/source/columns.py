@@ -54,6 +54,25 @@ def payload_columns(log: str, registry: bytes | None) -> PayloadColumns:
     return PayloadColumns(loaded, RECORD_COLUMNS)
 
 
+def fetched_columns(schema: Any) -> tuple[str, ...]:
+    """The columns of ``RECORDS`` that a DataFrame needs. Typed columns come from the payload."""
+    names = set(schema.names)
+    typed = not names <= set(RECORDS.names)
+    return tuple(name for name in RECORDS.names if name == "seq" or name in names or (typed and name == "data"))
+
+
+def chosen(schema: Any, names: Sequence[str] | None) -> Any:
+    """The columns with these names, in this order. Raises NoColumns."""
+    if names is None:
+        return schema
+    from pyspark.sql.types import StructType
+
+    unknown = [name for name in names if name not in schema.names]
+    if unknown:
+        raise NoColumns(f"columns: unknown column {unknown[0]!r}; available are {', '.join(schema.names)}")
+    return StructType([schema[name] for name in names])
+
+
 def shaper(payload: Payload, schema: Any, registry: bytes | None = None, log: str = "") -> Callable[[Any], Any]:
     """A function that turns batches of one log's ``RECORDS`` into batches with the Arrow form of ``schema``."""
     from pyspark.sql.pandas.types import to_arrow_schema
@@ -62,16 +81,17 @@ def shaper(payload: Payload, schema: Any, registry: bytes | None = None, log: st
     columns = payload_columns(log, registry) if payload == "columns" else None
 
     def shape(batch: Any) -> Any:
-        arrays = dict(zip(RECORDS.names, batch.columns, strict=True))
-        if columns is not None:
+        arrays = dict(zip(batch.schema.names, batch.columns, strict=True))
+        if "data" not in arrays:
+            pass
+        elif columns is not None:
             found = columns.arrays(arrays["seq"].to_pylist(), arrays["data"].to_pylist())
             arrays |= dict(zip(columns.schema.names, found, strict=True))
         elif payload == "variant":
-            if "data" in target.names:
-                arrays["data"] = variants(arrays["data"].to_pylist(), target.field("data").type)
+            arrays["data"] = variants(arrays["data"].to_pylist(), target.field("data").type)
         elif payload == "string":
             arrays["data"] = as_text(arrays["data"])
-        if payload != "bytes":
+        if payload != "bytes" and "meta" in arrays:
             arrays["meta"] = as_text(arrays["meta"])
         return pa.RecordBatch.from_arrays([_fitting(arrays, field, batch.num_rows) for field in target], schema=target)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from pyspark.sql.datasource import (
     DataSource,
@@ -46,26 +47,29 @@ class StrandlineSource(DataSource):
     def schema(self) -> StructType:
         with _needing_packages():
             from strandline.pipeline.source.batch_reader import offered_schema
+            from strandline.pipeline.source.catalog_table import carrying, declared, is_created
             from strandline.pipeline.source.options import read_options
 
-            return offered_schema(read_options(self.options))
+            if not is_created(self.options):
+                return offered_schema(read_options(self.options))
+            options = declared(self.options)
+            schema: StructType = carrying(offered_schema(read_options(options)), options)
+            return schema
 
     def reader(self, schema: StructType) -> DataSourceReader:
         with _needing_packages():
             from strandline.pipeline.source.batch_reader import BatchReader, PushingReader, check_chosen
-            from strandline.pipeline.source.options import read_options
 
-            options = read_options(self.options, stream=False)
+            options = self._read_options(schema, stream=False)
             check_chosen(schema, options)
             return (PushingReader if options.pushdown else BatchReader)(options, schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         with _needing_packages():
             from strandline.pipeline.source.batch_reader import check_chosen
-            from strandline.pipeline.source.options import read_options
             from strandline.pipeline.source.stream_reader import StreamReader
 
-            options = read_options(self.options, stream=True)
+            options = self._read_options(schema, stream=True)
             # Typed columns may have changed since the stream started. Removed ones are null then.
             if options.payload != "columns":
                 check_chosen(schema, options)
@@ -73,14 +77,24 @@ class StrandlineSource(DataSource):
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         with _needing_packages():
-            from strandline.pipeline.source.options import write_options
             from strandline.pipeline.source.writer import BatchWriter
 
-            return BatchWriter(write_options(self.options, stream=False), schema, overwrite)
+            return BatchWriter(self._write_options(schema), schema, overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
         with _needing_packages():
-            from strandline.pipeline.source.options import write_options
-            from strandline.pipeline.source.writer import StreamWriter
+            from strandline.pipeline.source.stream_writer import StreamWriter
 
-            return StreamWriter(write_options(self.options, stream=True), schema, overwrite)
+            return StreamWriter(self._write_options(schema), schema, overwrite)
+
+    def _read_options(self, schema: StructType, *, stream: bool) -> Any:
+        from strandline.pipeline.source.catalog_table import completed
+        from strandline.pipeline.source.options import read_options
+
+        return read_options(completed(self.options, schema), stream=stream)
+
+    def _write_options(self, schema: StructType) -> Any:
+        from strandline.pipeline.source.catalog_table import completed
+        from strandline.pipeline.source.options import write_options
+
+        return write_options(completed(self.options, schema))

@@ -60,12 +60,13 @@ class BadFrame(ValueError):
 
 
 class FrameShape:
-    """Converts rows of one schema into records. ``log`` is the target of all rows; None takes it from each row.
+    """Converts rows of one schema into records. ``log`` is the target of all rows; None takes it from each row. Without
+    ``positions``, it does not matter where rows come from.
 
     Raises BadFrame.
     """
 
-    def __init__(self, schema: StructType, log: str | None) -> None:
+    def __init__(self, schema: StructType, log: str | None, *, positions: bool = True) -> None:
         self._log = log
         kinds: dict[str, DataType] = {field.name.lower(): field.dataType for field in schema.fields}
         if len(kinds) < len(schema.fields):
@@ -75,7 +76,7 @@ class FrameShape:
         if ("source" in kinds) != ("position" in kinds):
             raise BadFrame("the columns source and position belong together: add the missing one, or drop the other")
         self._from_logs = log is not None and all(name in kinds for name in _ORIGIN)
-        self.has_positions = "position" in kinds or self._from_logs
+        self.has_positions = positions and ("position" in kinds or self._from_logs)
         self._names = list(kinds)
         _check_kinds(kinds, self._from_logs, log is None)
         self._payload = self._payload_columns(kinds)
@@ -100,8 +101,8 @@ class FrameShape:
         """Convert a batch of the DataFrame to a batch of ``ROWS``."""
         columns = dict(zip(self._names, batch.columns, strict=True))
         count = batch.num_rows
-        source, position = columns.get("source"), columns.get("position")
-        if source is None and self._from_logs:
+        source, position = (columns.get(name) if self.has_positions else None for name in ("source", "position"))
+        if source is None and self.has_positions:
             source = pc.binary_join_element_wise(
                 columns["log"].cast(pa.string()), columns["epoch"].cast(pa.string()), "@"
             )

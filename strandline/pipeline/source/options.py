@@ -1,17 +1,19 @@
 """The options of the data source, validated together before anything is read or written.
 
 They have the names of Spark's own sources where possible, and are case-insensitive. Unknown options are refused,
-because silently ignoring an option would produce a wrong result.
+because silently ignoring an option would produce a wrong result. The names of the Kafka source are accepted for options
+with the same meaning.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
-from datetime import UTC, datetime
-from typing import Any, Literal, cast
+from collections.abc import Mapping
+from typing import Literal, cast
 
 import msgspec
+
+from strandline.pipeline.source.option_values import COLD_PREFIX, BadOption, GivenOptions, PerLog
 
 Payload = Literal["string", "bytes", "variant", "columns"]
 
@@ -22,25 +24,43 @@ ROWS_PER_PARTITION = 250_000
 ROWS_PER_APPEND = 10_000
 #: Rows per batch that is passed to Spark.
 BATCH_ROWS = 16_384
+#: Kafka's default for maxTriggerDelay.
+DELAY_MS = 15 * 60_000
+#: A start after the last record.
+LATEST = -1
 #: The maximum number of partitions per log. A larger number is a mistake.
 MAX_SPLITS = 100_000
 
 _PLACE = ("url", "key", "path", "cold")
 _READING = (
-    *_PLACE, "logs", "prefix", "startSeq", "endSeq", "startTime", "endTime", "rowsPerPartition", "splitsPerLog",
-    "keys", "batchRows", "payload", "own",
+    *_PLACE, "log", "logs", "prefix", "logPattern", "startSeq", "endSeq", "startTime", "endTime", "rowsPerPartition",
+    "splitsPerLog", "keys", "columns", "batchRows", "payload", "own",
 )  # fmt: skip
 #: The options of each purpose. docs/reference/python/spark.md lists them.
 BATCH = (*_READING, "pushdown")
-STREAMING = (*_READING, "startingOffsets", "rowsPerBatch", "failOnDataLoss")
+STREAMING = (
+    *_READING, "minOffsetsPerTrigger", "maxOffsetsPerTrigger", "maxBytesPerTrigger", "maxTriggerDelay",
+    "failOnDataLoss",
+)  # fmt: skip
 WRITING = (*_PLACE, "log", "create", "batchRows")
 STREAM_WRITING = (*WRITING, "writer", "checkpointLocation")
-#: The prefix of options for the object store of the cold tier.
-_COLD = "cold."
-
-
-class BadOption(ValueError):
-    """An unknown or invalid option. The message names it and the valid ones."""
+#: A table or a view is read and written with the same options. So an option of another purpose has no effect.
+ALL = frozenset((*BATCH, *STREAMING, *STREAM_WRITING))
+#: The names of Spark's Kafka source for options with the same meaning.
+KAFKA_NAMES = {
+    "subscribe": "logs", "subscribePattern": "logPattern", "topic": "log",
+    "startingOffsets": "startSeq", "startingTimestamp": "startTime", "startingOffsetsByTimestamp": "startTime",
+    "endingTimestamp": "endTime", "endingOffsetsByTimestamp": "endTime",
+}  # fmt: skip
+#: Names that a user may expect, with what to use instead.
+_INSTEAD = {
+    "endingOffsets": "use endSeq, which is the last sequence number to read; Kafka's endingOffsets is the one after it",
+    "assign": "use logs: a log has no partitions",
+    "kafka.bootstrap.servers": "use url",
+    "rowsPerBatch": "use maxOffsetsPerTrigger",
+    "maxRecordsPerPartition": "use rowsPerPartition",
+    "minPartitions": "use splitsPerLog",
+}
 
 
 class LogLocation(msgspec.Struct, frozen=True):
@@ -56,17 +76,28 @@ class LogLocation(msgspec.Struct, frozen=True):
         return self.url or self.path
 
 
+class TriggerLimits(msgspec.Struct, frozen=True):
+    """How much a micro-batch reads. It waits for ``min_offsets``, for ``delay_ms`` at most."""
+
+    min_offsets: int | None = None
+    max_offsets: int | None = None
+    max_bytes: int | None = None
+    delay_ms: int = DELAY_MS
+
+
 class ReadOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """``since`` and ``until`` are in milliseconds. ``since`` and ``through`` are inclusive, ``after`` and ``until``
-    exclusive."""
+    """``since`` and ``until`` are in milliseconds. ``starts``, ``ends`` and ``since`` are inclusive, ``until``
+    exclusive. A start of LATEST is after the last record."""
 
     place: LogLocation
     logs: tuple[str, ...] | None = None
     prefix: str = ""
-    after: int = 0
-    through: int | None = None
-    since: int | None = None
-    until: int | None = None
+    pattern: str | None = None
+    starts: PerLog = PerLog()
+    ends: PerLog = PerLog()
+    since: PerLog = PerLog()
+    until: PerLog = PerLog()
+    columns: tuple[str, ...] | None = None
     rows_per_partition: int = ROWS_PER_PARTITION
     splits_per_log: int | None = None
     batch_rows: int = BATCH_ROWS
@@ -76,9 +107,21 @@ class ReadOptions(msgspec.Struct, frozen=True, kw_only=True):
     # Only for batches.
     pushdown: bool = False
     # Only for streams.
-    latest: bool = False
-    rows_per_batch: int | None = None
+    limits: TriggerLimits | None = None
     fail_on_data_loss: bool = True
+
+    def after(self, log: str) -> int:
+        """The seq after which a log is read, as far as ``startSeq`` says."""
+        return max((self.starts.of(log) or 1) - 1, 0)
+
+    def is_latest(self, log: str) -> bool:
+        return self.starts.of(log) == LATEST
+
+    def selects(self, log: str) -> bool:
+        """Whether a log has the right name. Logs that are named one by one may be internal."""
+        if self.logs is not None:
+            return log in self.logs
+        return log.startswith(self.prefix) and (self.pattern is None or bool(re.fullmatch(self.pattern, log)))
 
 
 class WriteOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -94,45 +137,71 @@ class WriteOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 def read_options(given: Mapping[str, str], *, stream: bool | None = None) -> ReadOptions:
     """``stream``: whether the options are for a stream; None if not known yet. Raises BadOption."""
-    known = {None: {*BATCH, *STREAMING}, True: STREAMING, False: BATCH}[stream]
-    said = _Said(given, known, "reading a stream" if stream else "reading")
+    said = GivenOptions(given, ALL, KAFKA_NAMES, _INSTEAD)
     logs, keys = said.names("logs"), said.names("keys")
-    if logs is not None and said.has("prefix"):
-        raise BadOption("logs and prefix cannot be combined: give one of them")
-    starts = [name for name in ("startSeq", "startTime", "startingOffsets") if said.has(name)]
-    if len(starts) > 1 and "startingOffsets" in starts:
-        raise BadOption(f"{' and '.join(starts)} cannot be combined: give one of them")
-    if said.has("rowsPerPartition") and said.has("splitsPerLog"):
-        raise BadOption("rowsPerPartition and splitsPerLog cannot be combined: give one of them")
-    splits = said.number("splitsPerLog", 1, MAX_SPLITS)
-    end = said.number("endSeq", 1)
-    return ReadOptions(
+    said.only_one("logs", "prefix", "logPattern")
+    said.only_one("rowsPerPartition", "splitsPerLog")
+    log = said.text("log")
+    if log is not None and not any(said.has(name) for name in ("logs", "prefix", "logPattern")):
+        logs = (log,)
+    options = ReadOptions(
         place=_place(said),
         logs=logs,
         prefix=said.text("prefix") or "",
-        after=(said.number("startSeq", 1) or 1) - 1,
-        through=end,
-        since=said.moment("startTime"),
-        until=said.moment("endTime"),
+        pattern=said.pattern("logPattern"),
+        starts=said.positions("startSeq", {"earliest": 1, "latest": LATEST}),
+        ends=said.positions("endSeq", {"latest": None}),
+        since=said.times("startTime"),
+        until=said.times("endTime"),
+        columns=said.names("columns"),
         rows_per_partition=said.number("rowsPerPartition", 1) or ROWS_PER_PARTITION,
-        splits_per_log=splits,
+        splits_per_log=said.number("splitsPerLog", 1, MAX_SPLITS),
         batch_rows=said.number("batchRows", 1, 1 << 20) or BATCH_ROWS,
         payload=cast(Payload, said.choice("payload", PAYLOADS, "string")),
         own=said.flag("own", False),
         keys=None if keys is None else frozenset(keys),
         pushdown=said.flag("pushdown", False),
-        latest=said.choice("startingOffsets", ("earliest", "latest"), "earliest") == "latest",
-        rows_per_batch=said.number("rowsPerBatch", 1),
+        limits=_limits(said),
         fail_on_data_loss=said.flag("failOnDataLoss", True),
     )
+    _check_starts(options, said, stream)
+    return options
 
 
-def write_options(given: Mapping[str, str], *, stream: bool) -> WriteOptions:
+def _check_starts(options: ReadOptions, said: GivenOptions, stream: bool | None) -> None:
+    latest = LATEST in (options.starts.all, *options.starts.logs.values())
+    if latest and stream is False:
+        raise BadOption("startSeq 'latest' is only for streams: a batch that starts after the last record is empty")
+    if latest and said.has("startTime"):
+        raise BadOption("startSeq 'latest' and startTime cannot be combined: give one of them")
+    for name, bounds in (
+        ("startSeq", options.starts), ("endSeq", options.ends), ("startTime", options.since), ("endTime", options.until)
+    ):  # fmt: skip
+        for log in bounds.logs:
+            if not options.selects(log):
+                raise BadOption(f"{name} names log {log!r}, which is not one of the logs to read: add it to them")
+
+
+def _limits(said: GivenOptions) -> TriggerLimits | None:
+    low, high = said.number("minOffsetsPerTrigger", 1), said.number("maxOffsetsPerTrigger", 1)
+    size, delay = said.size("maxBytesPerTrigger"), said.duration("maxTriggerDelay")
+    if low is not None and high is not None and low > high:
+        raise BadOption(f"minOffsetsPerTrigger ({low}) must not be more than maxOffsetsPerTrigger ({high})")
+    if delay is not None and low is None:
+        raise BadOption("maxTriggerDelay requires minOffsetsPerTrigger: it limits how long a stream waits for them")
+    if low is None and high is None and size is None:
+        return None
+    return TriggerLimits(low, high, size, DELAY_MS if delay is None else delay)
+
+
+def write_options(given: Mapping[str, str]) -> WriteOptions:
     """Raises BadOption."""
-    said = _Said(given, STREAM_WRITING if stream else WRITING, "writing a stream" if stream else "writing")
+    said = GivenOptions(given, ALL, KAFKA_NAMES, _INSTEAD)
     place = _place(said)
     if place.cold:
         raise BadOption("cold is only for reading: records are written to the directory itself")
+    if said.has("logs") and not said.has("log"):
+        raise BadOption("logs selects the logs to read: set log to the log to append to")
     return WriteOptions(
         place=place,
         log=said.text("log"),
@@ -143,7 +212,7 @@ def write_options(given: Mapping[str, str], *, stream: bool) -> WriteOptions:
     )
 
 
-def _place(said: _Said) -> LogLocation:
+def _place(said: GivenOptions) -> LogLocation:
     url, path = said.text("url") or "", said.text("path") or ""
     if bool(url) == bool(path):
         raise BadOption("give either url (of a server) or path (of a data directory)")
@@ -154,82 +223,5 @@ def _place(said: _Said) -> LogLocation:
             raise BadOption(f"{name} cannot be combined with {'path' if path else 'url'}")
     cold = said.text("cold") or ""
     if said.cold_options and not cold:
-        raise BadOption(f"{_COLD}… options require cold, the URL of the cold tier")
+        raise BadOption(f"{COLD_PREFIX}… options require cold, the URL of the cold tier")
     return LogLocation(url.rstrip("/"), said.text("key"), path, cold, said.cold_options)
-
-
-class _Said:
-    """The given options."""
-
-    def __init__(self, given: Mapping[str, str], known: Collection[str], purpose: str) -> None:
-        names = {name.lower(): name for name in known}
-        self._values: dict[str, str] = {}
-        self.cold_options: dict[str, str | bool] = {}
-        for name, value in given.items():
-            if name.lower().startswith(_COLD) and "cold" in names:
-                self.cold_options[name[len(_COLD) :].lower()] = _boolean(value) if _is_boolean(value) else value
-            elif name.lower() in names:
-                self._values[names[name.lower()]] = value
-            else:
-                raise BadOption(f"unknown option {name!r} for {purpose}; available are {', '.join(sorted(known))}")
-
-    def has(self, name: str) -> bool:
-        return name in self._values
-
-    def text(self, name: str) -> str | None:
-        text = self._values.get(name)
-        if text is not None and not text.strip():
-            raise BadOption(f"{name} must not be empty")
-        return text
-
-    def names(self, name: str) -> tuple[str, ...] | None:
-        text = self._values.get(name)
-        if text is None:
-            return None
-        names = tuple(dict.fromkeys(each.strip() for each in text.split(",") if each.strip()))
-        if not names:
-            raise BadOption(f"{name} must not be an empty list")
-        return names
-
-    def number(self, name: str, low: int, high: int = (1 << 63) - 1) -> int | None:
-        text = self._values.get(name)
-        if text is None:
-            return None
-        if not re.fullmatch(r"[0-9]{1,19}", text.strip(), re.ASCII) or not low <= int(text) <= high:
-            raise BadOption(f"{name} must be an integer from {low} to {high}, got {text!r}")
-        return int(text)
-
-    def flag(self, name: str, default: bool) -> bool:
-        text = self._values.get(name)
-        if text is None:
-            return default
-        if not _is_boolean(text):
-            raise BadOption(f"{name} must be true or false, got {text!r}")
-        return _boolean(text)
-
-    def choice(self, name: str, choices: Collection[str], default: str) -> str:
-        text = self._values.get(name, default).strip().lower()
-        if text not in choices:
-            raise BadOption(f"{name} must be one of {', '.join(choices)}, got {text!r}")
-        return text
-
-    def moment(self, name: str) -> int | None:
-        """Milliseconds, or an ISO 8601 time, which is in UTC unless it has a zone."""
-        text: Any = self._values.get(name)
-        if text is None:
-            return None
-        if re.fullmatch(r"[0-9]{1,16}", text.strip(), re.ASCII):
-            return int(text)
-        try:
-            time = datetime.fromisoformat(text.strip())
-        except ValueError:
-            raise BadOption(f"{name} must be milliseconds since 1970 or an ISO 8601 time, got {text!r}") from None
-        return round((time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp() * 1000)
-
-
-def _is_boolean(text: str) -> bool:
-    return text.strip().lower() in ("true", "false")
-
-
-def _boolean(text: str) -> bool:
-    return text.strip().lower() == "true"

@@ -178,7 +178,11 @@ def chosen_logs(history: History, options: ReadOptions, *, all_there: bool) -> l
     if options.logs is None:
         # Internal logs are read only if they are selected by name or prefix.
         own = is_internal(options.prefix)
-        return [log for log in history.logs(options.prefix) if own or not is_internal(log.name)]
+        return [
+            log
+            for log in history.logs(options.prefix)
+            if options.selects(log.name) and (own or not is_internal(log.name))
+        ]
     found = []
     for name in options.logs:
         try:
@@ -191,15 +195,15 @@ def chosen_logs(history: History, options: ReadOptions, *, all_there: bool) -> l
 
 def stretch_of(log: LogInfo, options: ReadOptions, wanted: PushedFilters) -> ReadRange | None:
     """The range of a log that a batch reads, or None."""
-    after = max(options.after, wanted.after, log.own_after if options.own else 0, log.earliest - 1)
-    ends = [end for end in (log.head, options.through, wanted.through) if end is not None]
+    after = max(options.after(log.name), wanted.after, log.own_after if options.own else 0, log.earliest - 1)
+    ends = [end for end in (log.head, options.ends.of(log.name), wanted.through) if end is not None]
     return ReadRange(log, after, min(ends)) if after < min(ends) else None
 
 
-def wheres(options: ReadOptions, wanted: PushedFilters) -> list[Where]:
-    """The conditions on records: one for each key, or none if no record can meet them."""
-    since = max((each for each in (options.since, wanted.since, 0) if each is not None), default=0)
-    until = min((each for each in (options.until, wanted.until) if each is not None), default=None)
+def wheres(options: ReadOptions, wanted: PushedFilters, log: str) -> list[Where]:
+    """The conditions on records of a log: one for each key, or none if no record can meet them."""
+    since = max((each for each in (options.since.of(log), wanted.since, 0) if each is not None), default=0)
+    until = min((each for each in (options.until.of(log), wanted.until) if each is not None), default=None)
     if until is not None and until <= since:
         return []
     chosen = [each for each in (options.keys, wanted.keys) if each is not None]
@@ -210,7 +214,7 @@ def wheres(options: ReadOptions, wanted: PushedFilters) -> list[Where]:
 def works(
     history: History,
     stretches: Sequence[ReadRange],
-    conditions: Sequence[Where],
+    wanted: PushedFilters,
     options: ReadOptions,
     *,
     registries: dict[int, bytes] | None = None,
@@ -220,7 +224,7 @@ def works(
     encode = msgspec.msgpack.Encoder().encode
     remote = bool(options.place.url)
     found: list[bytes] = []
-    for pieces in _tasks(history, stretches, conditions, options):
+    for pieces in _tasks(history, stretches, wanted, options):
         epochs = {piece.epoch for piece in pieces}
         work = Work(
             options.place,
@@ -235,12 +239,12 @@ def works(
 
 
 def _tasks(
-    history: History, stretches: Sequence[ReadRange], conditions: Sequence[Where], options: ReadOptions
+    history: History, stretches: Sequence[ReadRange], wanted: PushedFilters, options: ReadOptions
 ) -> Iterator[list[Piece]]:
     """The pieces of each task. Logs share tasks, unless the number of splits per log is given."""
 
     def pieces(stretch: ReadRange, rows: int) -> Iterator[Piece]:
-        for where in conditions:
+        for where in wheres(options, wanted, stretch.log.name):
             yield from history.pieces(stretch.log, stretch.after, stretch.through, rows, where, own=options.own)
 
     splits, rows = options.splits_per_log, options.rows_per_partition

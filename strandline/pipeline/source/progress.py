@@ -17,12 +17,15 @@ from typing import Any
 
 import msgspec
 import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
+from xxhash import xxh3_128_digest
 
 from strandline.pipeline.source.frames import BadFrame
 
-#: The maximum bytes of an append. A server accepts more, but a repeated append is repeated as a whole.
-MAX_APPEND_BYTES = 4 << 20
+#: The limits of an append. A batch within them is one append to each log, so it is in a log completely or not at all.
+MAX_APPEND_BYTES = 64 << 20
+MAX_APPEND_ROWS = 1 << 18
 
 
 class LostCheckpoint(Exception):
@@ -55,6 +58,30 @@ class NotedProgress(msgspec.Struct, frozen=True, omit_defaults=True):
         return None if document is None else msgspec.convert(document, cls)
 
 
+#: What is known of every row of a batch, wherever its payload is. ``size`` is the length of the payload.
+MARKS = pa.schema(
+    [
+        pa.field("source", pa.string()),
+        pa.field("position", pa.int64()),
+        pa.field("size", pa.int64(), nullable=False),
+        pa.field("digest", pa.binary(16)),
+    ]
+)
+
+
+def marked(rows: Any, *, positions: bool) -> Any:
+    """The marks of rows. Rows with positions are recognised by them and need no digest."""
+    data = rows.column("data")
+    digests = None if positions else [xxh3_128_digest(value) for value in data.to_pylist()]
+    columns = {
+        "source": rows.column("source"),
+        "position": rows.column("position"),
+        "size": pc.binary_length(data).cast(pa.int64()),
+        "digest": pa.nulls(rows.num_rows, pa.binary(16)) if digests is None else pa.array(digests, pa.binary(16)),
+    }
+    return pa.table([columns[name] for name in MARKS.names], schema=MARKS)
+
+
 class WriteStep(msgspec.Struct):
     """An append: rows, and the progress to store with them."""
 
@@ -74,18 +101,19 @@ def steps(
     batch: int,
     *,
     positions: bool,
-    batch_rows: int,
     log: str,
     writer: str,
+    max_rows: int = MAX_APPEND_ROWS,
 ) -> Iterator[WriteStep]:
-    """The remaining appends of a batch's rows for one log. Rows with positions must be ``in_order``.
+    """The remaining appends of a batch's rows for one log. Rows have the columns of ``MARKS``, and any others. Rows
+    with positions must be ``in_order``.
 
     Raises LostCheckpoint before the first append.
     """
     begun, start = _resume(noted, query, batch, rows, positions=positions, log=log, writer=writer)
     if start >= rows.num_rows:
         return iter(())
-    return _steps(rows, begun, start, positions, batch_rows)
+    return _steps(rows, begun, start, positions, max_rows)
 
 
 def _resume(
@@ -103,7 +131,8 @@ def _resume(
             raise LostCheckpoint(
                 f"{noted.rows} rows of batch {batch} are in log {log!r} already, but the repeated batch has different "
                 "rows in their place. Add the columns source and position, make the order of rows deterministic, or "
-                f"make batches small enough for one append (batchRows, {MAX_APPEND_BYTES >> 20} MiB)"
+                f"make batches small enough for one append: {MAX_APPEND_ROWS} rows and {MAX_APPEND_BYTES >> 20} MiB "
+                "for each log (maxOffsetsPerTrigger, maxBytesPerTrigger)"
             )
         return noted, noted.rows
     if positions and noted.ordered and noted.positions:
@@ -118,8 +147,8 @@ def _resume(
     )
 
 
-def _steps(rows: Any, noted: NotedProgress, start: int, positions: bool, batch_rows: int) -> Iterator[WriteStep]:
-    for first, end in _cuts(rows, start, positions, batch_rows):
+def _steps(rows: Any, noted: NotedProgress, start: int, positions: bool, max_rows: int) -> Iterator[WriteStep]:
+    for first, end in _cuts(rows, start, positions, max_rows):
         part = rows.slice(first, end - first)
         behind, known = dict(noted.behind), dict(noted.positions)
         ordered = noted.ordered
@@ -130,7 +159,8 @@ def _steps(rows: Any, noted: NotedProgress, start: int, positions: bool, batch_r
                 ordered = ordered and low > noted.positions.get(source, low - 1)
                 known[source] = max(high, known.get(source, high))
                 behind.pop(source, None)
-        digest = "" if positions else digest_of(rows.slice(0, end))
+        # A batch that is complete is never continued.
+        digest = "" if positions or end == rows.num_rows else digest_of(rows.slice(0, end))
         noted = msgspec.structs.replace(
             noted, rows=end, whole=end == rows.num_rows, digest=digest, positions=known, behind=behind, ordered=ordered
         )
@@ -149,21 +179,21 @@ def _spans(rows: Any) -> dict[str, tuple[int, int]]:
     return {source: (low, high) for source, low, high in zip(*columns, strict=True)}
 
 
-def _cuts(rows: Any, start: int, positions: bool, batch_rows: int) -> Iterator[tuple[int, int]]:
+def _cuts(rows: Any, start: int, positions: bool, max_rows: int) -> Iterator[tuple[int, int]]:
     """The ranges of appends. Rows of one position stay together: half of them would look like all."""
-    sizes = np.cumsum(pc.binary_length(rows.column("data")).to_numpy())
+    sizes = np.cumsum(rows.column("size").to_numpy())
     may_cut = _changes(rows) if positions else np.ones(rows.num_rows, bool)
     while start < rows.num_rows:
         before = int(sizes[start - 1]) if start else 0
         fitting = int(np.searchsorted(sizes, before + MAX_APPEND_BYTES, "right"))
-        end = min(start + batch_rows, max(fitting, start + 1), rows.num_rows)
+        end = min(start + max_rows, max(fitting, start + 1), rows.num_rows)
         while end < rows.num_rows and end > start and not may_cut[end]:
             end -= 1
         if end == start:
             source, position = (rows.column(name)[start].as_py() for name in ("source", "position"))
             raise BadFrame(
                 f"too many rows have position {position} of source {source!r}: all rows of a position form one append "
-                f"of at most {batch_rows} rows (option batchRows) and {MAX_APPEND_BYTES >> 20} MiB"
+                f"of at most {max_rows} rows and {MAX_APPEND_BYTES >> 20} MiB"
             )
         yield start, end
         start = end
@@ -183,8 +213,4 @@ def _changes(rows: Any) -> Any:
 
 def digest_of(rows: Any) -> str:
     """A digest of the payloads in order."""
-    made = sha256()
-    for value in rows.column("data").to_pylist():
-        made.update(len(value).to_bytes(4, "little"))
-        made.update(value)
-    return made.hexdigest()[:32]
+    return sha256(b"".join(rows.column("digest").to_pylist())).hexdigest()[:32]

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from time import monotonic
 from typing import Any
 
-import msgspec
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
     ReadLimit,
+    ReadMaxBytes,
     ReadMaxRows,
+    ReadMinRows,
     SupportsTriggerAvailableNow,
 )
 from pyspark.sql.types import StructType
@@ -21,8 +22,9 @@ from strandline.history.log_info import LogInfo
 from strandline.history.pieces import Where
 from strandline.history.source import History
 from strandline.pipeline.source.batch_reader import registries
-from strandline.pipeline.source.options import ReadOptions
-from strandline.pipeline.source.plan import PushedFilters, ReadRange, chosen_logs, wheres, works
+from strandline.pipeline.source.offsets import Offset, Position, allotted, dropped, heads, lag, record_bytes
+from strandline.pipeline.source.options import LATEST, ReadOptions, TriggerLimits
+from strandline.pipeline.source.plan import PushedFilters, ReadRange, chosen_logs, works
 from strandline.pipeline.source.task_reader import (
     fingerprint,
     fresh,
@@ -51,9 +53,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._lookout: Lookout | None = None
         self._target: dict[str, tuple[int, int]] | None = None
         self._told: dict[str, int] = {}
+        #: The last offset that a batch reaches, and when it was planned.
+        self._reached = Offset()
+        self._planned_at = float("-inf")
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"options": self.options, "schema": self.schema, "_lookout": None, "_target": None, "_told": {}}
+        return StreamReader(self.options, self.schema).__dict__
 
     # --- offsets ---------------------------------------------------------------------------------------------------
 
@@ -62,11 +67,20 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return Offset().document()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        rows = self.options.rows_per_batch
-        return ReadAllAvailable() if rows is None else ReadMaxRows(rows)
+        """The source applies its limits itself, because Spark knows one limit at a time. ReadAllAvailable, which Spark
+        also passes for Trigger.Once, means none."""
+        limits = self.options.limits
+        if limits is None:
+            return ReadAllAvailable()
+        if limits.max_offsets is not None:
+            return ReadMaxRows(limits.max_offsets)
+        if limits.max_bytes is not None:
+            return ReadMaxBytes(limits.max_bytes)
+        assert limits.min_offsets is not None
+        return ReadMinRows(limits.min_offsets)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        self._target = heads(self._looking.look(), self.options.through)
+        self._target = heads(self._looking.look(), self.options.ends)
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         before = Offset.of(start)
@@ -75,22 +89,37 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         positions = {each.name: self._position(each, before) for each in logs}
         ends = self._ends(logs)
         waiting = {name: max(ends.get(name, 0) - at.seq, 0) for name, at in positions.items()}
-        if isinstance(limit, ReadMaxRows):
-            waiting = shares(waiting, limit.max_rows, sum(at.seq for at in positions.values()))
+        limits = None if isinstance(limit, ReadAllAvailable) else self.options.limits
+        if limits is not None and self._waits(sum(waiting.values()), limits):
+            waiting = {}
+        elif limits is not None:
+            sizes = {each.name: record_bytes(each) for each in logs}
+            waiting = allotted(waiting, limits, sizes, sum(at.seq for at in positions.values()))
         moved = {
             name: Position(at.epoch, at.seq + waiting.get(name, 0), at.begin)
             for name, at in positions.items()
             if self._target is None or name in ends or name in before.logs
         }
-        begun = bool(before.directory) or not self.options.latest
+        begun = bool(before.directory) or LATEST not in (self.options.starts.all, *self.options.starts.logs.values())
         if begun and all(_stays(at, before.logs.get(name)) for name, at in moved.items()):
             # That a log is gone is stored with the next records; alone it is not a new offset.
+            self._reached = before
             return start
-        return Offset(self._looking.directory, moved).document()
+        moved |= dropped(before.logs, {each.name for each in logs}, self.options.logs or ())
+        self._planned_at = monotonic()
+        self._reached = Offset(self._looking.directory, moved)
+        return self._reached.document()
 
     def reportLatestOffset(self) -> dict[str, Any]:  # noqa: N802
-        found = {each.name: Position(each.epoch, each.head) for each in self._looking.seen}
-        return Offset(self._looking.directory, found).document()
+        """The ends of the logs, for the progress of the query, with ``lag``: Python sources cannot report metrics."""
+        seen = self._looking.seen
+        ends = {each.name: Position(each.epoch, each.head) for each in seen}
+        waiting = {}
+        for name, (epoch, end) in heads(seen, self.options.ends).items():
+            at = self._reached.logs.get(name)
+            waiting[name] = max(end - (at.seq if at is not None and at.epoch == epoch else 0), 0)
+        behind = lag(waiting, {each.name: record_bytes(each) for each in seen})
+        return Offset(self._looking.directory, ends).document() | {"lag": behind}
 
     # --- the records of a batch ------------------------------------------------------------------------------------
 
@@ -114,7 +143,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         encoded = works(
             history,
             stretches,
-            wheres(self.options, PushedFilters()),
+            PushedFilters(),
             self.options,
             registries=registries([each.log for each in stretches], self.options),
             stream=True,
@@ -148,9 +177,15 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 f"{here}, which has other sequence numbers: use a new checkpoint location"
             )
 
+    def _waits(self, waiting: int, limits: TriggerLimits) -> bool:
+        """Whether the stream waits for more records. A new query and one that reads up to a target do not."""
+        if limits.min_offsets is None or waiting >= limits.min_offsets or self._target is not None:
+            return False
+        return (monotonic() - self._planned_at) * 1000 < limits.delay_ms
+
     def _ends(self, logs: list[LogInfo]) -> dict[str, int]:
         """The seq up to which each log may be read, if it is the same log as when the end was set."""
-        found = heads(logs, self.options.through)
+        found = heads(logs, self.options.ends)
         if self._target is None:
             return {name: seq for name, (_, seq) in found.items()}
         return {
@@ -164,7 +199,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         known = before.logs.get(each.name)
         if known is not None and known.epoch == each.epoch:
             # A stream may start after the head, where nothing is yet.
-            if each.head < known.seq and known.seq > self.options.after:
+            if each.head < known.seq and known.seq > self.options.after(each.name):
                 told_backwards(each.name, each.head, known.seq, fail=self.options.fail_on_data_loss)
                 return Position(each.epoch, each.head, each.head)
             if each.floor > known.seq + 1:
@@ -184,11 +219,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """The seq after which a new log is read. "latest" applies to the logs that exist when the stream starts; later
         logs are read from their beginning, so that nothing is missed."""
         options = self.options
-        if options.latest and first:
+        if first and options.is_latest(each.name):
             return each.head
-        seq = max(options.after, each.own_after if options.own else 0, each.earliest - 1)
-        if options.since is not None:
-            seq = max(seq, self._looking.before_time(each, seq, options.since))
+        seq = max(options.after(each.name), each.own_after if options.own else 0, each.earliest - 1)
+        since = options.since.of(each.name)
+        if since is not None:
+            seq = max(seq, self._looking.before_time(each, seq, since))
         # This may be after the head, where nothing is yet.
         return seq
 
@@ -244,7 +280,7 @@ class Lookout:
     def before_time(self, log: LogInfo, after: int, since: int) -> int:
         """The last seq before a time. Times never decrease within a log."""
         for piece in self._history.pieces(log, after, log.head, max(log.head, 1), Where(since=since)):
-            for batch in piece.read(1):
+            for batch in piece.read(1, ("seq",)):
                 if batch.num_rows:
                     return int(batch.column("seq")[0].as_py()) - 1
         return log.head
@@ -264,53 +300,3 @@ class Lookout:
     def _let_go(self, history: History) -> None:
         if history is not self._running:
             history.close()
-
-
-# --- Offsets of a stream: the epoch and the last read seq of every log ----------------------------------------------
-
-
-class Position(msgspec.Struct, frozen=True, omit_defaults=True):
-    """``begin``: the log is new in this offset, and its records after this seq are read."""
-
-    epoch: int
-    seq: int
-    begin: int | None = None
-
-
-class Offset(msgspec.Struct, frozen=True, omit_defaults=True):
-    """``directory`` identifies the data directory; empty before the first batch."""
-
-    directory: str = ""
-    logs: dict[str, Position] = {}
-
-    @classmethod
-    def of(cls, document: Mapping[str, Any]) -> Offset:
-        return msgspec.convert(document, cls)
-
-    def document(self) -> dict[str, Any]:
-        """Equal offsets must give equal text, because Spark takes any other text for a new offset."""
-        ordered = {name: self.logs[name] for name in sorted(self.logs)}
-        found: dict[str, Any] = msgspec.to_builtins(Offset(self.directory, ordered))
-        return found
-
-
-def shares(wanted: Mapping[str, int], budget: int, turn: int) -> dict[str, int]:
-    """Divide a budget of records fairly among logs with ``wanted`` records. If the budget is smaller than the number of
-    logs, the logs take turns: ``turn`` must grow by the number of records that were assigned."""
-    waiting = sorted(name for name, count in wanted.items() if count > 0)
-    if not waiting:
-        return {}
-    if budget < len(waiting):
-        start = turn % len(waiting)
-        return dict.fromkeys((waiting + waiting)[start : start + budget], 1)
-    given: dict[str, int] = {}
-    for place, name in enumerate(sorted(waiting, key=lambda each: wanted[each])):
-        fair = budget // (len(waiting) - place)
-        given[name] = min(wanted[name], fair)
-        budget -= given[name]
-    return given
-
-
-def heads(logs: Sequence[LogInfo], through: int | None) -> dict[str, tuple[int, int]]:
-    """The seq up to which each log can be read, by name, with its epoch."""
-    return {log.name: (log.epoch, log.head if through is None else min(log.head, through)) for log in logs}

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -22,7 +22,7 @@ from strandline.engine.journal.file import DIRECTORY as JOURNAL
 from strandline.engine.state.checkpoints import MANIFEST
 from strandline.history.pieces import SegmentPiece
 from strandline.history.source import History, open_history
-from strandline.pipeline.source.columns import shaper
+from strandline.pipeline.source.columns import fetched_columns, shaper
 from strandline.pipeline.source.options import LogLocation
 from strandline.pipeline.source.plan import Work
 
@@ -95,8 +95,9 @@ class DataLoss(Exception):
 
 
 def read_work(encoded: bytes, schema: Any, payload: Any, batch_rows: int) -> Iterator[Any]:
-    """The records as batches with the schema of the DataFrame."""
+    """The records as batches with the schema of the DataFrame. Columns that it does not have are not fetched."""
     work = msgspec.msgpack.decode(encoded, type=Work)
+    columns = fetched_columns(schema)
     shapers: dict[int, Callable[[Any], Any]] = {}
 
     def shaped() -> Iterator[Any]:
@@ -106,7 +107,7 @@ def read_work(encoded: bytes, schema: Any, payload: Any, batch_rows: int) -> Ite
                 # Only typed columns differ between logs.
                 known = next(iter(shapers.values()), None) if payload != "columns" else None
                 shapers[piece.epoch] = known or shaper(payload, schema, registry, piece.log)
-            for batch in _read(work, piece, batch_rows):
+            for batch in _read(work, piece, batch_rows, columns):
                 if batch.num_rows:
                     yield shapers[piece.epoch](batch)
 
@@ -134,26 +135,29 @@ def _joined(batches: list[Any]) -> Any:
     return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
 
 
-def _read(work: Work, piece: Any, batch_rows: int) -> Iterator[Any]:
-    return _read_remote(work, piece, batch_rows) if work.remote else _read_file(work, piece, batch_rows)
+def _read(work: Work, piece: Any, batch_rows: int, columns: Sequence[str]) -> Iterator[Any]:
+    read = _read_remote if work.remote else _read_file
+    return read(work, piece, batch_rows, columns)
 
 
 # --- from a directory ----------------------------------------------------------------------------------------------
 
 
-def _read_file(work: Work, piece: SegmentPiece, batch_rows: int) -> Iterator[Any]:
+def _read_file(work: Work, piece: SegmentPiece, batch_rows: int, columns: Sequence[str]) -> Iterator[Any]:
     last = piece.first - 1
     try:
-        for batch in piece.read(batch_rows):
+        for batch in piece.read(batch_rows, columns):
             if batch.num_rows:
                 last = batch.column("seq")[-1].as_py()
                 yield batch
     except (FileNotFoundError, MissingFile):
         with borrowed(work.place) as history:
-            yield from _read_elsewhere(work, history, piece, last, batch_rows)
+            yield from _read_elsewhere(work, history, piece, last, batch_rows, columns)
 
 
-def _read_elsewhere(work: Work, history: History, piece: SegmentPiece, after: int, batch_rows: int) -> Iterator[Any]:
+def _read_elsewhere(
+    work: Work, history: History, piece: SegmentPiece, after: int, batch_rows: int, columns: Sequence[str]
+) -> Iterator[Any]:
     try:
         found = history.log(piece.log)
     except UnknownLog:
@@ -163,7 +167,7 @@ def _read_elsewhere(work: Work, history: History, piece: SegmentPiece, after: in
         _gone(work, piece, is_replaced=True)
         return
     for part in history.pieces(found, after, piece.last, max(piece.rows, 1), piece.where):
-        yield from part.read(batch_rows)
+        yield from part.read(batch_rows, columns)
 
 
 def _gone(work: Work, piece: Any, *, is_replaced: bool) -> None:
@@ -180,12 +184,12 @@ def _gone(work: Work, piece: Any, *, is_replaced: bool) -> None:
 # --- from a server -------------------------------------------------------------------------------------------------
 
 
-def _read_remote(work: Work, piece: Any, batch_rows: int) -> Iterator[Any]:
+def _read_remote(work: Work, piece: Any, batch_rows: int, columns: Sequence[str]) -> Iterator[Any]:
     from strandline.history.remote import LogReplaced
 
     first = None
     try:
-        for batch in piece.read(batch_rows):
+        for batch in piece.read(batch_rows, columns):
             if first is None and batch.num_rows:
                 first = batch.column("seq")[0].as_py()
                 _check_nothing_lost(work, piece, first)

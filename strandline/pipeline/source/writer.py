@@ -12,21 +12,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from hashlib import sha256
 from typing import Any
 from uuid import uuid4
 
 from pyspark import TaskContext
-from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
 from strandline.engine.errors import UnknownLog
 from strandline.history.remote import ProgressConflict
 from strandline.pipeline.source.frames import FrameShape, appended, by_log, packed, unpacked
-from strandline.pipeline.source.options import BadOption, WriteOptions
-from strandline.pipeline.source.progress import MAX_APPEND_BYTES, LostCheckpoint, NotedProgress, in_order, steps
-from strandline.pipeline.source.targets import MAX_WRITER, AppendTarget, CannotAppend, open_target
+from strandline.pipeline.source.options import WriteOptions
+from strandline.pipeline.source.targets import AppendTarget, CannotAppend, open_target
 
+#: The bytes of one request.
+REQUEST_BYTES = 4 << 20
 #: Every task stores a note in the log until the job is done, and a log has room for a megabyte of notes.
 MAX_TASKS = 4000
 
@@ -47,10 +47,10 @@ class BatchWriter(DataSourceArrowWriter):
         self._shape = schema, options.log
         #: Identifies the notes of its tasks.
         self._job = uuid4().hex[:16]
-        FrameShape(*self._shape)
+        FrameShape(*self._shape, positions=False)
 
     def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
-        shape = FrameShape(*self._shape)
+        shape = FrameShape(*self._shape, positions=False)
         context = TaskContext.get()
         assert context is not None
         partition = context.partitionId()
@@ -149,7 +149,7 @@ class FrameAppender:
             return 0
 
 
-def chunks(rows: Any, batch_rows: int, batch_bytes: int = MAX_APPEND_BYTES) -> Iterator[tuple[int, int]]:
+def chunks(rows: Any, batch_rows: int, batch_bytes: int = REQUEST_BYTES) -> Iterator[tuple[int, int]]:
     """The ranges of appends, limited by rows and bytes."""
     start = size = 0
     lengths = [len(value) for value in rows.column("data").to_pylist()]
@@ -165,94 +165,3 @@ def chunks(rows: Any, batch_rows: int, batch_bytes: int = MAX_APPEND_BYTES) -> I
 def check_overwrite(overwrite: bool) -> None:
     if overwrite:
         raise CannotAppend('a log cannot be overwritten: use mode("append"), or output mode "append" or "update"')
-
-
-# --- Streams: ``df.writeStream.format("strandline")`` ---------------------------------------------------------------
-
-#: The property that identifies the query in a task.
-_QUERY = "sql.streaming.queryId"
-
-
-@dataclass
-class BatchRows(WriterCommitMessage):
-    query: str
-    rows: bytes
-
-
-class StreamWriter(DataSourceStreamArrowWriter):
-    """Created for every batch, in tasks and on the driver."""
-
-    def __init__(self, options: WriteOptions, schema: StructType, overwrite: bool) -> None:
-        check_overwrite(overwrite)
-        self._options = options
-        self._writer = writer_name(options)
-        self._shape = schema, options.log
-        FrameShape(*self._shape)
-
-    def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
-        shape = FrameShape(*self._shape)
-        context = TaskContext.get()
-        query = None if context is None else context.getLocalProperty(_QUERY)
-        if not query:
-            raise CannotAppend(
-                f"Spark did not pass the id of the query (property {_QUERY}), which is needed to recognise batches"
-            )
-        return BatchRows(query, packed([shape.rows(batch) for batch in iterator if batch.num_rows]))
-
-    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        found = [message for message in messages if isinstance(message, BatchRows)]
-        rows = unpacked([message.rows for message in found])
-        if not rows.num_rows:
-            return
-        positions = FrameShape(*self._shape).has_positions
-        with open_target(self._options.place) as target:
-            append_batch(target, rows, found[0].query, batchId, self._options, self._writer, positions=positions)
-
-    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """Does nothing: rows are appended only after all tasks have succeeded."""
-
-
-def append_batch(
-    target: AppendTarget, rows: Any, query: str, batch: int, options: WriteOptions, writer: str, *, positions: bool
-) -> None:
-    """Append the remaining rows of a batch. Errors of any log are raised before the first append."""
-    planned = []
-    for name, found in by_log(rows):
-        found = in_order(found) if positions else found
-        noted = _noted(target, name, writer)
-        left = steps(
-            found, noted, query, batch,
-            positions=positions, batch_rows=options.batch_rows, log=name, writer=writer,
-        )  # fmt: skip
-        planned.append((name, noted, left))
-    for name, noted, left in planned:
-        before = None if noted is None else noted.document()
-        for step in left:
-            after = step.noted.document()
-            try:
-                target.append(name, appended(step.rows), writer, before, after, create=options.create)
-            except ProgressConflict as conflict:
-                raise LostCheckpoint(
-                    f"another query writes to log {name!r} as {writer!r} at the same time: set a different option "
-                    f"writer for each query ({conflict})"
-                ) from None
-            before = after
-
-
-def _noted(target: AppendTarget, log: str, writer: str) -> NotedProgress | None:
-    try:
-        return NotedProgress.of(target.progress(log, writer))
-    except UnknownLog:
-        return None
-
-
-def writer_name(options: WriteOptions) -> str:
-    """The name under which progress is stored. It must survive a lost checkpoint, so it does not come from it."""
-    if options.writer is not None:
-        if len(options.writer) > MAX_WRITER or not options.writer.isprintable():
-            raise BadOption(f"writer must be 1 to {MAX_WRITER} printable characters, got {options.writer!r}")
-        return options.writer
-    if options.checkpoint is None:
-        raise BadOption("set the option writer or checkpointLocation: progress is stored under one of these names")
-    place = options.checkpoint.removeprefix("file://").removeprefix("file:").rstrip("/")
-    return f"spark-{sha256(place.encode()).hexdigest()[:32]}"

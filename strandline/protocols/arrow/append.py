@@ -12,6 +12,7 @@ from strandline.protocols.arrow.decoder import Rules, decode
 from strandline.protocols.arrow.encoder import MEDIA_TYPE
 from strandline.protocols.arrow.errors import progress_conflict
 from strandline.protocols.arrow.progress import Advance
+from strandline.protocols.arrow.staged import SELECTION, StagedRows, StagedSelection, staged_answer
 from strandline.protocols.arrow.wire import AppendAnswer
 from strandline.service.admission import reply_of
 from strandline.service.catalog import check_append, holds_json
@@ -25,18 +26,37 @@ MAX_AHEAD_MS = 300_000
 
 
 class ArrowAppends:
-    def __init__(self, context: ArrowContext, max_bytes: int) -> None:
+    def __init__(self, context: ArrowContext, max_bytes: int, staged: StagedRows) -> None:
         """``max_bytes``: the limit of a body, both as sent and decompressed."""
         self._context = context
         self._max_bytes = max_bytes
+        self._staged = staged
+
+    async def stage(self, call: Call) -> Reply:
+        """POST /arrow/staged/{name}"""
+        _check_media_type(call, MEDIA_TYPE)
+        name = name_of(call)
+        rules = self._rules(self._find(name, call.flag("create", False)))
+        self._context.engine.check_writable()
+        staged = await self._context.work(lambda: self._stage(name, call.body, rules))
+        return staged
+
+    def _stage(self, name: str, body: bytes, rules: Rules) -> Reply:
+        batch = decode(body, rules)
+        if batch is None:
+            raise invalid("the body has no rows to stage")
+        return staged_answer(self._staged.add(name, batch, rules), len(batch))
 
     async def append(self, call: Call) -> Reply:
         """POST /arrow/records/{name}"""
-        _check_media_type(call)
+        is_selection = _check_media_type(call, MEDIA_TYPE, SELECTION) == SELECTION
         name, advance, create = name_of(call), Advance.of(call), call.flag("create", False)
         ts = self._time(call)
         rules = self._rules(self._find(name, create))
-        batch = await self._context.work(lambda: decode(call.body, rules))
+        if is_selection:
+            batch = await self._context.work(lambda: self._staged.select(name, _selection(call.body), rules))
+        else:
+            batch = await self._context.work(lambda: decode(call.body, rules))
 
         async def act() -> Reply:
             log = self._find(name, create)
@@ -124,10 +144,19 @@ class ArrowAppends:
             return Commit.of(Appended(log.next_seq, log.next_seq - 1, log.state().last_ts))
 
 
-def _check_media_type(call: Call) -> None:
-    sent = call.head.headers.get(b"content-type", b"").decode("latin-1")
-    if media_type(sent) != MEDIA_TYPE:
-        raise Refusal(UNSUPPORTED_MEDIA_TYPE, f"the content type must be {MEDIA_TYPE}")
+def _check_media_type(call: Call, *allowed: str) -> str:
+    sent = media_type(call.head.headers.get(b"content-type", b"").decode("latin-1"))
+    if sent not in allowed:
+        raise Refusal(UNSUPPORTED_MEDIA_TYPE, f"the content type must be {' or '.join(allowed)}")
+    return sent
+
+
+def _selection(body: bytes) -> StagedSelection:
+    try:
+        return msgspec.json.decode(body, type=StagedSelection)
+    except msgspec.MsgspecError as error:
+        wanted = '{"parts": [id, …], "rows": [[part, first row, number of rows], …]}'
+        raise invalid(f"the body must be {wanted}: {error}") from None
 
 
 def _answer(appended: Appended, advance: Advance | None, status: int) -> Reply:

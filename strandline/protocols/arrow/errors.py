@@ -38,6 +38,13 @@ PROGRESS_CONFLICT = Problem(
     "appended.",
 )
 
+STAGED_NOT_FOUND = Problem(
+    "staged_not_found",
+    404,
+    "The staged rows do not exist, expired, or belong to another log; `detail.staged` is their id. Stage them again. "
+    "Nothing was appended.",
+)
+
 PROBLEMS = by_code(
     [
         INVALID_REQUEST,
@@ -49,6 +56,7 @@ PROBLEMS = by_code(
         METHOD_NOT_ALLOWED,
         EPOCH_CHANGED,
         PROGRESS_CONFLICT,
+        STAGED_NOT_FOUND,
         NOT_WRITABLE,
         PAYLOAD_TOO_LARGE,
         UNSUPPORTED_MEDIA_TYPE,
@@ -76,6 +84,10 @@ def epoch_changed(name: str, epoch: int) -> Refusal:
 def progress_conflict(writer: str, current: object) -> Refusal:
     message = f"the progress of writer {writer!r} is not what the request expects; nothing was appended"
     return Refusal(PROGRESS_CONFLICT, message, {"writer": writer, "progress": current})
+
+
+def staged_not_found(id: str) -> Refusal:
+    return Refusal(STAGED_NOT_FOUND, f"staged rows {id!r} not found: stage them again", {"staged": id})
 
 
 def decompressed_too_large(size: int, limit: int) -> Refusal:

@@ -13,8 +13,9 @@ from strandline.protocols.arrow.errors import PROBLEMS
 from strandline.protocols.arrow.logs import DEFAULT_LOGS, MAX_LOGS
 from strandline.protocols.arrow.progress import AFTER, BEFORE, MAX_WRITER
 from strandline.protocols.arrow.read import MAX_BATCH_ROWS
-from strandline.protocols.arrow.routes import LOG, LOGS, PROGRESS, RECORDS
-from strandline.service.openapi import TEXT, AnswerShape, Described, Header, Operation, Parameter, Schema, shown
+from strandline.protocols.arrow.routes import LOG, LOGS, PROGRESS, RECORDS, STAGED
+from strandline.protocols.arrow.staged import SELECTION
+from strandline.service.openapi import JSON, TEXT, AnswerShape, Described, Header, Operation, Parameter, Schema, shown
 from strandline.service.problems import ErrorAnswer
 
 _GROUP = "arrow"
@@ -62,7 +63,29 @@ To write exactly once, send `writer` and the header `{AFTER}`: the log stores th
 with the append. The header `{BEFORE}` states the progress that you expect the writer to have; send `absent`, or leave
 it out, if the writer has no progress yet. If the expectation is wrong, nothing is appended and the answer is 409 with
 the current progress. So neither a repeated request nor a second instance of a writer appends records twice. A body
-without rows only stores the progress."""
+without rows only stores the progress.
+
+Instead of rows, the body can select staged rows, as `{SELECTION}`:
+`{{"parts": ["id", …], "rows": [[0, 0, 100], …]}}` appends the rows 0 to 99 of the first part, and so on, in this
+order."""
+
+_STAGE = """Rows for a later append. The body and the checks are those of an append, but no log changes. When all parts
+of a batch are staged, one request appends them in one step, in any order (`POST /arrow/records/{name}`). Remove the
+staged rows afterwards; what remains expires after a day."""
+
+_SELECTION: Schema = {
+    "type": "object",
+    "properties": {
+        "parts": {"type": "array", "items": {"type": "string"}, "description": "Ids of staged rows."},
+        "rows": {
+            "type": "array",
+            "description": "Runs of rows: the index of the part, the first row, and the number of rows.",
+            "items": {"type": "array", "items": _SEQ, "minItems": 3, "maxItems": 3},
+        },
+    },
+    "required": ["parts", "rows"],
+    "additionalProperties": False,
+}
 
 _SHOWN = (
     Header("Strandline-Epoch", "The epoch of the log.", {"type": "integer"}, required=True),
@@ -119,7 +142,7 @@ _OPERATIONS: dict[tuple[str, str], Operation] = {
         group=_GROUP,
         summary="Append records as Arrow",
         description=_APPEND,
-        body={MEDIA_TYPE: _BINARY},
+        body={MEDIA_TYPE: _BINARY, SELECTION: _SELECTION},
         needs_body=True,
         answers=shown(wire.AppendAnswer, created="The append created the log."),
         parameters=(
@@ -131,9 +154,29 @@ _OPERATIONS: dict[tuple[str, str], Operation] = {
             Parameter(BEFORE, "header", f"The progress before this append. {_JSON_OBJECT} Or `absent`.", TEXT),
         ),
         errors=(
-            "not_json", "record_too_large", "log_not_found", "progress_conflict", "not_writable", "log_full",
-            "read_only", "disk_full",
+            "not_json", "record_too_large", "log_not_found", "progress_conflict", "staged_not_found", "not_writable",
+            "log_full", "read_only", "disk_full",
         ),
+    ),
+    ("POST", STAGED): Operation(
+        group=_GROUP,
+        summary="Stage records as Arrow",
+        description=_STAGE,
+        body={MEDIA_TYPE: _BINARY},
+        needs_body=True,
+        answers=(AnswerShape(201, "The rows are staged.", {JSON: wire.StagedAnswer}),),
+        parameters=(_NAME, _flag("create", "Accept a log that does not exist.")),
+        errors=(
+            "invalid_request", "not_json", "record_too_large", "log_not_found", "not_writable", "read_only",
+            "disk_full",
+        ),
+    ),
+    ("DELETE", STAGED): Operation(
+        group=_GROUP,
+        summary="Remove staged records",
+        answers=shown(wire.UnstagedAnswer),
+        parameters=(_NAME, _query("ids", "The ids, separated by commas.", required=True)),
+        errors=("invalid_request", "staged_not_found"),
     ),
     ("DELETE", PROGRESS): Operation(
         group=_GROUP,
@@ -179,6 +222,8 @@ ARROW = Described(
             "directory": "The id of the data directory.",
             "next": "The `after` of the next page; null on the last page.",
         },
+        "StagedAnswer": {"staged": "The id of the rows.", "rows": "The number of rows."},
+        "UnstagedAnswer": {"removed": "The number of ids that existed."},
         "AppendAnswer": {
             "first": "The seq of the first record; if nothing was appended, the next seq.",
             "ts": "The time of the records.",

@@ -63,5 +63,14 @@ class AppendAnswer(msgspec.Struct, kw_only=True):
     progress: Progress | None
 
 
+class StagedAnswer(msgspec.Struct, kw_only=True):
+    staged: str
+    rows: Number
+
+
+class UnstagedAnswer(msgspec.Struct, kw_only=True):
+    removed: Number
+
+
 class ForgottenAnswer(msgspec.Struct, kw_only=True):
     forgotten: bool

@@ -5,7 +5,8 @@ import json
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from strandline.pipeline.source.stream_reader import Offset, Position, shares
+from strandline.pipeline.source.offsets import MAX_DROPPED, Offset, Position, allotted, dropped, lag, shares
+from strandline.pipeline.source.options import TriggerLimits
 
 COUNTS = st.dictionaries(st.text("abcdef", min_size=1, max_size=3), st.integers(0, 50), max_size=12)
 
@@ -48,3 +49,34 @@ def test_equal_offsets_are_equal_text() -> None:
     assert json.dumps(one) == json.dumps(other)
     assert one == {"directory": "d", "logs": {"a": {"epoch": 1, "seq": 3, "begin": 0}, "b": {"epoch": 2, "seq": 5}}}
     assert Offset.of(json.loads(json.dumps(one))).logs["a"] == Position(1, 3, 0)
+
+
+@settings(deadline=None)
+@given(COUNTS, st.integers(1, 40), st.integers(1, 400), st.integers(1, 30))
+def test_both_limits_hold_and_something_is_always_read(
+    counts: dict[str, int], offsets: int, size: int, each: int
+) -> None:
+    sizes = dict.fromkeys(counts, float(each))
+    taken = allotted(counts, TriggerLimits(max_offsets=offsets, max_bytes=size), sizes, 3)
+    total = sum(taken.values())
+    assert total <= offsets
+    assert total * each <= size or total == 1
+    assert bool(total) == any(counts.values())
+    assert all(count <= counts[name] for name, count in taken.items())
+
+
+def test_logs_that_are_gone_are_remembered_the_named_ones_all_and_the_newest_of_others() -> None:
+    before = {f"l{number}": Position(number, 5, 2) for number in range(1, MAX_DROPPED + 10)}
+    kept = dropped(before, {"l20"}, ["l1"])
+    assert kept["l1"] == Position(1, 5)
+    assert len(kept) == MAX_DROPPED + 1
+    assert not {"l20", "l2"} & set(kept)
+    assert f"l{MAX_DROPPED + 9}" in kept
+
+
+def test_lag_is_summed_up_over_logs() -> None:
+    assert lag({"a": 3, "b": 0, "c": 9}, {"a": 10.0, "b": 1.0, "c": 2.5}) == {
+        "offsetsBehindLatest": 12, "bytesBehindLatest": 52, "minOffsetsBehindLatest": 0, "avgOffsetsBehindLatest": 4.0,
+        "maxOffsetsBehindLatest": 9, "furthestBehind": "c",
+    }  # fmt: skip
+    assert lag({}, {})["furthestBehind"] is None

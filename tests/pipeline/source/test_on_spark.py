@@ -173,7 +173,7 @@ def test_a_directory_is_written_by_the_driver(spark: SparkSession, tmp_path: Pat
     path = str(tmp_path / "data")
     frame = spark.sql("select cast(id as string) as data from range(0, 1000, 1, 4)")
     frame.write.format("strandline").mode("append").option("log", "a").save(path)
-    stream = spark.readStream.format("strandline").options(logs="a", rowsPerBatch="400").load(path)
+    stream = spark.readStream.format("strandline").options(logs="a", maxOffsetsPerTrigger="400").load(path)
     query = (
         stream.writeStream.format("strandline")
         .options(path=path, log="b", checkpointLocation=str(tmp_path / "checkpoint"))

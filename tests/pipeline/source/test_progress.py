@@ -12,10 +12,9 @@ from hypothesis import strategies as st
 
 from strandline.engine import Engine
 from strandline.pipeline.source.frames import ROWS, BadFrame
-from strandline.pipeline.source.options import LogLocation, WriteOptions
 from strandline.pipeline.source.progress import LostCheckpoint
+from strandline.pipeline.source.stream_writer import append_batch, local_rows
 from strandline.pipeline.source.targets import DirectoryTarget
-from strandline.pipeline.source.writer import append_batch
 
 
 class Killed(Exception):
@@ -60,8 +59,7 @@ def rows(*found: tuple[str | None, int | None, int], log: str = "b") -> Any:
 def write(
     target: DirectoryTarget, table: Any, query: str, batch: int, *, size: int = 3, positions: bool = True
 ) -> None:
-    options = WriteOptions(place=LogLocation(path="/"), log="b", batch_rows=size)
-    append_batch(target, table, query, batch, options, "w", positions=positions)
+    append_batch(target, local_rows(table, positions=positions), query, batch, "w", positions=positions, max_rows=size)
 
 
 def read(target: DirectoryTarget, log: str = "b") -> list[int]:

@@ -99,13 +99,13 @@ def test_records_and_logs_that_come_are_read_once(engine: Engine) -> None:
 def test_a_batch_that_is_repeated_has_the_same_records(engine: Engine) -> None:
     a = engine.create("a").wait()
     put(a, 3)
-    query = Query(engine, startingOffsets="latest")
+    query = Query(engine, startSeq="latest")
     assert query.next() == []
     put(a, 2)
     assert query.plan()
     query.close()
     put(a, 5)
-    again = Query(engine, query.offsets, startingOffsets="latest")
+    again = Query(engine, query.offsets, startSeq="latest")
     assert again.run(0) == []
     assert again.run(1) == numbered("a", 4, 5)
     assert again.next() == numbered("a", 6, 10)
@@ -114,7 +114,7 @@ def test_a_batch_that_is_repeated_has_the_same_records(engine: Engine) -> None:
 
 def test_the_latest_is_said_of_logs_that_are_there_and_of_others_everything_is_read(engine: Engine) -> None:
     put(engine.create("a").wait(), 3)
-    query = Query(engine, startingOffsets="latest")
+    query = Query(engine, startSeq="latest")
     query.next()
     put(engine.create("b").wait(), 2)
     assert query.next() == numbered("b", 1, 2)
@@ -122,7 +122,7 @@ def test_the_latest_is_said_of_logs_that_are_there_and_of_others_everything_is_r
 
 
 def test_that_is_so_even_if_there_is_no_log_at_first(engine: Engine) -> None:
-    query = Query(engine, startingOffsets="latest")
+    query = Query(engine, startSeq="latest")
     query.next()
     put(engine.create("a").wait(), 2)
     assert query.next() == numbered("a", 1, 2)
@@ -137,7 +137,7 @@ def test_a_stream_begins_and_ends_where_it_is_told(engine: Engine) -> None:
     for options, found in (
         ({"startSeq": "4", "endSeq": "6"}, numbered("a", 4, 6)),
         ({"startTime": "1003", "endTime": "1006"}, numbered("a", 4, 6)),
-        ({"startTime": "1003", "rowsPerBatch": "2"}, numbered("a", 4, 10)),
+        ({"startTime": "1003", "maxOffsetsPerTrigger": "2"}, numbered("a", 4, 10)),
         ({"startSeq": "40"}, []),
         ({"startTime": "9000"}, []),
     ):
@@ -151,7 +151,7 @@ def test_a_stream_begins_and_ends_where_it_is_told(engine: Engine) -> None:
 def test_batches_are_as_large_as_they_may_be_and_shared_by_all_logs(engine: Engine) -> None:
     put(engine.create("large").wait(), 20)
     put(engine.create("small").wait(), 3)
-    query = Query(engine, rowsPerBatch="8")
+    query = Query(engine, maxOffsetsPerTrigger="8")
     assert query.next() == numbered("large", 1, 5) + numbered("small", 1, 3)
     assert query.next() == numbered("large", 6, 13)
     end = query.reader.latestOffset(json.loads(query.offsets[-1]), ReadAllAvailable())
@@ -162,7 +162,7 @@ def test_batches_are_as_large_as_they_may_be_and_shared_by_all_logs(engine: Engi
 def test_available_now_ends_with_what_was_there(engine: Engine) -> None:
     a = engine.create("a").wait()
     put(a, 5)
-    query = Query(engine, rowsPerBatch="2")
+    query = Query(engine, maxOffsetsPerTrigger="2")
     query.reader.prepareForTriggerAvailableNow()
     put(a, 5)
     put(engine.create("b").wait(), 1)

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from strandline.engine import Engine
 from strandline.pipeline.source.frames import ROWS
-from strandline.pipeline.source.options import BadOption, LogLocation, WriteOptions
+from strandline.pipeline.source.options import LogLocation, WriteOptions
 from strandline.pipeline.source.targets import DirectoryTarget
-from strandline.pipeline.source.writer import FrameAppender, chunks, writer_name
+from strandline.pipeline.source.writer import FrameAppender, chunks
 
 OPTIONS = WriteOptions(place=LogLocation(path="/"), batch_rows=3)
 
@@ -73,15 +73,3 @@ def test_chunks_hold_all_rows_in_order_and_no_more_than_they_may(sizes: list[int
     for start, end in found:
         assert end - start <= most
         assert end - start == 1 or sum(sizes[start:end]) <= 40
-
-
-def test_a_stream_is_known_by_its_name_or_by_where_its_checkpoint_is() -> None:
-    place = LogLocation(path="/d")
-    assert writer_name(WriteOptions(place=place, writer="w", checkpoint="/c")) == "w"
-    names = {writer_name(WriteOptions(place=place, checkpoint=each)) for each in ("/c", "/c/", "file:///c", "file:/c")}
-    assert len(names) == 1
-    assert names != {writer_name(WriteOptions(place=place, checkpoint="/d"))}
-    with pytest.raises(BadOption, match="set the option writer"):
-        writer_name(WriteOptions(place=place))
-    with pytest.raises(BadOption, match="1 to 55 printable"):
-        writer_name(WriteOptions(place=place, writer="w" * 56))

@@ -18,7 +18,8 @@ from support.streams_client import JSON, StreamsClient
 
 from strandline.protocols.arrow.errors import PROBLEMS
 from strandline.protocols.arrow.openapi import ARROW as DESCRIBED
-from strandline.protocols.arrow.routes import LOG, LOGS, PROGRESS, RECORDS
+from strandline.protocols.arrow.routes import LOG, LOGS, PROGRESS, RECORDS, STAGED
+from strandline.protocols.arrow.staged import SELECTION, name_hash
 from strandline.server.openapi_routes import DOCUMENT_PATH
 
 #: Requests that are made up for each operation and each of the logs that it is about.
@@ -71,6 +72,10 @@ def test_every_answer_and_every_error_is_in_the_document(bed: Bed) -> None:
         assert in_path == set(re.findall(r"{(\w+)}", path))
 
 
+#: The part of the id of staged rows that names the log "fuzzed-log".
+NAME_HASH = name_hash("fuzzed-log")
+
+
 def about(name: str, **more: Any) -> dict[str, Any]:
     return {"path_parameters": {"name": name}, **more}
 
@@ -92,6 +97,9 @@ SENSIBLE = [
     ("POST", RECORDS, 409, about("fuzzed-log", body=encode(table(1)), media_type=ARROW, query={"writer": "w"},
                                  headers={"Strandline-Progress": '{"a":2}'})),
     ("POST", RECORDS, 400, about("fuzzed-log", body=b"no arrow", media_type=ARROW)),
+    ("POST", STAGED, 201, about("fuzzed-log", body=encode(table(1)), media_type=ARROW)),
+    ("POST", RECORDS, 404, about("fuzzed-log", body={"parts": ["0" * 66], "rows": [[0, 0, 1]]}, media_type=SELECTION)),
+    ("DELETE", STAGED, 200, about("fuzzed-log", query={"ids": f"{'0' * 32}-{NAME_HASH}-{'0' * 16}"})),
     ("DELETE", PROGRESS, 200, about("fuzzed-log", query={"writer": "none"})),
 ]  # fmt: skip
 

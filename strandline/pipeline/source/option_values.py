@@ -133,7 +133,7 @@ class GivenOptions:
 
     def positions(self, name: str, words: Mapping[str, int | None]) -> PerLog:
         """Seqs: one for all logs, or a JSON object with a seq per log. ``words`` are values with a name."""
-        wanted = f"a sequence number from 1, {' or '.join(map(repr, words))}"
+        wanted = f"a sequence number from 1, {', '.join(map(repr, words))}"
 
         def seq(value: Any) -> int | None:
             if isinstance(value, str) and value.strip().lower() in words:

@@ -12,6 +12,7 @@ from support.arrow_client import ArrowClient, table
 from support.server_process import ServerProcess, StartServer
 
 from strandline.engine import Batch, Engine
+from strandline.pipeline.source.lag import LagListener, SourceLag, lag_of
 from strandline.schema.registry import Registry
 
 if TYPE_CHECKING:
@@ -107,6 +108,108 @@ def test_payloads_are_what_is_asked_for(spark: SparkSession, data: str) -> None:
     assert [tuple(row) for row in typed.collect()] == [(1, "X", None), (None, None, '{"n":"one"}')]
 
 
+def test_columns_are_chosen_before_anything_is_read(
+    spark: SparkSession, data: str, server: ServerProcess, arrow: ArrowClient
+) -> None:
+    frame = load(spark, path=data, logs="orders", columns="key, seq", pushdown="true", startTime="1970-01-01")
+    assert frame.columns == ["key", "seq"]
+    assert sorted(frame.where("seq > 58 and seq <= 60").collect()) == [("k3", 59), ("k4", 60)]
+    typed = load(spark, path=data, logs="people", columns="n", payload="columns")
+    assert sorted(row.n or 0 for row in typed.collect()) == [0, 1]
+    with pytest.raises(Exception, match="columns: unknown column 'sequence'; available are log, epoch, seq"):
+        load(spark, path=data, columns="sequence")
+    arrow.append("wide", table(1, 2, key=["a", "b"]), create="true", status=201)
+    assert sorted(load(spark, url=server.url, log="wide", columns="key").collect()) == [("a",), ("b",)]
+
+
+def test_a_table_of_the_catalog_keeps_its_options(spark: SparkSession, data: str, server: ServerProcess) -> None:
+    """Spark itself passes them only when the table is created."""
+    spark.sql(f"create table by_path using strandline options (path '{data}', logs 'orders', columns 'seq,key')")
+    spark.sql(f"create table visits using strandline options (url '{server.url}', log 'visits', columns 'key,data')")
+    try:
+        assert spark.sql("select count(*), max(seq) from by_path where key = 'k4'").collect() == [(24, 120)]
+        assert spark.read.option("startSeq", "100").table("by_path").count() == 21
+        assert spark.sql("select count(*) from by_path with (endSeq '3')").collect() == [(3,)]
+        joined = "select count(*) from by_path a join by_path b using (seq) where a.seq < 9 and b.seq > 2"
+        assert spark.sql(joined).collect() == [(6,)]
+        spark.sql("insert into visits values ('ada', '1'), ('bob', '2')")
+        spark.sql("insert into visits (data) values ('3')")
+        spark.sql("select 'eve' as key, '4' as data").writeTo("visits").append()
+        found = spark.sql("select key, data from visits order by data").collect()
+        assert found == [("ada", "1"), ("bob", "2"), (None, "3"), ("eve", "4")]
+        with pytest.raises(Exception, match="a log cannot be overwritten"):
+            spark.sql("insert overwrite visits values ('x', '9')")
+        query = (
+            spark.readStream.table("visits").writeStream.format("memory").queryName("seen").outputMode("append")
+            .trigger(availableNow=True).start()
+        )  # fmt: skip
+        query.awaitTermination()
+        assert spark.table("seen").count() == 4
+    finally:
+        spark.sql("drop table by_path")
+        spark.sql("drop table visits")
+    assert load(spark, path=data, logs="orders").count() == 120
+
+
+def test_a_table_says_what_spark_does_not_pass_on(spark: SparkSession, data: str) -> None:
+    with pytest.raises(Exception, match=r"option 'key' cannot be stored in a catalog.*STRANDLINE_KEY"):
+        spark.sql("create table secret using strandline options (url 'http://127.0.0.1:9', key 'k', log 'a')")
+    spark.sql(f"create table listed (seq bigint) using strandline options (path '{data}')")
+    try:
+        with pytest.raises(Exception, match="without a list of columns"):
+            spark.sql("select * from listed").collect()
+    finally:
+        spark.sql("drop table listed")
+
+
+def test_a_temporary_view_is_read_and_written(spark: SparkSession, server: ServerProcess) -> None:
+    options = f"url '{server.url}', log 'notes', columns 'key,data'"
+    spark.sql(f"create or replace temporary view notes using strandline options ({options})")
+    spark.sql("insert into notes values ('a', '1')")
+    assert spark.sql("select * from notes").collect() == [("a", "1")]
+
+
+def test_the_size_of_a_log_is_unknown_to_spark_and_a_hint_chooses_a_broadcast(spark: SparkSession, data: str) -> None:
+    from pyspark.sql import functions as f
+
+    small, large = load(spark, path=data, logs="orders", columns="seq,key"), spark.range(1000)
+
+    def planned(frame: DataFrame) -> str:
+        return plan_of(large.join(frame, large.id == frame.seq))
+
+    assert small._jdf.queryExecution().optimizedPlan().stats().sizeInBytes().toString() == str(2**63 - 1)
+    assert "BuildLeft" in planned(small)
+    assert "BuildRight" in planned(f.broadcast(small))
+    cached = small.cache()
+    cached.count()
+    try:
+        assert cached._jdf.queryExecution().optimizedPlan().stats().sizeInBytes().longValue() < 100_000
+    finally:
+        cached.unpersist()
+
+
+def test_the_progress_of_a_query_shows_its_lag(spark: SparkSession, data: str, tmp_path: Path) -> None:
+    told: list[tuple[str, SourceLag]] = []
+    listener = LagListener(lambda name, lag: told.append((name, lag)))
+    spark.streams.addListener(listener)
+    stream = spark.readStream.format("strandline").options(path=data, logs="orders", maxOffsetsPerTrigger="50").load()
+    query = (
+        stream.writeStream.format("noop").queryName("lagging")
+        .option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(availableNow=True).start()
+    )  # fmt: skip
+    try:
+        query.awaitTermination()
+        lags = [lag.offsets_behind_latest for progress in query.recentProgress for lag in lag_of(progress)]
+        assert lags[:3] == [70, 20, 0]
+        # Events arrive later than the query ends.
+        while not told:
+            spark.streams.resetTerminated()
+        assert told[0][0] == "lagging"
+        assert told[0][1].furthest_behind == "orders"
+    finally:
+        spark.streams.removeListener(listener)
+
+
 def test_variants_are_those_of_parse_json(spark: SparkSession, data: str) -> None:
     texts = load(spark, path=data, logs="orders").selectExpr("seq", "parse_json(data) as v").toArrow().sort_by("seq")
     ready = load(spark, path=data, logs="orders", payload="variant").selectExpr("seq", "data as v").toArrow()
@@ -124,7 +227,7 @@ def test_columns_can_be_left_out_with_a_schema(spark: SparkSession, data: str) -
     ("options", "said"),
     [
         ({}, "either url .of a server. or path"),
-        ({"path": "/nowhere", "colour": "blue"}, "unknown option 'colour' for reading; available are batchRows"),
+        ({"path": "/nowhere", "colour": "blue"}, "unknown option 'colour'; available are batchRows"),
         ({"path": "/nowhere/at/all"}, "/nowhere/at/all"),
         ({"url": "http://127.0.0.1:9"}, "http://127.0.0.1:9 does not answer"),
     ],

@@ -301,3 +301,96 @@ def test_logs_that_are_named_may_come_later(engine: Engine) -> None:
     put(engine.create("later").wait(), 2)
     assert query.next() == numbered("later", 1, 2)
     query.close()
+
+
+def test_a_log_that_comes_again_is_recognised_long_after_it_was_dropped(engine: Engine) -> None:
+    a, b = engine.create("a").wait(), engine.create("b").wait()
+    put(a, 3)
+    query = Query(engine, logs="a,b")
+    lenient = Query(engine, logs="a,b", failOnDataLoss="false")
+    assert query.next() == lenient.next() == numbered("a", 1, 3)
+    a.drop().wait()
+    put(b, 1)
+    assert query.next() == lenient.next() == numbered("b", 1, 1)
+    put(engine.create("a").wait(), 2)
+    with pytest.raises(DataLoss, match=r"log 'a' was dropped and created again.*failOnDataLoss=false"):
+        query.plan()
+    again = Query(engine, query.offsets, logs="a,b")
+    with pytest.raises(DataLoss):
+        again.plan()
+    assert lenient.next() == numbered("a", 1, 2)
+    for each in (query, lenient, again):
+        each.close()
+
+
+def test_positions_and_times_are_those_of_each_log(engine: Engine) -> None:
+    for name in "abc":
+        put(engine.create(name).wait(), 4)
+    query = Query(engine, startSeq='{"a": 3, "b": "latest"}', endSeq='{"c": 2}')
+    assert query.next() == numbered("a", 3, 4) + numbered("c", 1, 2)
+    for name in "abc":
+        log = engine.find(name)
+        assert log is not None
+        put(log, 1)
+    assert query.next() == [("a", 5), ("b", 5)]
+    query.close()
+
+
+def test_a_pattern_selects_logs_that_come_later(engine: Engine) -> None:
+    put(engine.create("orders-1").wait(), 1)
+    put(engine.create("other").wait(), 1)
+    query = Query(engine, subscribePattern="orders-[0-9]+")
+    assert query.next() == [("orders-1", 1)]
+    put(engine.create("orders-2").wait(), 1)
+    put(engine.create("orders-x").wait(), 1)
+    assert query.next() == [("orders-2", 1)]
+    query.close()
+
+
+def test_a_stream_waits_for_enough_records_but_not_for_ever(engine: Engine) -> None:
+    log = engine.create("a").wait()
+    put(log, 1)
+    query = Query(engine, minOffsetsPerTrigger="3")
+    patient = Query(engine, minOffsetsPerTrigger="3", maxTriggerDelay="0")
+    assert query.next() == patient.next() == numbered("a", 1, 1)
+    put(log, 2)
+    assert not query.plan()
+    assert patient.next() == numbered("a", 2, 3)
+    put(log, 1)
+    assert query.next() == numbered("a", 2, 4)
+    put(log, 1)
+    assert not query.plan()
+    # Up to a target, a stream does not wait.
+    query.reader.prepareForTriggerAvailableNow()
+    assert query.next() == numbered("a", 5, 5)
+    query.close()
+    patient.close()
+
+
+def test_a_batch_has_about_as_many_bytes_as_it_may(engine: Engine) -> None:
+    for name, size in (("large", 1000), ("small", 10)):
+        engine.create(name).wait().append(Batch([b"1" * size] * 20)).wait()
+    query = Query(engine, maxBytesPerTrigger="2k")
+    first = query.next()
+    assert [name for name, _ in first].count("large") == 1
+    assert [name for name, _ in first].count("small") == 20
+    assert query.next() == numbered("large", 2, 3)
+    tiny = Query(engine, logs="large", maxBytesPerTrigger="1")
+    assert len(tiny.everything()) == 20
+    assert len(tiny.offsets) == 20
+    query.close()
+    tiny.close()
+
+
+def test_the_lag_is_reported_with_the_latest_offset(engine: Engine) -> None:
+    log = engine.create("a").wait()
+    put(log, 10)
+    query = Query(engine, maxOffsetsPerTrigger="4")
+    assert query.next() == numbered("a", 1, 4)
+    report = query.reader.reportLatestOffset()
+    assert report["logs"] == {"a": {"epoch": log.epoch, "seq": 10}}
+    assert report["lag"] == {
+        "offsetsBehindLatest": 6, "bytesBehindLatest": 6, "minOffsetsBehindLatest": 6, "avgOffsetsBehindLatest": 6.0,
+        "maxOffsetsBehindLatest": 6, "furthestBehind": "a",
+    }  # fmt: skip
+    query.close()

@@ -19,6 +19,10 @@ from strandline.pipeline.source.option_values import COLD_PREFIX, BadOption
 
 #: The member of the metadata of columns.
 METADATA = "strandline.options"
+#: Spark gives the rows of an insert the metadata of the table's columns only if it has to adapt them. It does not adapt
+#: rows that have the same names and types already, so strings of a table are VARCHARs of any length: Spark compares that
+#: type, and nothing else changes.
+_VARCHAR, _ANY_LENGTH = "__CHAR_VARCHAR_TYPE_STRING", "varchar(2147483647)"
 #: Spark passes each option of OPTIONS under its name and with this prefix, next to properties of the table.
 _OPTION = "option."
 #: The API key for tables in a catalog, as for the command line.
@@ -48,12 +52,16 @@ def declared(options: Mapping[str, str]) -> dict[str, str]:
 
 def carrying(schema: Any, options: Mapping[str, str]) -> Any:
     """The schema with the options in the metadata of its columns."""
-    from pyspark.sql.types import StructField, StructType
+    from pyspark.sql.types import StringType, StructField, StructType
 
     text = msgspec.json.encode(dict(options), order="sorted").decode()
-    return StructType(
-        [StructField(field.name, field.dataType, field.nullable, {METADATA: text}) for field in schema.fields]
-    )
+    fields = []
+    for field in schema.fields:
+        metadata = {METADATA: text}
+        if isinstance(field.dataType, StringType):
+            metadata[_VARCHAR] = _ANY_LENGTH
+        fields.append(StructField(field.name, field.dataType, field.nullable, metadata))
+    return StructType(fields)
 
 
 def completed(given: Mapping[str, str], schema: Any) -> dict[str, str]:

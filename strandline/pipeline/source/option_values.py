@@ -20,7 +20,7 @@ class BadOption(ValueError):
 
 
 class PerLog(msgspec.Struct, frozen=True):
-    """A number for all logs, or numbers for single logs; None is no condition."""
+    """A number for all logs, or numbers for single logs; None where there is no condition."""
 
     all: int | None = None
     logs: dict[str, int] = {}

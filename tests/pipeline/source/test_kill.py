@@ -1,4 +1,4 @@
-"""A log is copied into another through Spark, and everything that can be killed or lost on the way is."""
+"""A log is copied into others through Spark, and everything that can be killed or lost on the way is, at any moment."""
 
 from __future__ import annotations
 
@@ -9,24 +9,27 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from random import Random
 from time import monotonic, sleep
 
 import pytest
 from support import log_copy_process
 from support.arrow_client import ArrowClient, table
 from support.server_process import ServerProcess, StartServer
+from support.spark_cluster import Cluster, cluster
 
 #: A driver that has not come as far by then has failed. Generous: the machine may be busy.
 PATIENCE_SECONDS = 400.0
 RECORDS = 1200
+BATCH = 40
 DRIVER = Path(log_copy_process.__file__)
 
 
 class Driver:
     """A process that copies, with a Java and Python workers under it."""
 
-    def __init__(self, url: str, checkpoint: Path, log: Path, rows: int) -> None:
-        command = [sys.executable, str(DRIVER), url, "from", "to", str(checkpoint), str(rows)]
+    def __init__(self, master: str, url: str, checkpoints: Path, log: Path, rows: int) -> None:
+        command = [sys.executable, str(DRIVER), master, url, "from", "to", "mixed", str(checkpoints), str(rows)]
         self._log = log
         with log.open("ab") as output:
             self._process = subprocess.Popen(
@@ -62,6 +65,14 @@ class Driver:
         for pid in workers:
             _kill(pid)
         return len(workers)
+
+
+def _kill_executors(machines: Cluster) -> int:
+    """The Java processes that run tasks, with their Python workers. A worker of the cluster starts new ones."""
+    found = [pid for number in range(2) for pid in machines.executors(number)]
+    for pid in found:
+        _kill(pid)
+    return len(found)
 
 
 def _below(pid: int) -> list[int]:
@@ -115,38 +126,50 @@ def test_every_record_arrives_once_whatever_is_killed_or_lost(start_server: Star
     arrow = ArrowClient(server.url)
     keys = [f"k{number % 7}" for number in range(RECORDS)]
     arrow.append("from", table(*range(RECORDS), key=keys), create="true", status=201)
-    arrow.append("to", table(), create="true", status=201)
+    for name in ("to", "mixed"):
+        arrow.append(name, table(), create="true", status=201)
+    # The moments of the kills differ from run to run.
+    random = Random()
 
-    def copied() -> int:
-        return int(arrow.call("GET", "logs/to")["head"])
+    def copied(name: str = "to") -> int:
+        return int(arrow.call("GET", f"logs/{name}")["head"])
 
-    checkpoint, log = tmp_path / "checkpoint", tmp_path / "driver.log"
+    def more(name: str) -> Callable[[], bool]:
+        """Whether some more batches have arrived."""
+        wanted = min(copied(name) + random.randrange(1, 3 * BATCH), RECORDS - BATCH)
+        return lambda: copied(name) >= wanted
+
+    checkpoints, log = tmp_path / "checkpoints", tmp_path / "driver.log"
     running: list[Driver] = []
+    with cluster(tmp_path) as machines:
 
-    def start(rows: int) -> Driver:
-        running.append(Driver(server.url, checkpoint, log, rows))
-        return running[-1]
+        def start(rows: int) -> Driver:
+            running.append(Driver(machines.master, server.url, checkpoints, log, rows))
+            return running[-1]
 
-    try:
-        driver = start(40)
-        driver.wait_until(lambda: copied() >= 80)
-        driver.kill()
-
-        _forget_last_commit(checkpoint)
-        driver = start(40)
-        before = copied()
-        driver.wait_until(lambda: copied() >= before + 40)
-        assert driver.kill_workers() > 0
-        before = copied()
-        driver.wait_until(lambda: copied() >= before + 80)
-        driver.kill()
-        assert copied() < RECORDS
-
-        shutil.rmtree(checkpoint)
-        start(500).wait()
-    finally:
-        for driver in running:
+        try:
+            driver = start(BATCH)
+            driver.wait_until(more("to"))
+            driver.wait_until(more("mixed"))
             driver.kill()
-    source, target = (arrow.read(name).select(["key", "data"]).to_pylist() for name in ("from", "to"))
+
+            for name in ("to", "mixed"):
+                _forget_last_commit(checkpoints / name)
+            driver = start(BATCH)
+            driver.wait_until(more("mixed"))
+            assert _kill_executors(machines) > 0
+            driver.wait_until(more("to"))
+            assert driver.kill_workers() > 0
+            driver.wait_until(more("mixed"))
+            driver.kill()
+            assert copied() < RECORDS
+
+            shutil.rmtree(checkpoints / "to")
+            start(500).wait()
+        finally:
+            for driver in running:
+                driver.kill()
+    source, target, mixed = (arrow.read(name).select(["key", "data"]).to_pylist() for name in ("from", "to", "mixed"))
     assert target == source
+    assert sorted(mixed, key=lambda row: int(row["data"])) == source
     arrow.close()

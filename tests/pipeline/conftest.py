@@ -22,7 +22,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session")
-def spark() -> Iterator[SparkSession]:
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """Spark, for real: one session for all tests of a process."""
     os.environ["PYSPARK_PYTHON"] = sys.executable
     # Workers find what this process finds.
@@ -39,6 +39,7 @@ def spark() -> Iterator[SparkSession]:
         "spark.driver.extraJavaOptions": JAVA_OPTIONS,
         "spark.sql.python.filterPushdown.enabled": "true",
         "spark.sql.session.timeZone": "UTC",
+        "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),
     }.items():
         builder = builder.config(name, value)
     session = builder.getOrCreate()

@@ -20,8 +20,8 @@ from strandline.pipeline.source.option_values import COLD_PREFIX, BadOption
 #: The member of the metadata of columns.
 METADATA = "strandline.options"
 #: Spark gives the rows of an insert the metadata of the table's columns only if it has to adapt them. It does not adapt
-#: rows that have the same names and types already, so strings of a table are VARCHARs of any length: Spark compares that
-#: type, and nothing else changes.
+#: rows that have the same names and types already, so strings of a table are VARCHARs of any length: Spark compares
+#: that type, and nothing else changes.
 _VARCHAR, _ANY_LENGTH = "__CHAR_VARCHAR_TYPE_STRING", "varchar(2147483647)"
 #: Spark passes each option of OPTIONS under its name and with this prefix, next to properties of the table.
 _OPTION = "option."

@@ -14,7 +14,7 @@ from strandline.engine import Batch, Config, Engine, Log, ManualClock, Options
 from strandline.engine.errors import UnknownLog
 from strandline.history import live
 from strandline.history.live import sweep
-from strandline.history.pieces import EVERYTHING, RECORDS, Where
+from strandline.history.pieces import EVERYTHING, RECORDS, Where, projected
 
 NOW = 1_700_000_000_000
 COLUMNS = ("seq", "key", "node", "meta", "data")
@@ -220,3 +220,22 @@ def all_of(log: Log) -> list[Any]:
         found += zip(page.seqs, page.keys, page.nodes, page.metas, page.data, strict=True)
         after = page.next_after
     return found
+
+
+def test_columns_can_be_left_out_wherever_the_records_are(engine: Engine) -> None:
+    log = engine.create("log").wait()
+    for number in range(4):
+        log.append(Batch([b"%d" % number, b"x"], keys=["a", None], nodes=[None, "n"], metas=[b"m", None])).wait()
+        if number == 1:
+            engine.seal()
+    log.amend(2, b"amended").wait()
+    everything = [row for batch in sweep(log, 0, 8) for row in batch.to_pylist()]
+    for where in (EVERYTHING, Where("a"), Where(since=NOW, until=NOW + 1)):
+        whole = [row for batch in sweep(log, 0, 8, where) for row in batch.to_pylist()]
+        assert whole == [row for row in everything if where.key in (None, row["key"])]
+        for columns in (["seq"], ["key", "log"], ["ts", "seq"], ["data", "epoch"], ["meta"], ["node"], RECORDS.names):
+            schema = projected(columns)
+            found = [row for batch in sweep(log, 0, 8, where, schema=schema) for row in batch.to_pylist()]
+            assert found == [{name: row[name] for name in schema.names} for row in whole]
+    with pytest.raises(ValueError, match="unknown column 'payload'; the columns of records are log, epoch"):
+        projected(["seq", "payload"])

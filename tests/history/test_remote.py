@@ -103,6 +103,11 @@ def test_it_is_what_the_directory_has(start_server: StartServer) -> None:
         assert rows_of(by_url, info.name, own=True) == rows_of(by_path, info.name, own=True)
         for where in (Where(key="k"), Where(since=info.last_ts), Where(until=info.last_ts)):
             assert rows_of(by_url, info.name, where=where) == rows_of(by_path, info.name, where=where)
+            for history in (by_url, by_path):
+                for piece in history.pieces(info, 0, info.head, 3, where):
+                    whole = pa.Table.from_batches(piece.read(), RECORDS).select(["log", "seq", "ts"])
+                    narrow = list(piece.read(2, ("seq", "log", "ts")))
+                    assert pa.Table.from_batches(narrow, whole.schema).to_pylist() == whole.to_pylist()
     assert rows_of(by_url, "fork") == [(1, b"1"), (2, b"2"), (3, b"3")]
     by_path.close()
     by_url.close()

@@ -67,6 +67,7 @@ WRITES: dict[str, tuple[Request, Callable[[Any], str], str]] = {
         "read_only",
     ),
     "arrow: append": (Request("POST", "/arrow/records/log", encode(table({"a": 1})), ARROW), topic_code, "read_only"),
+    "arrow: stage": (Request("POST", "/arrow/staged/log", encode(table({"a": 1})), ARROW), topic_code, "read_only"),
     "tables: append": (
         Request("POST", "/tables/note/append", {"parent": "p", "payload": {"a": 1}}),
         topic_code,

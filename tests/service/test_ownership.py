@@ -68,6 +68,7 @@ def changes_of(name: str) -> dict[str, Request]:
         "streams: delete": Request("DELETE", f"/v1/stream/{name}"),
         "arrow: forget a writer": Request("DELETE", f"/arrow/progress/{name}?writer=w"),
         "arrow: append": Request("POST", f"/arrow/records/{name}", encode(table({"a": 1})), ARROW),
+        "arrow: stage": Request("POST", f"/arrow/staged/{name}", encode(table({"a": 1})), ARROW),
     }
 
 

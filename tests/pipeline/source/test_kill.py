@@ -143,8 +143,8 @@ def test_every_record_arrives_once_whatever_is_killed_or_lost(start_server: Star
     running: list[Driver] = []
     with cluster(tmp_path) as machines:
 
-        def start(rows: int) -> Driver:
-            running.append(Driver(machines.master, server.url, checkpoints, log, rows))
+        def start(rows: int, master: str = machines.master) -> Driver:
+            running.append(Driver(master, server.url, checkpoints, log, rows))
             return running[-1]
 
         try:
@@ -165,7 +165,7 @@ def test_every_record_arrives_once_whatever_is_killed_or_lost(start_server: Star
             assert copied() < RECORDS
 
             shutil.rmtree(checkpoints / "to")
-            start(500).wait()
+            start(500, "local[2,4]").wait()
         finally:
             for driver in running:
                 driver.kill()

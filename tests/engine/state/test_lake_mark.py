@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
+from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
 from support.engines import NOW, make, opened, texts
 
 from strandline.engine import Batch, Config, Engine, ManualClock, Options
@@ -17,7 +17,7 @@ from strandline.engine.errors import BadConfig, QuotaExceeded
 from strandline.engine.testing.fault_disk import FaultDisk
 
 SETTINGS = settings(
-    max_examples=60,
+    max_examples=40,
     stateful_step_count=40,
     deadline=None,
     derandomize=True,
@@ -28,7 +28,7 @@ CONFIGS = st.builds(
     Config,
     durability=st.sampled_from(["disk", "fsync"]),
     ttl_ms=st.sampled_from([0, 0, 100]),
-    cap_records=st.sampled_from([0, 1, 3]),
+    cap_records=st.sampled_from([0, 2, 5]),
     cap_bytes=st.sampled_from([0, 0, 20]),
     compact=st.booleans(),
     retain_until_in_lake=st.just(True),
@@ -91,16 +91,23 @@ class LakeBehind(RuleBasedStateMachine):
         self.clock.advance(pause)
         self._check()
 
+    @rule(keys=st.lists(st.sampled_from("abc"), min_size=3, max_size=9))
+    def append_many(self, keys: list[str]) -> None:
+        self.append(keys, 0)
+
+    @precondition(lambda self: self.wanted)
     @rule()
     def compact(self) -> None:
         self.engine.compact()
         self._check()
 
+    @precondition(lambda self: self.wanted)
     @rule()
     def seal(self) -> None:
         self.engine.seal()
         self._check()
 
+    @precondition(lambda self: self.wanted)
     @rule(back=st.sampled_from([0, 0, 1, 4]), first=st.booleans())
     def copy_to_the_lake(self, back: int, first: bool) -> None:
         rewrites, through = self.log.book.rewrites, max(self.log.head - back, 0)
@@ -108,7 +115,8 @@ class LakeBehind(RuleBasedStateMachine):
         self.log.reach_lake(through, rewrites).wait()
         self._check()
 
-    @rule(back=st.sampled_from([0, 1, 4]), at=st.integers(0, 30))
+    @precondition(lambda self: self.wanted)
+    @rule(back=st.sampled_from([0, 1, 4]), at=st.integers(0, 5))
     def rewrite_while_it_is_copied(self, back: int, at: int) -> None:
         """The report is about records that have changed since."""
         rewrites, through = self.log.book.rewrites, max(self.log.head - back, 0)
@@ -118,7 +126,8 @@ class LakeBehind(RuleBasedStateMachine):
         self.log.reach_lake(through, rewrites).wait()
         self._check()
 
-    @rule(at=st.integers(0, 30))
+    @precondition(lambda self: self.wanted)
+    @rule(at=st.integers(0, 5))
     def amend(self, at: int) -> None:
         seq = self._pick(self.wanted, at)
         if seq in self._found():
@@ -126,7 +135,8 @@ class LakeBehind(RuleBasedStateMachine):
             self.wanted[seq] = b"amended"
         self._check()
 
-    @rule(at=st.integers(0, 30))
+    @precondition(lambda self: self.wanted)
+    @rule(at=st.integers(0, 5))
     def hide(self, at: int) -> None:
         seq = self._pick(self.wanted, at)
         if seq in self._found():
@@ -135,7 +145,8 @@ class LakeBehind(RuleBasedStateMachine):
             self.lake.pop(seq, None)
         self._check()
 
-    @rule(at=st.integers(0, 30))
+    @precondition(lambda self: self.hidden)
+    @rule(at=st.integers(0, 5))
     def restore(self, at: int) -> None:
         seq = self._pick(self.hidden, at)
         self.log.restore(seqs=[seq]).wait()
@@ -143,7 +154,8 @@ class LakeBehind(RuleBasedStateMachine):
             self.wanted[seq] = self.hidden.pop(seq)
         self._check()
 
-    @rule(at=st.integers(0, 30))
+    @precondition(lambda self: self.wanted)
+    @rule(at=st.integers(0, 5))
     def delete(self, at: int) -> None:
         seq = self._pick(self.wanted, at)
         self.log.delete(seqs=[seq]).wait()
@@ -151,6 +163,7 @@ class LakeBehind(RuleBasedStateMachine):
         self.hidden.pop(seq, None)
         self._check()
 
+    @precondition(lambda self: self.lake)
     @rule()
     def lose_the_lake(self) -> None:
         """What was only in the lake is lost; from now on, nothing more is."""
@@ -159,6 +172,7 @@ class LakeBehind(RuleBasedStateMachine):
         found = self._found()
         self.wanted = {seq: data for seq, data in self.wanted.items() if seq in found}
 
+    @precondition(lambda self: self.wanted)
     @rule(kind=st.sampled_from(["close", "kill", "cut"]))
     def restart(self, kind: str) -> None:
         before, mark = self._found(), self.log.lake_mark

@@ -49,6 +49,7 @@ from strandline.engine.state.idempotency import check_extras, find_duplicate
 from strandline.engine.state.lake_mark import lake_mark
 from strandline.engine.state.logbook import Logbook
 from strandline.engine.state.notes import NO_VALUES, check_fits
+from strandline.engine.state.retention import held_back
 
 if TYPE_CHECKING:
     from strandline.engine.engine import Engine
@@ -425,6 +426,15 @@ class Log:
     def lake_mark(self) -> int:
         """The seq up to which the lake has the records, as last reported with :meth:`reach_lake`."""
         return lake_mark(self._book)
+
+    def held_back(self) -> tuple[int, int]:
+        """Return how many records and bytes the log has beyond its retention, because it keeps them until the lake has
+        them."""
+        engine, book = self._engine, self._book
+        with engine.lock:
+            book.check_there()
+            let_expire(engine, book)
+            return held_back(book, engine.now(), engine.store) if book.config.retain_until_in_lake else (0, 0)
 
     def reach_lake(self, through: int, rewrites: int) -> Commit[bool]:
         """Report that the lake has every record up to the seq ``through``, so that retention and compaction may remove

@@ -61,6 +61,8 @@ sizes = st.sampled_from([0, 1, 2, 5, 30, 200])
 columns = st.lists(
     st.tuples(sizes, st.sampled_from(KEYS), st.sampled_from(NODES), st.sampled_from(METAS)), min_size=1, max_size=6
 )
+
+
 def _config(retain_until_in_lake: bool, durability: str, **others: object) -> Config:
     """An ephemeral log cannot wait for the lake."""
     kept = retain_until_in_lake and durability != "ephemeral"

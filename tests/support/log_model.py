@@ -8,7 +8,6 @@ from copy import copy
 from strandline.engine import Appended, Batch, Config, Cursor, Deleted, Producer, Record, Tombstone
 from strandline.engine.errors import BatchTooLarge, LogFull, ProducerFenced, ProducerGap, UnknownSeq
 
-
 #: The note with the lake's mark.
 LAKE = "lake"
 

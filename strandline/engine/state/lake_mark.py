@@ -51,7 +51,7 @@ def move_back(book: Logbook, before: int) -> None:
 
 
 def forget_unless_kept(book: Logbook, config: Config) -> None:
-    """Forget the mark unless the log keeps records for the lake both before and after a change of its configuration:
-    nobody maintains it in between."""
+    """Forget the mark unless the log keeps records for the lake both before and after a change of its configuration.
+    Nothing maintains it in between."""
     if not (book.config.retain_until_in_lake and config.retain_until_in_lake):
         book.notes = changed(book.notes, {NOTE: Raw(NOTHING)})

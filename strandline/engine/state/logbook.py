@@ -18,7 +18,7 @@ from strandline.engine.record import Appended, Config, Cursor, LogState, Produce
 from strandline.engine.state.block import Block
 from strandline.engine.state.forks import ForkBase, earliest_of, evict_floor_of
 from strandline.engine.state.idempotency import remember, remember_keys
-from strandline.engine.state.lake_mark import forget_unless_kept, moves_mark
+from strandline.engine.state.lake_mark import forget_unless_kept
 from strandline.engine.state.notes import Notes, changed
 from strandline.engine.state.parts import Part, Run, Segments, Tail
 from strandline.engine.state.retention import evict_over_caps

@@ -1,7 +1,7 @@
 """Retention: remove the oldest records by count, bytes and age, and remove records that a caller deletes.
 
-Only retention moves the floors. It removes nothing that the log keeps for the lake. If a segment is unreadable, removal waits: the log exceeds its limits, or keeps records
-beyond their age, until the segment is readable again.
+Only retention moves the floors. It removes nothing that the log keeps for the lake. If a segment is unreadable, removal
+waits: the log exceeds its limits, or keeps records beyond their age, until the segment is readable again.
 """
 
 from __future__ import annotations
@@ -267,6 +267,19 @@ def expire(book: Logbook, now: int, segments: Segments) -> bool:
         if floor > book.earliest:
             return expire_below(book, floor, segments)
     return False
+
+
+def held_back(book: Logbook, now: int, segments: Segments) -> tuple[int, int]:
+    """Return how many records and bytes the log has beyond its limits, because it keeps them for the lake. The bytes of
+    records that are only too old are estimated."""
+    config = book.config
+    records = max(book.count - config.cap_records, 0) if config.cap_records else 0
+    size = max(book.size - config.cap_bytes, 0) if config.cap_bytes else 0
+    if config.ttl_ms and book.count:
+        with suppress(DamagedFile, OSError):
+            old = min(max(book.seq_since(now - config.ttl_ms, segments) - book.earliest, 0), book.count)
+            records, size = max(records, old), max(size, book.size * old // book.count)
+    return records, size
 
 
 def expire_below(book: Logbook, floor: int, segments: Segments) -> bool:

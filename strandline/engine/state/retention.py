@@ -271,15 +271,15 @@ def expire(book: Logbook, now: int, segments: Segments) -> bool:
 
 def held_back(book: Logbook, now: int, segments: Segments) -> tuple[int, int]:
     """Return how many records and bytes the log has beyond its limits, because it keeps them for the lake. The bytes of
-    records that are only too old are estimated."""
+    records that are too many or too old are estimated."""
     config = book.config
     records = max(book.count - config.cap_records, 0) if config.cap_records else 0
     size = max(book.size - config.cap_bytes, 0) if config.cap_bytes else 0
     if config.ttl_ms and book.count:
         with suppress(DamagedFile, OSError):
             old = min(max(book.seq_since(now - config.ttl_ms, segments) - book.earliest, 0), book.count)
-            records, size = max(records, old), max(size, book.size * old // book.count)
-    return records, size
+            records = max(records, old)
+    return records, max(size, book.size * records // book.count) if records else size
 
 
 def expire_below(book: Logbook, floor: int, segments: Segments) -> bool:

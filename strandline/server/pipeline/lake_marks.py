@@ -1,7 +1,7 @@
 """Logs that keep records until the lake has them: tell the engine what the lake has, and observe how far it is behind.
 
-What the lake has is read from the progress of its table ``records``, whoever moved it: the pipeline that the server
-runs, or one that runs elsewhere on the same lake. So a mark is never later than the lake, and a lake that was removed
+What the lake has is read from the progress of its table ``records``. The pipeline that the server runs may have moved
+it, or one that runs elsewhere on the same lake. So a mark is never later than the lake, and a lake that was removed
 moves the marks back.
 """
 

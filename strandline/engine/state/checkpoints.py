@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 import xxhash
@@ -226,6 +226,12 @@ class BookState(msgspec.Struct, array_like=True):
         book.rewrites = self.rewrites
 
 
+class _StoredState(BookState):
+    """A state whose configuration is not decoded yet."""
+
+    config: Raw  # type: ignore[assignment]
+
+
 class OverlayState(msgspec.Struct, array_like=True):
     segment: int
     dead: list[tuple[int, int]]
@@ -323,12 +329,17 @@ def load_books(frames: Iterable[Frame]) -> dict[int, Logbook]:
         elif frame.type is FrameType.DROP:
             states.pop(frame.epoch, None)
             overlays.pop(frame.epoch, None)
-    configs: dict[Any, Config] = {}
+    # A million logs typically share a few configurations, so each is decoded and checked once.
+    configs: dict[bytes, Config] = {}
     books: dict[int, Logbook] = {}
     for epoch, raw in states.items():
-        book = unpack(raw, BookState).make(epoch)
-        # A million logs typically share a few configurations.
-        book.config = configs.setdefault(msgspec.msgpack.encode(book.config), book.config)
+        state: BookState = unpack(raw, _StoredState)
+        packed = bytes(state.config)  # type: ignore[call-overload]
+        config = configs.get(packed)
+        if config is None:
+            config = configs[packed] = unpack(packed, Config)
+        state.config = config
+        book = state.make(epoch)
         known = overlays.get(epoch)
         if known is not None:
             for run in book.runs:

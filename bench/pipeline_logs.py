@@ -21,7 +21,7 @@ import msgspec
 
 from strandline.engine import Batch, Engine, Options
 from strandline.engine.ownership import REGISTRY
-from strandline.history.directory import DirectoryHistory
+from strandline.history.directory import DirectoryHistory, KnownLogs
 from strandline.lake import status
 from strandline.lake.location import Lake
 from strandline.lake.reporter import StatusReporter
@@ -71,7 +71,7 @@ def main() -> None:
 
 
 def _measure(root: Path, count: int, searchable: int, profile: bool) -> None:
-    lake = Lake.at(str(root / "lake"))
+    lake, known = Lake.at(str(root / "lake")), KnownLogs()
     with Engine.open(root / "data", Options(max_logs=0), background=False) as engine:
         search = Registry.empty("log").update(msgspec.json.encode(SEARCH), next_sequence=0).stored()
         for first in range(0, count, STEP):
@@ -80,7 +80,7 @@ def _measure(root: Path, count: int, searchable: int, profile: bool) -> None:
                 engine.create(f"log-{number:07d}", notes=notes, batch=Batch.of(b'{"n":%d}' % number, "key"))
             engine.flush()
         engine.seal()
-        seconds, used = _round(root, lake)
+        seconds, used = _round(root, lake, known)
         print(f"{count:>8,} logs: first round {seconds:.2f} s, processor {used:.2f} s")
         figures = []
         for turn in range(ROUNDS):
@@ -91,22 +91,22 @@ def _measure(root: Path, count: int, searchable: int, profile: bool) -> None:
             if profile and turn == ROUNDS - 1:
                 profiler = cProfile.Profile()
                 profiler.enable()
-                figures.append(_round(root, lake))
+                figures.append(_round(root, lake, known))
                 profiler.disable()
                 pstats.Stats(profiler).sort_stats("cumulative").print_stats(55)
             else:
-                figures.append(_round(root, lake))
+                figures.append(_round(root, lake, known))
         shown = ", ".join(f"{seconds:.2f} ({used:.2f})" for seconds, used in figures)
         size = (root / "lake" / status.NAME).stat().st_size
         objects = sum(1 for each in (root / "lake").rglob("*") if each.is_file())
         print(f"{count:>8,} logs: {MOVED} moved: {shown} s; status.json {size:,} bytes; {objects:,} files in the lake")
 
 
-def _round(root: Path, lake: Lake) -> tuple[float, float]:
+def _round(root: Path, lake: Lake, known: KnownLogs) -> tuple[float, float]:
     """The time that passed, and the processor time."""
     reporter = StatusReporter(lambda each: write_status(lake, each), lambda: time.time_ns() // 1_000_000)
     begun, used = time.perf_counter(), time.process_time()
-    history = DirectoryHistory(root / "data")
+    history = DirectoryHistory(root / "data", known=known)
     try:
         with reporter.round():
             run_round(None, history, lake, reporter)  # type: ignore[arg-type]

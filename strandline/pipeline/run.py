@@ -21,6 +21,7 @@ import msgspec
 
 from strandline.engine.clock import SystemClock
 from strandline.engine.record import is_internal
+from strandline.history.directory import KnownLogs
 from strandline.history.log_info import LogInfo
 from strandline.history.source import History, open_history
 from strandline.lake.erasures import PROGRESS, ErasureEvents
@@ -113,17 +114,24 @@ def _run_claimed(
     stack.callback(close_session, spark)
     fence = stack.enter_context(take_fence(lake, now))
     stack.enter_context(signals(requests))
+    known = KnownLogs()
     if job.mode == "once":
-        run_once(lambda: _round(job, spark, lake, reporter, fence, True), reporter)
+        run_once(lambda: _round(job, spark, lake, reporter, fence, known, True), reporter)
     else:
         interval = None if job.mode == "supervised" else job.interval
-        run_on(lambda: _round(job, spark, lake, reporter, fence, False), reporter, requests, interval)
+        run_on(lambda: _round(job, spark, lake, reporter, fence, known, False), reporter, requests, interval)
 
 
 def _round(
-    job: PipelineJob, spark: SparkSession, lake: Lake, reporter: StatusReporter, fence: Fence, complete: bool
+    job: PipelineJob,
+    spark: SparkSession,
+    lake: Lake,
+    reporter: StatusReporter,
+    fence: Fence,
+    known: KnownLogs,
+    complete: bool,
 ) -> None:
-    history = open_history(path=job.path, url=job.url, key=job.key, cold_url=job.cold)
+    history = open_history(path=job.path, url=job.url, key=job.key, cold_url=job.cold, known=known)
     try:
         run_round(spark, history, lake, reporter, Chosen(job.logs, job.prefix), complete=complete, fence=fence)
     finally:

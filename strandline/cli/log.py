@@ -20,7 +20,7 @@ from strandline.cli.exit_codes import CommandFailed, Exit, naming
 from strandline.cli.log_append import append_command
 from strandline.cli.log_read import check_key_filters, diff_command, tail_command
 from strandline.cli.options import ApiKey, AsJson, KeyPrefix, LogName, NamePrefix, NewLogName, RecordKey, Url
-from strandline.cli.output import counted, open_console, print_fields, print_json, print_line, print_table
+from strandline.cli.output import counted, open_console, print_fields, print_json, print_line, print_table, say
 from strandline.cli.records import LogReader, RecordFilter, ShownRecord, line_of, open_reader, pages, seq_range
 from strandline.cli.times import parse_duration, show_duration, show_time
 from strandline.client import Client, Conflict, NotFound
@@ -319,6 +319,10 @@ def create_command(
         bool, typer.Option("--reject", help="Refuse writes to a full log instead of removing its oldest records.")
     ] = False,
     compact: Annotated[bool, typer.Option("--compact", help="Keep only the last record of each key.")] = False,
+    retain_until_in_lake: Annotated[
+        bool,
+        typer.Option("--retain-until-in-lake", help="Keep a record beyond the retention until the lake has it."),
+    ] = False,
     lease: Annotated[
         str | None,
         typer.Option("--lease", metavar="DURATION", help="Queues only: how long a worker holds a job. Default: 30s."),
@@ -389,6 +393,7 @@ def create_command(
       strandline log create emails --type queue --max-deliveries 5 --dead-letter emails:dead --retry-delay 1s
     """
     config: TopicConfigArguments = {"type": type, "durability": durability, "compact": compact}
+    config["retain_until_in_lake"] = retain_until_in_lake
     config |= {"cap_records": max_records, "cap_bytes": max_bytes, "discard": "reject" if reject else "old"}
     config["ttl_ms"] = 0 if max_age is None else parse_duration(max_age, "--max-age")
     jobs: QueueConfigArguments = {}
@@ -426,7 +431,8 @@ def create_command(
 def _check_stream(content_type: str, config: TopicConfigArguments, schema: Path | None) -> None:
     """The other options configure JSON logs only. Raises BadParameter."""
     plain = {"type": "log", "durability": "disk", "compact": False, "cap_records": 0, "cap_bytes": 0, "discard": "old"}
-    if content_type != JSON_TYPE and (config != {**plain, "ttl_ms": 0} or schema is not None):
+    plain |= {"ttl_ms": 0, "retain_until_in_lake": False}
+    if content_type != JSON_TYPE and (config != plain or schema is not None):
         raise typer.BadParameter(
             f"a log of {content_type} accepts no other option: they apply to {JSON_TYPE} only",
             param_hint="--content-type",
@@ -454,7 +460,10 @@ def _create(client: Client, log: str, config: TopicConfigArguments, content_type
     if content_type != JSON_TYPE:
         info = client.stream(log, content_type=content_type).create()
         return {"log": log, "content_type": info.content_type}
-    return {"log": log, "config": client.topic(log).configure(**config).config}
+    configured = client.topic(log).configure(**config)
+    for warning in configured.warnings:
+        say(f"warning: {warning}")
+    return {"log": log, "config": configured.config}
 
 
 def _set_schema(client: Client, log: str, registry: Any) -> None:

@@ -196,6 +196,23 @@ def from_server(url: str, api_key: str | None, as_json: bool) -> int:
     return 0
 
 
+class _RetainedLog(msgspec.Struct, frozen=True):
+    log: str
+    lag_records: int
+    lag_seconds: float
+    held_records: int
+    held_bytes: int
+
+
+class _Retained(msgspec.Struct, frozen=True):
+    """The logs that keep records until the lake has them."""
+
+    logs: int = 0
+    held_records: int = 0
+    held_bytes: int = 0
+    rows: tuple[_RetainedLog, ...] = ()
+
+
 class _Answer(msgspec.Struct, kw_only=True):
     """The part of the server's answer that is shown."""
 
@@ -209,6 +226,8 @@ class _Answer(msgspec.Struct, kw_only=True):
     new_records: int = 0
     new_erasures: int = 0
     reason: str = ""
+    retained: _Retained = _Retained()
+    warnings: list[str] = []
     status: PipelineStatus | None = None
 
 
@@ -221,10 +240,23 @@ def _show_supervisor(answer: _Answer, console: Console) -> None:
         console.print(f"reason: {escape(answer.reason)}")
     for sentence in answer.missing:
         console.print(f"[red]missing[/]  {escape(sentence)}")
+    for sentence in answer.warnings:
+        console.print(f"[yellow]warning[/]  {escape(sentence)}")
+    if answer.retained.logs:
+        _show_retained(answer.retained, console)
     if answer.last_error:
         console.print(
             f"[red]last error[/]  {escape(answer.last_error)} ({answer.failures} of {answer.starts} starts failed)"
         )
+
+
+def _show_retained(retained: _Retained, console: Console) -> None:
+    held = f"{counted(retained.held_records, 'record')} ({retained.held_bytes:,} bytes)"
+    console.print(f"{counted(retained.logs, 'log')} with retain_until_in_lake, {held} beyond the retention")
+    table = Table("retaining log", "not in the lake", "oldest", "beyond retention", box=None, pad_edge=False)
+    for row in retained.rows[:SHOWN_LOGS]:
+        table.add_row(escape(row.log), f"{row.lag_records:,}", f"{row.lag_seconds:,.0f} s", f"{row.held_records:,}")
+    console.print(table)
 
 
 def show_status(status: PipelineStatus, console: Console) -> None:

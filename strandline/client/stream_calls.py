@@ -35,6 +35,9 @@ class StreamInfo(msgspec.Struct, frozen=True):
     ttl_seconds: int | None = None
     expires_at: str | None = None
     compact: bool = False
+    retain_until_in_lake: bool = False
+    #: What prevents the configuration from having the expected effect; only when the stream is created.
+    warning: str | None = None
 
 
 class Appended(msgspec.Struct, frozen=True):
@@ -227,6 +230,8 @@ def info(answer: Answer) -> StreamInfo:
         None if ttl is None else int(ttl),
         said.get("stream-expires-at"),
         is_true(said, "stream-compact"),
+        is_true(said, "stream-retain-until-in-lake"),
+        said.get("stream-warning"),
     )
 
 

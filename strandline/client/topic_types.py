@@ -98,6 +98,7 @@ class TopicConfig(msgspec.Struct, frozen=True, kw_only=True):
     cap_bytes: int = 0
     discard: Literal["old", "reject"] = "old"
     compact: bool = False
+    retain_until_in_lake: bool = False
     durability: Durability = "disk"
     priority: int | None = None
     auto_priority: bool = True
@@ -125,6 +126,7 @@ class QueueConfigArguments(TypedDict, total=False):
     cap_bytes: int
     discard: Literal["old", "reject"]
     compact: bool
+    retain_until_in_lake: bool
     durability: Durability
     priority: int | None
     auto_priority: bool
@@ -150,9 +152,12 @@ class TopicConfigArguments(QueueConfigArguments, total=False):
 
 
 class Configured(msgspec.Struct, frozen=True):
+    """The configuration of a topic. ``warnings`` says what prevents it from having the expected effect."""
+
     topic: str
     created: bool
     config: TopicConfig
+    warnings: tuple[str, ...] = ()
 
 
 class QueueState(msgspec.Struct, frozen=True):

@@ -161,6 +161,8 @@ class Collection(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit
     append_only: AppendOnly | None = None
     #: Regular documents only: how many versions of a document to keep, including the current one.
     max_versions: Positive = MAX_VERSIONS
+    #: Regular documents only: whether a version beyond `max_versions` is kept until the lake has it.
+    retain_until_in_lake: Flag = False
     #: A document whose last element or version is older than this is shown as empty.
     ttl_ms: Positive | None = None
     #: For each field of the data, the `read_roles` that see it and the `write_roles` that may send it. An empty or

@@ -118,6 +118,8 @@ def _collection_errors(
     yield from _search_errors(collection)
     if collection.listable:
         yield from _list_errors(collection, template)
+    if collection.retain_until_in_lake and collection.durability == "ephemeral":
+        yield "retain_until_in_lake cannot be combined with durability ephemeral: the lake has no such documents"
     yield from _rate_errors(collection, everywhere)
     yield from _queue_errors(collection, template, documents)
 
@@ -139,6 +141,8 @@ def _append_errors(collection: Collection) -> Iterator[str]:
     append = collection.append_only
     if append is None:
         return
+    if collection.retain_until_in_lake:
+        yield "retain_until_in_lake is for regular documents; the server removes no elements by itself"
     if collection.max_versions != MAX_VERSIONS:
         yield "max_versions is for regular documents; append_only.max_items limits the elements of a document"
     if collection.pull_only:

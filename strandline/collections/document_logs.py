@@ -151,6 +151,7 @@ def _wanted(config: Config, path: DocumentPath, max_records: int) -> Config:
         config,
         durability=path.collection.durability,
         cap_records=max_records,
+        retain_until_in_lake=path.collection.retain_until_in_lake,
         idempotency_window_ms=max(config.idempotency_window_ms, REPLAY_WINDOW_MS),
     )
 

@@ -159,8 +159,9 @@ class Engine:
         self._names = Names(self._by_name)
         for book in self.by_epoch.values():
             book.count_in(self._totals_of(book))
-        #: The logs with compaction.
+        #: The logs with compaction, and those that keep records until the lake has them.
         self.compacted: set[Logbook] = {book for book in self.by_epoch.values() if book.config.compact}
+        self.retaining: set[Logbook] = {book for book in self.by_epoch.values() if book.config.retain_until_in_lake}
         self._dirty = set(self.recovered.changed)
         self._last_ts = self._first_time(self.recovered.last_ts)
         self._next_epoch = self.recovered.next_epoch
@@ -483,15 +484,19 @@ class Engine:
         if book.base is not None and book.base.book is not None:
             book.base.book.forks += 1
             book.base.book.withdrawals += 1
-        self.note_compaction(book)
+        self.note_config(book)
         self.touch(book)
 
-    def note_compaction(self, book: Logbook) -> None:
-        """Register whether the log is compacted, after it was created or configured."""
-        if book.config.compact:
-            self.compacted.add(book)
-        else:
-            self.compacted.discard(book)
+    def note_config(self, book: Logbook) -> None:
+        """Register whether the log is compacted and keeps records for the lake, after it was created or configured."""
+        for logs, wanted in (
+            (self.compacted, book.config.compact),
+            (self.retaining, book.config.retain_until_in_lake),
+        ):
+            if wanted:
+                logs.add(book)
+            else:
+                logs.discard(book)
 
     def _totals_of(self, book: Logbook) -> Totals:
         return self.side_totals if is_internal(book.name) else self.totals
@@ -503,6 +508,7 @@ class Engine:
         del self.by_epoch[book.epoch]
         book.count_in(NOWHERE)
         self.compacted.discard(book)
+        self.retaining.discard(book)
         if book.base is not None and book.base.book is not None:
             book.base.book.forks -= 1
             book.base.book.withdrawals += 1

@@ -20,6 +20,7 @@ from strandline.engine.operations.change import (
     configure,
     note,
     note_frame,
+    reach_lake,
 )
 from strandline.engine.operations.journaled import begin_volatile, change, let_all_expire, let_expire, publish
 from strandline.engine.reads.backwards import find_key, read_back
@@ -45,8 +46,10 @@ from strandline.engine.state import record_changes
 from strandline.engine.state.block import Block
 from strandline.engine.state.forks import revision_of
 from strandline.engine.state.idempotency import check_extras, find_duplicate
+from strandline.engine.state.lake_mark import lake_mark
 from strandline.engine.state.logbook import Logbook
 from strandline.engine.state.notes import NO_VALUES, check_fits
+from strandline.engine.state.retention import held_back
 
 if TYPE_CHECKING:
     from strandline.engine.engine import Engine
@@ -418,6 +421,31 @@ class Log:
         an append. The result has no records: its ``first`` is the next seq, its ``last`` the one before.
         """
         return note(self._engine, self._book, changes, producer)
+
+    @property
+    def lake_mark(self) -> int:
+        """The seq up to which the lake has the records, as last reported with :meth:`reach_lake`."""
+        return lake_mark(self._book)
+
+    def held_back(self) -> tuple[int, int]:
+        """Return how many records and bytes the log has beyond its retention, because it keeps them until the lake has
+        them."""
+        engine, book = self._engine, self._book
+        with engine.lock:
+            book.check_there()
+            let_expire(engine, book)
+            return held_back(book, engine.now(), engine.store) if book.config.retain_until_in_lake else (0, 0)
+
+    def reach_lake(self, through: int, rewrites: int) -> Commit[bool]:
+        """Report that the lake has every record up to the seq ``through``, so that retention and compaction may remove
+        them, if the log is configured to keep records until then. A lower seq than before means that the lake has lost
+        records.
+
+        ``rewrites`` is the number of restored and amended records (``reads.status.rewrites_of``) that the lake has
+        taken into account. If it has changed, the report is out of date and has no effect. The result is whether it had
+        an effect.
+        """
+        return reach_lake(self._engine, self._book, through, rewrites)
 
     # --- cursors -------------------------------------------------------------------------------------------
 

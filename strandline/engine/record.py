@@ -44,6 +44,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     discard: Discard = "old"
     #: Delete a record some time after a later record of its key was appended.
     compact: bool = False
+    #: Keep a record until the lake has it, whatever retention and compaction would remove.
+    retain_until_in_lake: bool = False
     #: How long an idempotency key is remembered, counted from its append.
     idempotency_window_ms: int = 120_000
     #: Data that a protocol stores with the log. The engine does not interpret it.
@@ -58,8 +60,12 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             raise BadConfig("durability", self.durability, "must be ephemeral, memory, disk or fsync")
         if self.discard not in ("old", "reject"):
             raise BadConfig("discard", self.discard, "must be old or reject")
-        if not isinstance(self.compact, bool):
-            raise BadConfig("compact", self.compact, "must be true or false")
+        for field in ("compact", "retain_until_in_lake"):
+            if not isinstance(getattr(self, field), bool):
+                raise BadConfig(field, getattr(self, field), "must be true or false")
+        if self.retain_until_in_lake and self.durability == "ephemeral":
+            why = "must be false if the durability is ephemeral: the lake has no records of such a log"
+            raise BadConfig("retain_until_in_lake", True, why)
 
 
 def check_name(name: str) -> str:

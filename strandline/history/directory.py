@@ -6,12 +6,21 @@ import os
 from collections.abc import Iterator
 
 from strandline.engine.errors import UnknownLog
-from strandline.engine.reads.directory_view import DirectoryView, ViewedRun
+from strandline.engine.reads.directory_view import DirectoryView, KnownBooks, ViewedRun
 from strandline.engine.reads.status import live_ranges
 from strandline.engine.segments.cold_tier import ObjectStoreCold
 from strandline.engine.state.logbook import Logbook
 from strandline.history.log_info import LogInfo, info_of
 from strandline.history.pieces import EVERYTHING, ColdPlace, SegmentPiece, Where
+
+
+class KnownLogs(KnownBooks):
+    """What successive histories of one data directory share. Each costs little more than what has changed since the
+    one before, which must be closed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.infos: dict[Logbook, LogInfo] = {}
 
 
 class DirectoryHistory:
@@ -22,10 +31,12 @@ class DirectoryHistory:
         path: str | os.PathLike[str],
         cold_url: str = "",
         cold_options: dict[str, str | bool] | None = None,
+        known: KnownLogs | None = None,
     ) -> None:
+        self._known = known or KnownLogs()
         self._cold = ColdPlace(cold_url, cold_options or {}) if cold_url else None
         self._view = DirectoryView.take(
-            path, None if self._cold is None else ObjectStoreCold(cold_url, **self._cold.options)
+            path, None if self._cold is None else ObjectStoreCold(cold_url, **self._cold.options), self._known
         )
         #: The id of the data directory.
         self.directory = self._view.directory
@@ -36,7 +47,18 @@ class DirectoryHistory:
     def logs(self, prefix: str = "") -> list[LogInfo]:
         """Return all logs by name, including internal ones."""
         books = (self._view.find(name) for name in self._view.names() if name.startswith(prefix))
-        return [info_of(book) for book in books if book is not None]
+        known = self._known
+        before, known.infos = known.infos, {}
+        found = []
+        for book in books:
+            assert book is not None
+            info = before.get(book) if known.has(book) else None
+            if info is None:
+                info = info_of(book)
+            if known.has(book):
+                known.infos[book] = info
+            found.append(info)
+        return found
 
     def log(self, name: str) -> LogInfo:
         """Return a log. Raises UnknownLog."""

@@ -7,7 +7,7 @@ that the list of names shows what has changed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from hashlib import sha256
 from typing import NamedTuple
 
@@ -57,11 +57,13 @@ class _Name(NamedTuple):
         return f"{self.folder}/{self.epoch}-{self.written_ms}-{self.digest}.json"
 
 
-def keep(lake: Lake, registries: Iterable[KeptRegistry], now_ms: int) -> None:
-    """Store the registries of all logs that have one. Unchanged registries are not written again."""
+def keep(lake: Lake, registries: Iterable[KeptRegistry], now_ms: int, logs: Collection[str] | None = None) -> None:
+    """Store the registries of all logs that have one, or of these ``logs``, and remove all others of them. Unchanged
+    registries are not written again."""
     kept: dict[tuple[str, int, str], str] = {}
     superfluous = set()
-    for name in lake.names(f"{FOLDER}/"):
+    folders = [FOLDER] if logs is None else [_folder(log) for log in logs]
+    for name in (name for folder in folders for name in lake.names(f"{folder}/")):
         parsed = _Name.parse(name)
         superfluous.add(name)
         if parsed is not None:

@@ -41,6 +41,7 @@ class TransactionLog:
 
     def __init__(self, lake: Lake, table: str) -> None:
         self._lake = lake
+        self._table = table
         self.place = lake.place_of(table)
         self._folder = f"{table}/{LOG}/"
         self._commits: set[int] = set()
@@ -66,7 +67,7 @@ class TransactionLog:
 
     def commit_state(self, version: int) -> FileState | None:
         """The state of the file with the commit of a version; None if it does not exist."""
-        return self._lake.state(f"{self._folder}{version:020d}.json")
+        return commit_state(self._lake, self._table, version)
 
     def actions(self, kind: str, version: int, after: int = NO_TABLE) -> Iterator[dict[str, Any]]:
         """The actions of a kind up to and including a version, oldest first. Raises BrokenLog.
@@ -119,6 +120,12 @@ class TransactionLog:
         if raw is None:
             raise BrokenLog(f"{self.place}/{LOG}/{name} is missing, or was removed while the log was read. {_WAY}")
         return raw
+
+
+def commit_state(lake: Lake, table: str, version: int) -> FileState | None:
+    """The state of the file with the commit of a version of a table; None if it does not exist. Does not list the
+    log."""
+    return lake.state(f"{table}/{LOG}/{version:020d}.json")
 
 
 _WAY = (

@@ -7,17 +7,18 @@ of the table ``records`` themselves.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from strandline.history.log_info import LogInfo
+from strandline.history.log_info import ForkOrigin, LogInfo
 from strandline.lake import registries
+from strandline.lake.fence import BELONGING
 from strandline.lake.files import read_lake_file
 from strandline.lake.layout import records
-from strandline.lake.location import Lake
+from strandline.lake.location import FileState, Lake
 from strandline.lake.registries import KeptRegistry, RegistryLayer
 from strandline.lake.table import KnownFile, LakeTable
 from strandline.pipeline.typed_columns import PayloadColumns
@@ -65,14 +66,40 @@ def promoted(spark: SparkSession, lake: Lake, log: str) -> DataFrame:
 
 def keep_registries(lake: Lake, logs: Sequence[LogInfo], now_ms: int) -> None:
     """Store the registries in the lake. ``logs`` must be all logs. Tables and collections have no schema in their
-    registries, only a search configuration, which the lake does not need."""
-    by_epoch = {info.epoch: info for info in logs}
-    kept = [
-        KeptRegistry(info.name, info.epoch, layers_of(info, by_epoch), msgspec.Raw(info.registry))
-        for info in logs
-        if info.registry is not None and info.owner is None
-    ]
-    registries.keep(lake, kept, now_ms)
+    registries, only a search configuration, which the lake does not need.
+
+    A process that has stored them before only looks at those that have changed since.
+    """
+    wanted = {info.name: info for info in logs if info.registry is not None and info.owner is None}
+    facts = {name: (info.epoch, info.registry, info.base) for name, info in wanted.items()}
+    # A lake that was removed and made again has another file.
+    state = lake.state(BELONGING)
+    known = _stored.pop(lake.url, None)
+    changed: set[str] | None = None
+    if known is not None and state is not None and known.state == state:
+        changed = {name for name, _ in known.facts.items() ^ facts.items()}
+    if changed is None or changed:
+        by_epoch = {info.epoch: info for info in logs}
+        kept = [
+            KeptRegistry(name, info.epoch, layers_of(info, by_epoch), msgspec.Raw(info.registry or b""))
+            for name, info in wanted.items()
+            if changed is None or name in changed
+        ]
+        registries.keep(lake, kept, now_ms, changed)
+    while len(_stored) >= MAX_STORED:
+        del _stored[next(iter(_stored))]
+    _stored[lake.url] = _Stored(state, facts)
+
+
+class _Stored(NamedTuple):
+    """What this process has stored last in a lake, and the state of the file with the lake's owner."""
+
+    state: FileState | None
+    facts: dict[str, tuple[int, bytes | None, ForkOrigin | None]]
+
+
+_stored: dict[str, _Stored] = {}
+MAX_STORED = 16
 
 
 def layers_of(info: LogInfo, by_epoch: Mapping[int, LogInfo]) -> list[RegistryLayer]:

@@ -6,6 +6,7 @@ nothing: the next process continues with the progress that is in the tables.
 
 from __future__ import annotations
 
+import gc
 import logging
 import signal
 import sys
@@ -20,6 +21,7 @@ import msgspec
 
 from strandline.engine.clock import SystemClock
 from strandline.engine.record import is_internal
+from strandline.history.directory import KnownLogs
 from strandline.history.log_info import LogInfo
 from strandline.history.source import History, open_history
 from strandline.lake.erasures import PROGRESS, ErasureEvents
@@ -41,6 +43,8 @@ if TYPE_CHECKING:
 #: Readers consider the process dead if its status is not renewed. In an object store each renewal is a request, so it
 #: happens less often there.
 RENEW_SECONDS = 5.0
+#: A view of a hundred thousand logs is a million objects, and there are hardly any reference cycles.
+GC_THRESHOLDS = (50_000, 20, 50)
 REMOTE_RENEW_SECONDS = 30.0
 
 
@@ -67,6 +71,7 @@ def run(job: PipelineJob, watch: ProgressView, warn: Callable[[str], None]) -> N
     Raises LakeInUse, SparkUnavailable, UnknownLogs, LakeOfAnother, and errors of the history, the lake and Spark.
     """
     lake, now = Lake.at(job.lake), SystemClock().now
+    collect_rarely()
     requests = Requests()
     if job.mode == "supervised":
         # Listen before Spark starts, because the supervisor may end before that. Read past the buffer: its lock must
@@ -74,6 +79,11 @@ def run(job: PipelineJob, watch: ProgressView, warn: Callable[[str], None]) -> N
         listen(requests, getattr(sys.stdin.buffer, "raw", sys.stdin.buffer))
     with claim(lake, now), ExitStack() as stack:
         _run_claimed(job, lake, now, requests, watch, _status_before(lake, warn), stack)
+
+
+def collect_rarely() -> None:
+    """Let the garbage collector look less often at the many objects of a round."""
+    gc.set_threshold(*GC_THRESHOLDS)
 
 
 def _run_claimed(
@@ -104,17 +114,24 @@ def _run_claimed(
     stack.callback(close_session, spark)
     fence = stack.enter_context(take_fence(lake, now))
     stack.enter_context(signals(requests))
+    known = KnownLogs()
     if job.mode == "once":
-        run_once(lambda: _round(job, spark, lake, reporter, fence, True), reporter)
+        run_once(lambda: _round(job, spark, lake, reporter, fence, known, True), reporter)
     else:
         interval = None if job.mode == "supervised" else job.interval
-        run_on(lambda: _round(job, spark, lake, reporter, fence, False), reporter, requests, interval)
+        run_on(lambda: _round(job, spark, lake, reporter, fence, known, False), reporter, requests, interval)
 
 
 def _round(
-    job: PipelineJob, spark: SparkSession, lake: Lake, reporter: StatusReporter, fence: Fence, complete: bool
+    job: PipelineJob,
+    spark: SparkSession,
+    lake: Lake,
+    reporter: StatusReporter,
+    fence: Fence,
+    known: KnownLogs,
+    complete: bool,
 ) -> None:
-    history = open_history(path=job.path, url=job.url, key=job.key, cold_url=job.cold)
+    history = open_history(path=job.path, url=job.url, key=job.key, cold_url=job.cold, known=known)
     try:
         run_round(spark, history, lake, reporter, Chosen(job.logs, job.prefix), complete=complete, fence=fence)
     finally:

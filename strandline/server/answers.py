@@ -54,6 +54,8 @@ class ReadyState(msgspec.Struct, omit_defaults=True):
     topics: Number
     #: Background tasks that fail. The server still answers requests.
     failing: list[FailingTask] = []
+    #: What needs attention although nothing fails.
+    warnings: list[str] = []
 
 
 class JournalFigures(msgspec.Struct):
@@ -123,6 +125,13 @@ class PipelineFigures(msgspec.Struct):
     lag_erasures: Number
     starts: Number
     failures: Number
+    #: The logs that keep records until the lake has them: their number, the records that are not in the lake, the age
+    #: of the oldest of these, and what they hold beyond their retention.
+    retaining_logs: Number
+    retained_lag_records: Number
+    retained_lag_seconds: Annotated[float, Meta(ge=0)]
+    held_records: Number
+    held_bytes: Number
 
 
 class MetricsState(msgspec.Struct):

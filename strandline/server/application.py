@@ -46,6 +46,7 @@ from strandline.server.documentation import Documentation
 from strandline.server.gate import Gate, Status
 from strandline.server.metrics_snapshot import measure
 from strandline.server.openapi import openapi_route
+from strandline.server.pipeline.lake_marks import LakeMarks
 from strandline.server.pipeline.routes import PipelineRoutes
 from strandline.server.pipeline.supervisor import PipelineSupervisor, Program
 from strandline.server.probes import Probes
@@ -117,6 +118,7 @@ class Application:
             self._metrics,
             self._count_series,
             lambda: self.engine,
+            lambda: [] if self.marks is None else self.marks.warnings,
             cors_of(self._collections.settings.cors),
         )
         self.gate = Gate(
@@ -150,6 +152,7 @@ class Application:
         self.live: LiveResponses | None = None
         self.indexer: Indexer | None = None
         self.keeper: PipelineSupervisor | None = None
+        self.marks: LakeMarks | None = None
         self._sampling: Recurrence | None = None
         #: Why the server could not start; set it to make the server stop.
         self.failure: BaseException | None = None
@@ -221,7 +224,10 @@ class Application:
         self.collections = CollectionsProtocol(CollectionsContext(kernel, self._collections, self._authorizer))
         self.keeper = PipelineSupervisor(settings, self._program, engine)
         self.console = ConsoleProtocol(ConsoleContext(kernel, self._surroundings(self.keeper)))
-        pipeline = PipelineRoutes(self.keeper)
+        marks = LakeMarks(engine, Lake.at(settings.lake), settings.pipeline.lake_alarm_s, self.keeper.not_run)
+        self.marks = marks
+        kernel.lake_warning = lambda: marks.warning
+        pipeline = PipelineRoutes(self.keeper, marks)
         routes = [*self.topics.routes(), *self.streams.routes(), *self.arrow.routes()]
         routes += [*self.collections.routes(), *self.tables.routes(), *pipeline.routes(), *self.console.routes()]
         routes += [*Documentation(self.workers).routes(), *BrowserModule(self.workers).routes()]
@@ -238,6 +244,7 @@ class Application:
             self.indexer.start()
         if not self.status.draining:
             self.keeper.start()
+            marks.start()
         log.info("ready: %d logs in %s", kernel.catalog.count, settings.storage.data_dir)
 
     def _surroundings(self, keeper: PipelineSupervisor) -> Surroundings:
@@ -295,6 +302,8 @@ class Application:
         await asyncio.to_thread(self.workers.close)
         if self.keeper is not None:
             await asyncio.to_thread(self.keeper.close)
+        if self.marks is not None:
+            await asyncio.to_thread(self.marks.close)
         if self.tables is not None:
             await asyncio.to_thread(self.tables.close)
         if self.indexer is not None:

@@ -16,6 +16,7 @@ from prometheus_client import CollectorRegistry, ProcessCollector, generate_late
 from strandline.delivery.queues import QueueFigures
 from strandline.engine.stats import FLUSH_BOUNDS, Histogram, Stats
 from strandline.query.index_files.indexer import Indexer
+from strandline.server.pipeline.lake_marks import RetentionLag
 from strandline.server.pipeline.supervisor import STATES, PipelineSnapshot
 
 #: The media type of the text.
@@ -188,6 +189,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     failing: frozenset[str] = frozenset()
     table_hooks: TableHooks = TableHooks()
     pipeline: PipelineSnapshot = PipelineSnapshot()
+    retained: RetentionLag = RetentionLag()
     #: The time of day in milliseconds.
     time: int = 0
 
@@ -197,7 +199,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
 
 def render_text(snapshot: Snapshot) -> bytes:
     lines: list[str] = []
-    parts = (
+    parts: tuple[Iterator[str], ...] = (
         _totals(snapshot),
         _wal(snapshot.wal),
         _sealing(snapshot.sealing),
@@ -207,7 +209,8 @@ def render_text(snapshot: Snapshot) -> bytes:
         _topics(snapshot),
         _others(snapshot),
     )
-    for part in (*parts, _background(snapshot), _table_hooks(snapshot.table_hooks), _pipeline(snapshot)):
+    parts += (_background(snapshot), _table_hooks(snapshot.table_hooks), _pipeline(snapshot), _retained(snapshot))
+    for part in parts:
         lines.extend(part)
     lines.append("")
     return "\n".join(lines).encode()
@@ -400,6 +403,20 @@ def _table_hooks(hooks: TableHooks) -> Iterator[str]:
     yield from _series(f"{name}_failures_total", "counter", "Failed calls of async hooks.", failures)
 
 
+def _retained(snapshot: Snapshot) -> Iterator[str]:
+    lag, name = snapshot.retained, "strandline_retained"
+    yield from _single(f"{name}_logs", "gauge", "Number of logs that keep records until the lake has them.", lag.logs)
+    words = "Records beyond the retention of their log, kept until the lake has them."
+    yield from _single(f"{name}_held_records", "gauge", words, lag.held_records)
+    yield from _single(f"{name}_held_bytes", "gauge", "Bytes of these records.", lag.held_bytes)
+    labels = [f'topic="{_escape(row.log)}"' for row in lag.rows]
+    records = zip(labels, (row.lag_records for row in lag.rows), strict=True)
+    words = "Records that are not in the lake, per log that keeps them until then; the logs that lag most."
+    yield from _series(f"{name}_lag_records", "gauge", words, records)
+    seconds = zip(labels, (row.lag_seconds for row in lag.rows), strict=True)
+    yield from _series(f"{name}_lag_seconds", "gauge", "Age of the oldest of these records, per log.", seconds)
+
+
 def _pipeline(snapshot: Snapshot) -> Iterator[str]:
     standing, name = snapshot.pipeline, "strandline_pipeline"
     states = [(f'state="{state}"', int(standing.state == state)) for state in STATES]
@@ -515,6 +532,11 @@ def render_json(snapshot: Snapshot) -> bytes:
             "lag_erasures": snapshot.pipeline.new_erasures,
             "starts": snapshot.pipeline.starts,
             "failures": snapshot.pipeline.failures,
+            "retaining_logs": snapshot.retained.logs,
+            "retained_lag_records": snapshot.retained.lag_records,
+            "retained_lag_seconds": snapshot.retained.lag_seconds,
+            "held_records": snapshot.retained.held_records,
+            "held_bytes": snapshot.retained.held_bytes,
         },
     }
     return msgspec.json.encode(document)

@@ -34,6 +34,7 @@ from strandline.server.metrics import (
     render_json,
     render_text,
 )
+from strandline.server.pipeline.lake_marks import RetentionLag
 from strandline.server.pipeline.supervisor import PipelineSnapshot
 from strandline.service.access import Access
 from strandline.service.http import Reply
@@ -102,6 +103,7 @@ async def take_snapshot(application: Application, access: Access) -> Snapshot:
         failing=frozenset(trouble.task for trouble in engine.health.troubles()),
         table_hooks=_table_hooks(application.tables),
         pipeline=PipelineSnapshot() if application.keeper is None else application.keeper.standing,
+        retained=_retained(application, access),
         time=SystemClock().now(),
     )
 
@@ -129,6 +131,14 @@ async def _topic_row(context: Context, topic: Topic) -> TopicSample:
         else:
             figures = await context.hub.in_thread(context.kernel.queue_figures, topic.log)
     return TopicSample(topic.name, state.head, state.earliest, state.evict_floor, state.count, state.size, figures)
+
+
+def _retained(application: Application, access: Access) -> RetentionLag:
+    """The lag of logs that keep records for the lake, with rows only for names that the API key may access."""
+    if application.marks is None:
+        return RetentionLag()
+    lag = application.marks.lag
+    return msgspec.structs.replace(lag, rows=tuple(row for row in lag.rows if access.may_touch(row.log)))
 
 
 def _table_hooks(tables: TablesProtocol | None) -> TableHooks:

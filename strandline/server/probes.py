@@ -19,6 +19,7 @@ from strandline.service.http import Call, Cors, Reply, Route, preflight
 class Probes:
     """``topics`` returns the number of logs and ``series`` the number of series of the metrics stream. ``metrics``
     renders the metrics for an API key, as text or as JSON. ``engine`` returns the engine; None before it is open.
+    ``warnings`` returns what an operator should know although nothing fails.
     ``cors`` are the CORS headers of collections, whose protocol has the route ``/health``."""
 
     def __init__(
@@ -28,10 +29,12 @@ class Probes:
         metrics: Callable[[Access, bool], Reply | Awaitable[Reply]],
         series: Callable[[], int] = lambda: 0,
         engine: Callable[[], Engine | None] = lambda: None,
+        warnings: Callable[[], list[str]] = list,
         cors: Cors | None = None,
     ) -> None:
         self._status = status
         self._engine = engine
+        self._warnings = warnings
         self._cors = cors
         self._topics = topics
         self._metrics = metrics
@@ -100,7 +103,13 @@ class Probes:
         failure = self._failure()
         if failure is not None:
             raise failure.again()
-        answer = ReadyState(status="ready", wal_replay_complete=True, topics=self._topics(), failing=self._failing())
+        answer = ReadyState(
+            status="ready",
+            wal_replay_complete=True,
+            topics=self._topics(),
+            failing=self._failing(),
+            warnings=self._warnings(),
+        )
         return Reply(msgspec.json.encode(answer))
 
     def metrics(self, call: Call) -> Reply | Awaitable[Reply]:

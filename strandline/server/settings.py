@@ -154,6 +154,11 @@ class PipelineSettings(Section, frozen=True, kw_only=True):
     pipeline_start_s: Annotated[
         Seconds, "Maximum time that a new record waits for the pipeline to start. Deletions wait at most five minutes."
     ] = 3600.0
+    lake_alarm_s: Annotated[
+        Seconds,
+        "Report the server as degraded when a log with `retain_until_in_lake` has a record that is this old and not in "
+        "the lake; 0: never.",
+    ] = 7200.0
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 from strandline.delivery.hub import Hub
@@ -51,6 +52,8 @@ class Kernel:
         self.catalog.dropping.append(self._forget)
         self.catalog.sweep()
         self._sweeping = hub.every(SWEEP_SECONDS, "removal of expired logs", self.catalog.sweep)
+        #: Returns why logs that keep records until the lake has them may have to wait long; empty if nothing is wrong.
+        self.lake_warning: Callable[[], str] = str
         self._stopped = False
         limited = [log for log in self.catalog.limited_queues() if self.queues.was_used(log)]
         if limited:

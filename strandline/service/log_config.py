@@ -50,6 +50,7 @@ class TopicConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     cap_bytes: Count = 0
     discard: Discard = "old"
     compact: bool = False
+    retain_until_in_lake: bool = False
     durable: bool | None = None
     durability: Durability | None = None
     priority: Annotated[int, Meta(ge=-(1 << 31), le=(1 << 31) - 1)] | None = None
@@ -83,6 +84,7 @@ class ConfigShown(msgspec.Struct, kw_only=True):
     cap_bytes: Number
     discard: Discard
     compact: bool | UnsetType = UNSET
+    retain_until_in_lake: bool | UnsetType = UNSET
     durable: bool
     durability: Durability
     priority: int | None
@@ -169,6 +171,7 @@ def engine_config(name: str, wanted: TopicConfig, kind: Kind) -> Config:
         cap_bytes=wanted.cap_bytes,
         discard=wanted.discard,
         compact=wanted.compact,
+        retain_until_in_lake=wanted.retain_until_in_lake,
         idempotency_window_ms=wanted.idempotency_window_ms,
         attributes={ATTRIBUTE: msgspec.to_builtins(traits)},
     )
@@ -250,6 +253,7 @@ def shown_config(config: Config, traits: Traits, notes: Mapping[str, Any], acces
         cap_bytes=config.cap_bytes,
         discard=config.discard,
         compact=config.compact or UNSET,
+        retain_until_in_lake=config.retain_until_in_lake or UNSET,
         durable=config.durability == "fsync",
         durability=config.durability,
         priority=traits.priority,

@@ -112,7 +112,9 @@ def test_everything_differs_from_its_default() -> None:
     """So that the tests above are about all options."""
     plain = Collection(name="", storage_path="")
     same = {name for name in Collection.__struct_fields__ if getattr(plain, name) == getattr(EVERYTHING, name)}
-    assert same == {"pull_only", "bundle", "max_versions", "search"}, "which do not go together with others"
+    assert same == {"pull_only", "bundle", "max_versions", "retain_until_in_lake", "search"}, (
+        "which do not go together with others"
+    )
 
 
 def test_what_is_left_out_has_a_default() -> None:

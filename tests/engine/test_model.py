@@ -61,14 +61,23 @@ sizes = st.sampled_from([0, 1, 2, 5, 30, 200])
 columns = st.lists(
     st.tuples(sizes, st.sampled_from(KEYS), st.sampled_from(NODES), st.sampled_from(METAS)), min_size=1, max_size=6
 )
+
+
+def _config(retain_until_in_lake: bool, durability: str, **others: object) -> Config:
+    """An ephemeral log cannot wait for the lake."""
+    kept = retain_until_in_lake and durability != "ephemeral"
+    return Config(retain_until_in_lake=kept, durability=durability, **others)
+
+
 configs = st.builds(
-    Config,
+    _config,
     durability=st.sampled_from(CLASSES),
     ttl_ms=st.sampled_from([0, 0, 100, 1000]),
     cap_records=st.sampled_from([0, 0, 1, 3, 10]),
     cap_bytes=st.sampled_from([0, 0, 1, 50, 300]),
     discard=st.sampled_from(["old", "old", "reject"]),
     compact=st.booleans(),
+    retain_until_in_lake=st.sampled_from([False, False, True]),
     idempotency_window_ms=st.just(500),
 )
 seqs = st.integers(0, 40)
@@ -668,6 +677,18 @@ class Changes(Machine):
         )
 
     @precondition(lambda self: self.models)
+    @rule(number=st.integers(0, 2), back=st.sampled_from([0, 0, 1, 3, 8, 1000]), is_stale=st.booleans())
+    def reach_lake(self, number: int, back: int, is_stale: bool) -> None:
+        """The lake has everything up to a seq; or it had, before records were restored or amended."""
+        name = self.pick(number)
+        through = max(self.models[name].head - back, 0)
+        self.both(
+            name,
+            lambda log: log.reach_lake(through, log.book.rewrites - is_stale).wait(),
+            lambda model, now: not is_stale and model.reach_lake(now, through),
+        )
+
+    @precondition(lambda self: self.models)
     @rule(
         number=st.integers(0, 2),
         count=st.sampled_from([1, 3, 300, 70_000]),
@@ -749,6 +770,7 @@ class Changes(Machine):
             for record in model.visible:
                 if record.seq not in found:
                     assert model.config.compact
+                    assert record.seq <= model.removable_through
                     assert record.seq < late[record.key]
                     model._remove(record.seq)
         for name in self.models:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import random
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -19,7 +20,7 @@ from typer.testing import CliRunner
 from strandline.engine import Batch, Config, Engine, Log, Options
 from strandline.engine.errors import NoDataDirectory, UnknownLog
 from strandline.engine.reads.directory_view import VIEWS
-from strandline.history.directory import DirectoryHistory
+from strandline.history.directory import DirectoryHistory, KnownLogs
 from strandline.history.pieces import RECORDS, SegmentPiece, Where
 
 
@@ -245,3 +246,53 @@ def test_a_view_shows_what_readers_see(changes: list[Step], durability: Any, cap
             assert all(any(a <= seq <= b for a, b in standing) for seq, _, _ in as_read(log))
         finally:
             history.close()
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_histories_that_share_what_they_know_see_what_a_new_one_sees(tmp_path: Path, seed: int) -> None:
+    rng, known = random.Random(seed), KnownLogs()
+    engine = Engine.open(tmp_path, background=False)
+    names: list[str] = []
+    for step in range(60):
+        name = rng.choice(names) if names else ""
+        kind = rng.choice(
+            ["create", "append", "append", "delete", "hide", "amend", "note", "configure", "fork", "drop"]
+        )
+        if kind == "create" or not names:
+            config = Config(cap_records=rng.choice([0, 3]), durability=rng.choice(["disk", "fsync", "ephemeral"]))
+            names.append(engine.create(f"log {step}", config).wait().name)
+            continue
+        log = engine.log(name)
+        if kind == "append":
+            log.append(Batch([b"%d" % step] * rng.randrange(1, 4))).wait()
+        elif kind == "amend" and log.head and log.book.has(log.head, engine.store):
+            log.amend(log.head, b"amended").wait()
+        elif kind == "delete":
+            log.delete(before=log.head).wait()
+        elif kind == "hide":
+            log.hide(seqs=[log.head]).wait()
+        elif kind == "note":
+            log.note({"x": step}).wait()
+        elif kind == "configure" and log.config.durability != "ephemeral":
+            log.configure(Config(cap_records=rng.choice([0, 2]))).wait()
+        elif kind == "fork" and log.config.durability != "ephemeral":
+            names.append(engine.fork(f"fork {step}", log, log.head).wait().name)
+        elif kind == "drop" and not log.forks:
+            log.drop().wait()
+            names.remove(name)
+        if rng.random() < 0.15:
+            engine.seal()
+        if rng.random() < 0.1:
+            engine.close()
+            engine = Engine.open(tmp_path, background=False)
+        if rng.random() < 0.5:
+            assert _seen(tmp_path, known) == _seen(tmp_path, None)
+    engine.close()
+
+
+def _seen(path: Path, known: KnownLogs | None) -> list[object]:
+    history = DirectoryHistory(path, known=known)
+    try:
+        return [(info, history.standing(info), rows_of(history, info.name)) for info in history.logs()]
+    finally:
+        history.close()

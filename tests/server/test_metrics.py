@@ -293,5 +293,16 @@ def test_the_json_has_these_keys() -> None:
             {"task": "flusher", "failing": False, "failures_total": 0},
             {"task": "housekeeping", "failing": True, "failures_total": 3},
         ],
-        "pipeline": {"state": "off", "lag_records": 0, "lag_erasures": 0, "starts": 0, "failures": 0},
+        "pipeline": {
+            "state": "off",
+            "lag_records": 0,
+            "lag_erasures": 0,
+            "starts": 0,
+            "failures": 0,
+            "retaining_logs": 0,
+            "retained_lag_records": 0,
+            "retained_lag_seconds": 0.0,
+            "held_records": 0,
+            "held_bytes": 0,
+        },
     }

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from strandline.engine import Batch, Config, Engine, Log
-from strandline.history.directory import DirectoryHistory
+from strandline.history.directory import DirectoryHistory, KnownLogs
 from strandline.lake import layout
 from strandline.lake.location import Lake
 from strandline.lake.reporter import Silent, summarize
@@ -41,6 +41,7 @@ class Bed:
         self.engine = Engine.open(path / "data", background=False)
         self.lake = Lake.at(path / "lake")
         self.heard = Heard()
+        self.known = KnownLogs()
 
     def close(self) -> None:
         self.engine.close()
@@ -49,7 +50,7 @@ class Bed:
         return self.engine.create(name, Config(**config)).wait()
 
     def round(self, **arguments: Any) -> RoundResult:
-        history = DirectoryHistory(self.path / "data")
+        history = DirectoryHistory(self.path / "data", known=self.known)
         try:
             return run_round(self.spark, history, self.lake, self.heard, **arguments)
         finally:

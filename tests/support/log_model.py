@@ -8,6 +8,9 @@ from copy import copy
 from strandline.engine import Appended, Batch, Config, Cursor, Deleted, Producer, Record, Tombstone
 from strandline.engine.errors import BatchTooLarge, LogFull, ProducerFenced, ProducerGap, UnknownSeq
 
+#: The note with the lake's mark.
+LAKE = "lake"
+
 
 def size_of(record: Record) -> int:
     return len(record.data) + len(record.meta or b"")
@@ -252,6 +255,8 @@ class ModelLog:
         chosen = [seq for seq in self.select(**which) if seq in self.hidden]
         self.hidden -= set(chosen)
         restored = self._weigh(chosen)
+        if chosen:
+            self._rewrite(chosen[0])
         self._evict()
         return restored
 
@@ -260,6 +265,7 @@ class ModelLog:
         if seq not in self.records:
             raise UnknownSeq("", seq)
         self.records[seq] = self.records[seq]._replace(data=data)
+        self._rewrite(seq)
         self._evict()
 
     def configure(self, now: int, config: Config) -> None:
@@ -268,6 +274,8 @@ class ModelLog:
             self.volatile_from = None
         elif self.volatile_from is None:
             self.volatile_from = self.head + 1
+        if not (self.config.retain_until_in_lake and config.retain_until_in_lake):
+            self.notes.pop(LAKE, None)
         self.config = config
         self._evict()
         self.expire(now)
@@ -277,13 +285,32 @@ class ModelLog:
             self.base.expire(now)
         if self.config.ttl_ms:
             for record in list(self.records.values()):
-                if now - record.ts > self.config.ttl_ms:
+                if now - record.ts > self.config.ttl_ms and record.seq <= self.removable_through:
                     self.ttl_floor = record.seq + 1
                     self._remove(record.seq)
+
+    @property
+    def removable_through(self) -> float:
+        """Up to where retention and compaction may remove something."""
+        return self.notes.get(LAKE, 0) if self.config.retain_until_in_lake else float("inf")
+
+    def reach_lake(self, now: int, through: int) -> bool:
+        if not self.config.retain_until_in_lake or self.notes.get(LAKE, 0) == through:
+            return False
+        self.expire(now)
+        self.notes[LAKE] = through
+        self._evict()
+        return True
+
+    def _rewrite(self, seq: int) -> None:
+        if self.notes.get(LAKE, 0) >= seq:
+            self.notes[LAKE] = seq - 1
 
     def _evict(self) -> None:
         records, bytes_ = self.config.cap_records or float("inf"), self.config.cap_bytes or float("inf")
         while self.count > records or self.size > bytes_:
+            if self.visible[0].seq > self.removable_through:
+                return
             self.cap_floor = self.visible[0].seq + 1
             for seq in [seq for seq in self.records if seq < self.cap_floor]:
                 self._remove(seq)

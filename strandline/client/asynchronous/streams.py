@@ -52,6 +52,7 @@ class AsyncStream(Generic[T]):
         ttl: int | str | None = None,
         expires_at: datetime | str | None = None,
         compact: bool | None = None,
+        retain_until_in_lake: bool | None = None,
         closed: bool = False,
         key: str | None = None,
     ) -> StreamInfo:
@@ -63,6 +64,7 @@ class AsyncStream(Generic[T]):
             "stream-ttl": ttl,
             "stream-expires-at": expires_at,
             "stream-compact": compact,
+            "stream-retain-until-in-lake": retain_until_in_lake,
             "stream-closed": closed or None,
             "stream-key": key,
         }
@@ -77,6 +79,7 @@ class AsyncStream(Generic[T]):
         ttl: int | str | None = None,
         expires_at: datetime | str | None = None,
         compact: bool | None = None,
+        retain_until_in_lake: bool | None = None,
     ) -> AsyncStream[T]:
         """Create a stream that starts with the records of this one, up to ``offset`` (default: the end)."""
         fields = {
@@ -86,6 +89,7 @@ class AsyncStream(Generic[T]):
             "stream-ttl": ttl,
             "stream-expires-at": expires_at,
             "stream-compact": compact,
+            "stream-retain-until-in-lake": retain_until_in_lake,
         }
         await self._transport.call(calls.create(calls.path_of(name), None, b"", fields))
         return AsyncStream(self._transport, name, self._kind, self.content_type)

@@ -54,6 +54,7 @@ class Stream(Generic[T]):
         ttl: int | str | None = None,
         expires_at: datetime | str | None = None,
         compact: bool | None = None,
+        retain_until_in_lake: bool | None = None,
         closed: bool = False,
         key: str | None = None,
     ) -> StreamInfo:
@@ -65,6 +66,7 @@ class Stream(Generic[T]):
             "stream-ttl": ttl,
             "stream-expires-at": expires_at,
             "stream-compact": compact,
+            "stream-retain-until-in-lake": retain_until_in_lake,
             "stream-closed": closed or None,
             "stream-key": key,
         }
@@ -79,6 +81,7 @@ class Stream(Generic[T]):
         ttl: int | str | None = None,
         expires_at: datetime | str | None = None,
         compact: bool | None = None,
+        retain_until_in_lake: bool | None = None,
     ) -> Stream[T]:
         """Create a stream that starts with the records of this one, up to ``offset`` (default: the end)."""
         fields = {
@@ -88,6 +91,7 @@ class Stream(Generic[T]):
             "stream-ttl": ttl,
             "stream-expires-at": expires_at,
             "stream-compact": compact,
+            "stream-retain-until-in-lake": retain_until_in_lake,
         }
         self._transport.call(calls.create(calls.path_of(name), None, b"", fields))
         return Stream(self._transport, name, self._kind, self.content_type)

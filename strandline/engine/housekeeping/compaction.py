@@ -1,6 +1,7 @@
 """Compaction: a compacted log keeps only the last record of each key.
 
-A record is deleted once a later record of its key is old enough. Order and seqs do not change. Readers get no tombstone
+A record is deleted once a later record of its key is old enough. If the log keeps records until the lake has them, the
+lake must have both. Order and seqs do not change. Readers get no tombstone
 for the deletion. It does not count as an erasure, so copies of the record elsewhere are kept. The part of a log that
 has been compacted is not read again.
 """
@@ -21,6 +22,7 @@ from strandline.engine.reads.page import NotResident, Resident, fetch
 from strandline.engine.reads.view import LogView, with_view
 from strandline.engine.segments.store import UnknownSegment
 from strandline.engine.segments.writer import Ints
+from strandline.engine.state.lake_mark import removable_through
 from strandline.engine.state.logbook import Logbook
 from strandline.engine.state.parts import Run
 
@@ -49,7 +51,7 @@ class _State(NamedTuple):
 
 class _Overtaken(Exception):
     """Records of the log were deleted or hidden by another caller, or the log was forked, or the engine is closing. A
-    superseded record may now be the last of its key for some reader."""
+    superseded record may now be the last of its key for some reader. Or the lake has lost records."""
 
 
 class Compaction:
@@ -106,6 +108,8 @@ class Compaction:
     def _compact(self, compacted: Log) -> None:
         book = compacted.book
         horizon = self._horizon(book)
+        if horizon < book.earliest:
+            return
         state = self._states.get(book.epoch)
         if state is None or (state.withdrawals, state.rewrites) != (book.withdrawals, book.rewrites):
             grown = horizon - self._done.get(book.epoch, -1)
@@ -144,7 +148,7 @@ class Compaction:
             chosen = seqs[at : at + SLICE_RECORDS]
             self._bring_in(book, chosen)
             with engine.lock:
-                if book.withdrawals != withdrawals:
+                if book.withdrawals != withdrawals or chosen[-1] > removable_through(book):
                     raise _Overtaken
                 commit = compacted.delete(seqs=chosen.tolist(), erasure=False)
                 withdrawals = book.withdrawals
@@ -161,7 +165,7 @@ class Compaction:
                     store.load(run.segment, index)
 
     def _horizon(self, book: Logbook) -> int:
-        """Return the last seq that is old enough."""
+        """Return the last seq that is old enough, and that the log does not keep for the lake."""
         engine = self._engine
         segments = Resident(engine.store)
         while True:
@@ -169,7 +173,7 @@ class Compaction:
                 with engine.lock:
                     book.check_there()
                     until = engine.now() - engine.options.compact_after_ms
-                    return min(book.seq_since(until + 1, segments) - 1, book.head)
+                    return min(book.seq_since(until + 1, segments) - 1, book.head, removable_through(book))
             except NotResident as missing:
                 fetch(book, missing)
 

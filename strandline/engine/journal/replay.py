@@ -49,6 +49,7 @@ from strandline.engine.state import record_changes
 from strandline.engine.state.block import Block
 from strandline.engine.state.checkpoints import BookState, JournalEntry, Manifest
 from strandline.engine.state.forks import ForkBase, link
+from strandline.engine.state.lake_mark import moves_mark
 from strandline.engine.state.logbook import Logbook
 from strandline.engine.state.parts import Piece, Segments
 from strandline.engine.state.retention import evict_below, evict_over_caps, evicts_alike, expire_below
@@ -315,7 +316,7 @@ class Replay:
             self._by_name[configure.name] = book
             self._recovered.next_epoch = max(self._recovered.next_epoch, frame.epoch + 1)
         self._reach(book, frame.first)
-        book.config = configure.config
+        book.configure(configure.config)
         book.reserved = frame.reserved
         evict_over_caps(book, self._segments)
         self._recovered.changed.add(book)
@@ -385,7 +386,10 @@ class Replay:
             else:
                 book.move_cursor(move.name, move.seq, frame.ts)
         elif frame.type is FrameType.NOTE:
-            book.note(unpack(frame.body, Extras), frame.ts)
+            extras = unpack(frame.body, Extras)
+            book.note(extras, frame.ts)
+            if moves_mark(extras):
+                evict_over_caps(book, segments)
         elif frame.type is FrameType.STATE:
             state = unpack(frame.body, BookState)
             # If some of the earlier records are missing, they stay lost, and the state does not apply.

@@ -14,6 +14,7 @@ from strandline.engine.operations.journaled import change, evicting, frames_of_v
 from strandline.engine.record import Appended, Config, Deleted, LogState, Producer
 from strandline.engine.state import record_changes
 from strandline.engine.state.idempotency import check_extras, find_duplicate
+from strandline.engine.state.lake_mark import extras_of, lake_mark
 from strandline.engine.state.logbook import Logbook
 from strandline.engine.state.notes import check_fits
 from strandline.engine.state.parts import Segments
@@ -52,8 +53,8 @@ def _configure(engine: Engine, book: Logbook, config: Config) -> Commit[LogState
         book.tail.join_no_further()
     book.totals.count(book.config.durability, -1)
     book.totals.count(config.durability, 1)
-    book.config = config
-    engine.note_compaction(book)
+    book.configure(config)
+    engine.note_config(book)
     evicting(engine, book, lambda: evict_over_caps(book, engine.store))
     let_expire(engine, book, now)
     return engine.later((book,), book.state(), None)
@@ -99,6 +100,30 @@ def note(engine: Engine, book: Logbook, changes: Mapping[str, Any], producer: Pr
 
 def note_frame(book: Logbook, extras: Extras, now: int) -> Encoded:
     return encode(FrameType.NOTE, book.epoch, book.assigned, now, pack(extras), reserved=book.reserved)
+
+
+def reach_lake(engine: Engine, book: Logbook, through: int, rewrites: int) -> Commit[bool]:
+    """See :meth:`Log.reach_lake`."""
+    while True:
+        with engine.lock:
+            book.check_there()
+            if not book.config.retain_until_in_lake or lake_mark(book) == through:
+                return Commit.of(False)
+            # Whether a change that waits for the flush rewrites records is known once it is applied.
+            if not book.pending:
+                return Commit.of(False) if book.rewrites != rewrites else _reach_lake(engine, book, through)
+        engine.flush()
+
+
+def _reach_lake(engine: Engine, book: Logbook, through: int) -> Commit[bool]:
+    extras, now = extras_of(through), engine.now()
+
+    def move() -> bool:
+        book.note(extras, now)
+        evict_over_caps(book, engine.store)
+        return True
+
+    return change(engine, book, FrameType.NOTE, lambda: pack(extras), move)
 
 
 class SelectedChange(NamedTuple):

@@ -9,8 +9,8 @@ leftovers.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
-from typing import Any, Literal
+from collections.abc import Iterable, Iterator, Mapping, Set
+from typing import Literal, NamedTuple
 
 import msgspec
 import xxhash
@@ -226,6 +226,12 @@ class BookState(msgspec.Struct, array_like=True):
         book.rewrites = self.rewrites
 
 
+class _StoredState(BookState):
+    """A state whose configuration is not decoded yet."""
+
+    config: Raw  # type: ignore[assignment]
+
+
 class OverlayState(msgspec.Struct, array_like=True):
     segment: int
     dead: list[tuple[int, int]]
@@ -307,10 +313,36 @@ def scan_checkpoint(disk: Disk, name: str) -> Iterator[Frame | FrameDamage]:
     yield from scan(raw, seed, FILE_HEADER.size)
 
 
-def load_books(frames: Iterable[Frame]) -> dict[int, Logbook]:
-    """Return the logbooks by epoch, from the frames of all checkpoints in order. Later frames replace earlier ones.
+class StoredBook(NamedTuple):
+    """A logbook as the checkpoints have it: the state that it was made of, and its reservation, which a replay
+    settles."""
 
-    Forks are not linked to their sources yet.
+    state: bytes
+    book: Logbook
+    reserved: int
+
+
+class StoredBooks(NamedTuple):
+    """All logbooks by epoch. Those of ``overlaid`` logs consist of more than their state."""
+
+    stored: dict[int, StoredBook]
+    overlaid: Set[int]
+
+    @property
+    def books(self) -> dict[int, Logbook]:
+        return {epoch: each.book for epoch, each in self.stored.items()}
+
+
+def load_books(frames: Iterable[Frame]) -> dict[int, Logbook]:
+    """Return the logbooks by epoch, from the frames of all checkpoints in order; see ``load_stored_books``."""
+    return load_stored_books(frames, {}).books
+
+
+def load_stored_books(frames: Iterable[Frame], known: Mapping[int, StoredBook]) -> StoredBooks:
+    """Return the logbooks, from the frames of all checkpoints in order. Later frames replace earlier ones.
+
+    ``known`` are logbooks that were loaded earlier and have not changed since. They are used again if their state is
+    still the same. Forks are not linked to their sources yet.
     """
     states: dict[int, bytes] = {}
     overlays: dict[int, dict[int, OverlayState]] = {}
@@ -323,16 +355,29 @@ def load_books(frames: Iterable[Frame]) -> dict[int, Logbook]:
         elif frame.type is FrameType.DROP:
             states.pop(frame.epoch, None)
             overlays.pop(frame.epoch, None)
-    configs: dict[Any, Config] = {}
-    books: dict[int, Logbook] = {}
+    # A million logs typically share a few configurations, so each is decoded and checked once.
+    configs: dict[bytes, Config] = {}
+    stored: dict[int, StoredBook] = {}
     for epoch, raw in states.items():
-        book = unpack(raw, BookState).make(epoch)
-        # A million logs typically share a few configurations.
-        book.config = configs.setdefault(msgspec.msgpack.encode(book.config), book.config)
-        known = overlays.get(epoch)
-        if known is not None:
-            for run in book.runs:
-                if run.segment in known:
-                    run.overlay = known[run.segment].make()
-        books[epoch] = book
-    return books
+        before = known.get(epoch)
+        if before is not None and before.state == raw and epoch not in overlays:
+            before.book.reserved = before.book.reserved_durable = before.reserved
+            stored[epoch] = before
+            continue
+        book = _made(epoch, raw, configs)
+        for run in book.runs:
+            overlay_of_run = overlays.get(epoch, {}).get(run.segment)
+            if overlay_of_run is not None:
+                run.overlay = overlay_of_run.make()
+        stored[epoch] = StoredBook(raw, book, book.reserved)
+    return StoredBooks(stored, overlays.keys())
+
+
+def _made(epoch: int, raw: bytes, configs: dict[bytes, Config]) -> Logbook:
+    state: BookState = unpack(raw, _StoredState)
+    packed = bytes(state.config)  # type: ignore[call-overload]
+    config = configs.get(packed)
+    if config is None:
+        config = configs[packed] = unpack(packed, Config)
+    state.config = config
+    return state.make(epoch)

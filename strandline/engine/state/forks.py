@@ -76,6 +76,8 @@ def earliest_of(book: Logbook) -> int:
 def evict_floor_of(book: Logbook) -> int:
     """Return the floor: all records below it were lost to retention. Losses in later layers count only if everything
     before them is lost; otherwise they are in the middle and are reported to readers as gaps."""
+    if book.base is None:
+        return min(book.evict_floor, book.head + 1)
     floor = 1
     for part, _, last in layers(book):
         floor = max(floor, min(part.evict_floor, last + 1))

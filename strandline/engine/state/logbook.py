@@ -18,6 +18,7 @@ from strandline.engine.record import Appended, Config, Cursor, LogState, Produce
 from strandline.engine.state.block import Block
 from strandline.engine.state.forks import ForkBase, earliest_of, evict_floor_of
 from strandline.engine.state.idempotency import remember, remember_keys
+from strandline.engine.state.lake_mark import forget_unless_kept
 from strandline.engine.state.notes import Notes, changed
 from strandline.engine.state.parts import Part, Run, Segments, Tail
 from strandline.engine.state.retention import evict_over_caps
@@ -181,6 +182,10 @@ class Logbook:
         if extras is not None:
             self.keep(extras, appended, now)
         return appended
+
+    def configure(self, config: Config) -> None:
+        forget_unless_kept(self, config)
+        self.config = config
 
     def note(self, extras: Extras, ts: int) -> Appended:
         """Change notes, and a producer's state, without an append."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from strandline.engine.journal.bodies import Select
 from strandline.engine.record import Deleted
+from strandline.engine.state.lake_mark import move_back
 from strandline.engine.state.parts import Part, Run, Segments
 from strandline.engine.state.retention import (
     add_up,
@@ -103,6 +104,7 @@ def hide(book: Logbook, select: Select, segments: Segments) -> Deleted:
 
 def restore(book: Logbook, select: Select, segments: Segments) -> Deleted:
     chosen = []
+    earliest: int | None = None
     for part, ranges in _selected(book, select, segments):
         if part.overlay is None:
             continue
@@ -111,8 +113,11 @@ def restore(book: Logbook, select: Select, segments: Segments) -> Deleted:
             back = part.weigh(hidden, segments)
             if back[0]:
                 chosen.append((part, first, last, back))
+                earliest = hidden[0][0] if earliest is None else earliest
     gone = (0, 0)
     book.rewrites += bool(chosen)
+    if earliest is not None:
+        move_back(book, earliest)
     for part, first, last, back in chosen:
         book.account(part, *back)
         part.change().hidden.remove(first, last)
@@ -132,6 +137,7 @@ def amend(book: Logbook, seq: int, data: bytes, segments: Segments) -> None:
             return
         part.change().amended[seq] = data
         book.rewrites += 1
+        move_back(book, seq)
         assert part.overlay is not None
         if seq not in part.overlay.hidden:
             book.account(part, 0, part.weigh([(seq, seq)], segments)[1] - before[1])

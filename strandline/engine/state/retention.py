@@ -1,7 +1,7 @@
 """Retention: remove the oldest records by count, bytes and age, and remove records that a caller deletes.
 
-Only retention moves the floors. If a segment is unreadable, removal waits: the log exceeds its limits, or keeps records
-beyond their age, until the segment is readable again.
+Only retention moves the floors. It removes nothing that the log keeps for the lake. If a segment is unreadable, removal
+waits: the log exceeds its limits, or keeps records beyond their age, until the segment is readable again.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from strandline.engine.errors import DamagedFile
 from strandline.engine.state.block import by_last
+from strandline.engine.state.lake_mark import removable_through
 from strandline.engine.state.parts import Part, Run, Segments, Tail
 
 if TYPE_CHECKING:
@@ -159,13 +160,15 @@ def evict_over_caps(book: Logbook, segments: Segments) -> None:
     config = book.config
     records = book.count - config.cap_records if config.cap_records else 0
     size = book.size - config.cap_bytes if config.cap_bytes else 0
-    if records > 0 or size > 0:
+    through = removable_through(book)
+    if (records > 0 or size > 0) and book.earliest <= through:
         # If a segment is unreadable, eviction waits, and the log exceeds its limit until the segment is readable again.
         with suppress(DamagedFile, OSError):
-            last = _last_to_evict(book, records, size, segments)
-            doomed = doomed_below(book, last + 1, segments)
-            book.cap_floor = last + 1
-            remove(book, doomed, last + 1, segments)
+            last = _last_to_evict(book, records, size, through, segments)
+            if last:
+                doomed = doomed_below(book, last + 1, segments)
+                book.cap_floor = last + 1
+                remove(book, doomed, last + 1, segments)
 
 
 def evicts_alike(book: Logbook) -> bool:
@@ -189,13 +192,16 @@ def evicts_alike(book: Logbook) -> bool:
     return True
 
 
-def _last_to_evict(book: Logbook, records: int, size: int, segments: Segments) -> int:
-    """Return the seq of the live record up to which this many records and bytes are evicted, oldest first."""
+def _last_to_evict(book: Logbook, records: int, size: int, through: int, segments: Segments) -> int:
+    """Return the seq of the live record up to which this many records and bytes are evicted, oldest first; no later
+    than ``through``. 0 if no record is evicted."""
     last = 0
     for part in book.parts():
+        if part.first > through:
+            break
         ends_here = isinstance(part, Run) and part.live >= records and part.live_size >= size
         # If eviction ends in this part, hidden records after the last evicted one must stay, so examine its rows.
-        closely = ends_here and part.overlay is not None
+        closely = part.last > through or (ends_here and part.overlay is not None)
         if isinstance(part, Run) and not closely and (part.live <= records or 0 < part.live_size <= size):
             if part.live:
                 last = part.last
@@ -205,7 +211,7 @@ def _last_to_evict(book: Logbook, records: int, size: int, segments: Segments) -
                     return last
             continue
         amended = part.overlay is not None and bool(part.overlay.amended)
-        for block, start, end in part.visible(book.earliest, book.head, segments):
+        for block, start, end in part.visible(book.earliest, min(book.head, through), segments):
             while start < end:
                 rows = min(max(records, 0), end - start)
                 if size > 0:
@@ -226,6 +232,8 @@ def _last_to_evict(book: Logbook, records: int, size: int, segments: Segments) -
 
 def is_stale(book: Logbook, now: int) -> bool:
     """Return whether ``expire`` may have something to do. Cheap."""
+    if book.earliest > removable_through(book):
+        return False
     if book.runs:
         first = book.runs[0].ts_first
     elif book.tail is not None and book.tail.blocks:
@@ -238,7 +246,12 @@ def is_stale(book: Logbook, now: int) -> bool:
 
 def needs_expiring(book: Logbook, now: int, segments: Segments) -> bool:
     """Return whether ``expire`` would remove records."""
-    return is_stale(book, now) and book.seq_since(now - book.config.ttl_ms, segments) > book.earliest
+    return is_stale(book, now) and _expired_below(book, now - book.config.ttl_ms, segments) > book.earliest
+
+
+def _expired_below(book: Logbook, oldest: int, segments: Segments) -> int:
+    """Return the seq below which every record is older than ``oldest`` and may be removed."""
+    return min(book.seq_since(oldest, segments), removable_through(book) + 1)
 
 
 def expire(book: Logbook, now: int, segments: Segments) -> bool:
@@ -250,10 +263,23 @@ def expire(book: Logbook, now: int, segments: Segments) -> bool:
     book.expired_ts = now
     # As with max records and max bytes, records in unreadable segments are removed later.
     with suppress(DamagedFile, OSError):
-        floor = book.seq_since(oldest, segments)
+        floor = _expired_below(book, oldest, segments)
         if floor > book.earliest:
             return expire_below(book, floor, segments)
     return False
+
+
+def held_back(book: Logbook, now: int, segments: Segments) -> tuple[int, int]:
+    """Return how many records and bytes the log has beyond its limits, because it keeps them for the lake. The bytes of
+    records that are too many or too old are estimated."""
+    config = book.config
+    records = max(book.count - config.cap_records, 0) if config.cap_records else 0
+    size = max(book.size - config.cap_bytes, 0) if config.cap_bytes else 0
+    if config.ttl_ms and book.count:
+        with suppress(DamagedFile, OSError):
+            old = min(max(book.seq_since(now - config.ttl_ms, segments) - book.earliest, 0), book.count)
+            records = max(records, old)
+    return records, max(size, book.size * records // book.count) if records else size
 
 
 def expire_below(book: Logbook, floor: int, segments: Segments) -> bool:

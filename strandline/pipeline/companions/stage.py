@@ -63,7 +63,13 @@ class CompanionStage:
         #: Logs with an unreadable registry, which are left alone.
         self.unknown: set[int] = set()
         for info in round.all_logs:
-            self._ask(info)
+            if info.registry is not None:
+                self._ask(info)
+        #: Those of the logs of the round, in their order. Most logs of a lake have no search configuration.
+        self._chosen = list(self.wishes.values())
+        if len(round.logs) < len(round.all_logs):
+            chosen = {info.epoch for info in round.logs}
+            self._chosen = [wish for wish in self._chosen if wish.info.epoch in chosen]
         if not self.rollups.has_followed(self.table.version):
             self._follow(None)
 
@@ -84,10 +90,8 @@ class CompanionStage:
     def chosen(self) -> Iterator[tuple[Wish, CompanionLines]]:
         """The logs of the round that require companions, and the existing companions of each."""
         entries = by_epoch(self.entries)
-        for info in self.round.logs:
-            wish = self.wishes.get(info.epoch)
-            if wish is not None:
-                yield wish, lines_of(wish, entries.get(info.epoch, []))
+        for wish in self._chosen:
+            yield wish, lines_of(wish, entries.get(wish.info.epoch, []))
 
     def work(self, works: Iterable[tuple[Work, int]]) -> Iterator[list[CompanionOutcome]]:
         """Run work in waves. Each work comes with its number of records."""
@@ -401,7 +405,7 @@ def _retire(keeping: CompanionStage) -> None:
     """Remove companions that are replaced, or whose logs are no longer searchable. (Erasure events handle dropped
     logs.)"""
     old = [entry for _, lines in keeping.chosen() if lines.is_replaced for entry in lines.old]
-    chosen = {info.epoch for info in keeping.round.logs} - keeping.unknown
-    old += [entry for entry in keeping.entries if entry.info.epoch in chosen - keeping.wishes.keys()]
+    without = {info.epoch for info in keeping.round.logs} - keeping.unknown - keeping.wishes.keys()
+    old += [entry for entry in keeping.entries if entry.info.epoch in without]
     if old:
         keeping.change(remove=old)

@@ -68,6 +68,7 @@ def _facts(seen: Inspected) -> StreamFacts:
         stream_seq=stream.log.notes.get(STREAM_SEQ),
         closed=stream.closed,
         compact=stream.log.config.compact,
+        retain_until_in_lake=stream.log.config.retain_until_in_lake,
         epoch=offsets.EPOCH,
         next_offset=str(stream.log.head),
         sealed_through=str(holdings.sealed_through - 1),

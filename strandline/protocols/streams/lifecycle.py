@@ -52,6 +52,7 @@ class CreateHead(NamedTuple):
     closed: bool
     #: None: not given.
     compact: bool | None
+    retain_until_in_lake: bool | None
     key: str | None
     fork: ForkHead | None
 
@@ -66,7 +67,8 @@ class CreateHead(NamedTuple):
             None if ttl is None else ttl_seconds(ttl.decode("latin-1")),
             None if expires is None else time_ms("Stream-Expires-At", expires.decode("latin-1")),
             is_true(headers.get(b"stream-closed")),
-            _compact(head),
+            _flag(head, "Stream-Compact"),
+            _flag(head, "Stream-Retain-Until-In-Lake"),
             routing_key(head),
             _fork(head),
         )
@@ -81,13 +83,13 @@ def _content_type(head: Head) -> str | None:
     return value
 
 
-def _compact(head: Head) -> bool | None:
-    value = head.headers.get(b"stream-compact")
+def _flag(head: Head, name: str) -> bool | None:
+    value = head.headers.get(name.lower().encode())
     if value is None:
         return None
     text = value.decode("latin-1").strip().lower()
     if text not in ("true", "false"):
-        raise bad_request(f"Stream-Compact must be true or false, not {text!r}")
+        raise bad_request(f"{name} must be true or false, not {text!r}")
     return text == "true"
 
 
@@ -131,6 +133,7 @@ class _Plan(NamedTuple):
 
     traits: StreamTraits
     compact: bool
+    retain_until_in_lake: bool
     source: tuple[Log, int] | None = None
     notes: dict[str, object] | None = None
     #: The rules for the first records of a fork.
@@ -176,7 +179,7 @@ class Lifecycle:
             ttl_seconds=head.ttl_seconds,
             expires_at=head.expires_at,
         )
-        return self._make(call, name, head, _Plan(traits, bool(head.compact)))
+        return self._make(call, name, head, _Plan(traits, bool(head.compact), bool(head.retain_until_in_lake)))
 
     def _make(self, call: Call, name: str, head: CreateHead, plan: _Plan) -> Reply | Replying:
         """Everything but the body is checked."""
@@ -186,10 +189,17 @@ class Lifecycle:
         if head.closed:
             notes[CLOSED_NOTE] = []
         stream, commit = context.streams.create(
-            name, plan.traits, source=plan.source, notes=notes or None, batch=batch, compact=plan.compact
+            name,
+            plan.traits,
+            source=plan.source,
+            notes=notes or None,
+            batch=batch,
+            compact=plan.compact,
+            retain_until_in_lake=plan.retain_until_in_lake,
         )
         location = _location(call)
-        return context.after_append(commit, len(call.body), lambda _: _described(stream, 201, location))
+        warning = context.kernel.lake_warning() if plan.retain_until_in_lake else ""
+        return context.after_append(commit, len(call.body), lambda _: _described(stream, 201, location, warning))
 
     def _batch(self, body: bytes, head: CreateHead, plan: _Plan) -> Batch | None:
         batch = None
@@ -267,16 +277,18 @@ class Lifecycle:
             expires_at=source.traits.expires_at if inherits else head.expires_at,
             fork=ForkTraits(source=source.name, offset=offset, sub=fork.sub),
         )
-        compact = source.log.config.compact if head.compact is None else head.compact
+        config = source.log.config
+        compact = config.compact if head.compact is None else head.compact
+        retain = config.retain_until_in_lake if head.retain_until_in_lake is None else head.retain_until_in_lake
         if source.log.notes.keys().isdisjoint((REGISTRY, PROFILE)):
-            return _Plan(traits, compact, (source.log, through))
+            return _Plan(traits, compact, retain, (source.log, through))
         notes: dict[str, object] = {}
         registry = source.registry.cut(through)
         if REGISTRY in source.log.notes:
             notes[REGISTRY] = registry.stored()
         if PROFILE in source.log.notes:
             notes[PROFILE] = source.log.notes[PROFILE]
-        return _Plan(traits, compact, (source.log, through), notes, registry, source.profile)
+        return _Plan(traits, compact, retain, (source.log, through), notes, registry, source.profile)
 
 
 def _check_access(access: Access, source: str) -> None:
@@ -292,9 +304,10 @@ def _matches(stream: Stream, head: CreateHead) -> bool:
     traits, fork = stream.traits, head.fork
     if stream.closed != head.closed:
         return False
-    if head.compact is not None or fork is None:
-        if bool(head.compact) != stream.log.config.compact:
-            return False
+    config = stream.log.config
+    flags = ((head.compact, config.compact), (head.retain_until_in_lake, config.retain_until_in_lake))
+    if any((wanted is not None or fork is None) and bool(wanted) != is_set for wanted, is_set in flags):
+        return False
     if fork is None:
         if traits.fork is not None or media_type(head.content_type or OCTETS) != stream.media_type:
             return False
@@ -317,12 +330,14 @@ def _location(call: Call) -> bytes:
     return (origin(call.head) + path).encode("latin-1")
 
 
-def _described(stream: Stream, status: int, location: bytes = b"") -> Reply:
+def _described(stream: Stream, status: int, location: bytes = b"", warning: str = "") -> Reply:
     headers: Headers = (next_offset(stream.end), *kept(stream))
     if stream.closed:
         headers += (CLOSED,)
     if location:
         headers += ((b"location", location),)
+    if warning:
+        headers += ((b"stream-warning", " ".join(warning.split()).encode("ascii", "replace")),)
     return Reply(b"", status, stream.content_type_bytes, headers)
 
 

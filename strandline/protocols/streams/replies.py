@@ -50,6 +50,7 @@ _ATTACHMENT: Headers = ((b"content-disposition", b"attachment"),)
 CLOSED = (b"stream-closed", b"true")
 UP_TO_DATE = (b"stream-up-to-date", b"true")
 COMPACT = (b"stream-compact", b"true")
+RETAINS = (b"stream-retain-until-in-lake", b"true")
 
 
 def json_reply(answer: Any, status: int = 200, headers: Headers = ()) -> Reply:
@@ -80,7 +81,10 @@ def disposition(stream: Stream) -> Headers:
 
 def kept(stream: Stream) -> Headers:
     """The headers that say how long the stream is kept, and which records."""
-    return (*lifetime(stream), COMPACT) if stream.log.config.compact else lifetime(stream)
+    config = stream.log.config
+    compact = (COMPACT,) if config.compact else ()
+    retains = (RETAINS,) if config.retain_until_in_lake else ()
+    return (*lifetime(stream), *compact, *retains)
 
 
 def lifetime(stream: Stream) -> Headers:

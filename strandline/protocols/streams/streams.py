@@ -100,6 +100,7 @@ class Streams:
         batch: Batch | None = None,
         durability: Durability | None = None,
         compact: bool = False,
+        retain_until_in_lake: bool = False,
     ) -> tuple[Stream, Commit[Log]]:
         """Create a stream with its first records, in one step. It can be used at once, and is durable when the commit
         is done."""
@@ -107,6 +108,7 @@ class Streams:
         config = Config(
             durability=durability or self._settings.stream_durability,
             compact=compact,
+            retain_until_in_lake=retain_until_in_lake,
             attributes=traits.attributes,
         )
         _, commit = self.catalog.create(name, config, source=source, notes=notes, batch=batch)

@@ -91,7 +91,9 @@ class TopicAdministration:
 
     def _put_reply(self, call: Call, topic: Topic, *, created: bool) -> Reply:
         config = shown_config(topic.log.config, topic.traits, topic.log.notes, call.access)
-        answer = TopicPut(topic.name, created, config, performance=performance(call))
+        warning = self._context.kernel.lake_warning() if topic.log.config.retain_until_in_lake else ""
+        warnings = [warning] if warning else UNSET
+        answer = TopicPut(topic.name, created, config, warnings, performance=performance(call))
         return json_reply(answer, 201 if created else 200)
 
     def get(self, call: Call) -> Reply | Awaitable[Reply]:

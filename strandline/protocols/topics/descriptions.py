@@ -18,6 +18,9 @@ DESCRIPTIONS: dict[str, dict[str, str]] = {
         "discard": "What a full topic does: `old` drops its oldest records, `reject` refuses writes.",
         "compact": "Remove a record some time after a later one with the same tag is written, so that the last record "
         "of every tag stays. Not for queues.",
+        "retain_until_in_lake": "Keep a record until the lake has it, whatever `ttl_ms`, `cap_records`, `cap_bytes` "
+        "and `compact` would remove. Deletion by a client and the acknowledgement of a job do not wait. Not with the "
+        "durability `ephemeral`.",
         "durable": "Short for `durability`: true is `fsync`, false is `disk`.",
         "durability": "`ephemeral` (memory only), `memory` (flushed some time), `disk` (flushed within 50 ms), `fsync` "
         "(acknowledged after the flush). All but the first survive a killed process. The default is `disk`.",

@@ -68,6 +68,7 @@ class TopicPut(Timed):
     topic: str
     created: bool
     config: ConfigShown
+    warnings: list[str] | UnsetType = UNSET
 
 
 class QueueState(msgspec.Struct):

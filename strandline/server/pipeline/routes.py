@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 
 from strandline.lake.status import Lag, PipelineStatus, RoundSummary
+from strandline.server.pipeline.lake_marks import LakeMarks, RetentionLag
 from strandline.server.pipeline.supervisor import PipelineSnapshot, PipelineSupervisor, State
 from strandline.service.access import Access
 from strandline.service.http import Call, Reply, Route
@@ -14,6 +17,9 @@ PIPELINE_OFF = Problem("pipeline_off", 409, "The server does not run the pipelin
 PIPELINE_MISSING = Problem(
     "pipeline_missing", 409, "Spark or Java is not installed; the message says how to install it."
 )
+
+
+NOTHING_RETAINED = RetentionLag()
 
 
 class PipelineAnswer(msgspec.Struct, kw_only=True):
@@ -35,6 +41,9 @@ class PipelineAnswer(msgspec.Struct, kw_only=True):
     #: Why the pipeline runs, or why it should start.
     reason: str
     lake: str
+    #: The logs that keep records until the lake has them; `warnings` says what prevents that.
+    retained: RetentionLag
+    warnings: list[str]
     status: PipelineStatus | None
     status_error: str | None
 
@@ -44,8 +53,9 @@ class RunAnswer(msgspec.Struct):
 
 
 class PipelineRoutes:
-    def __init__(self, keeper: PipelineSupervisor) -> None:
+    def __init__(self, keeper: PipelineSupervisor, marks: LakeMarks) -> None:
         self._keeper = keeper
+        self._marks = marks
 
     def routes(self) -> list[Route]:
         return [
@@ -55,7 +65,9 @@ class PipelineRoutes:
 
     def tell(self, call: Call) -> Reply:
         """GET /pipeline"""
-        return Reply(msgspec.json.encode(answer(self._keeper.standing, self._keeper.lake.url, call.access)))
+        keeper, marks = self._keeper, self._marks
+        told = answer(keeper.standing, keeper.lake.url, call.access, marks.lag, marks.warnings)
+        return Reply(msgspec.json.encode(told))
 
     def run(self, call: Call) -> Reply:
         """POST /pipeline/run"""
@@ -72,7 +84,13 @@ class PipelineRoutes:
         return Reply(msgspec.json.encode(RunAnswer(standing.state)), 202)
 
 
-def answer(standing: PipelineSnapshot, lake: str, access: Access) -> PipelineAnswer:
+def answer(
+    standing: PipelineSnapshot,
+    lake: str,
+    access: Access,
+    retained: RetentionLag = NOTHING_RETAINED,
+    warnings: Sequence[str] = (),
+) -> PipelineAnswer:
     """The answer for an API key, which leaves out logs that the key may not access."""
     status = standing.status
     limited = bool(access.prefixes)
@@ -89,6 +107,10 @@ def answer(standing: PipelineSnapshot, lake: str, access: Access) -> PipelineAns
         new_erasures=standing.new_erasures,
         reason=standing.reason,
         lake="" if limited else lake,
+        retained=msgspec.structs.replace(
+            retained, rows=tuple(row for row in retained.rows if access.may_touch(row.log))
+        ),
+        warnings=list(warnings),
         status=_limited(status, access) if status is not None and limited else status,
         status_error=None if limited else standing.status_error,
     )

@@ -123,6 +123,10 @@ class PipelineSupervisor:
 
     # --- from start to end -----------------------------------------------------------------------------------------
 
+    def not_run(self) -> str:
+        """Why this server does not run the pipeline; empty if it does."""
+        return "; ".join(self._missing or ()) if self._wanted else "`pipeline` is off"
+
     def start(self) -> None:
         """Start the thread."""
         if not self._wanted:

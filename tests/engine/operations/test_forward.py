@@ -316,7 +316,7 @@ def test_damage_to_the_source_s_append_makes_the_copies_lost(tmp_path: Path) -> 
 
 
 def test_copies_in_memory_get_the_journal_sealed(tmp_path: Path) -> None:
-    with opened(tmp_path, journal_bytes=10_000) as engine:
+    with opened(tmp_path, journal_bytes=11_000) as engine:
         source = make(engine, "source")
         source.append(Batch.of(b"x" * 1000)).wait()
         logs = [make(engine, f"{number}") for number in range(45)]
@@ -324,7 +324,7 @@ def test_copies_in_memory_get_the_journal_sealed(tmp_path: Path) -> None:
         assert not engine.maintenance.due
         engine.forward(source, [ForwardedCopy(log, "c", 1, [(1, 1)]) for log in logs[35:]]).wait()
         assert engine.maintenance.due
-    with opened(tmp_path, journal_bytes=10_000) as engine:
+    with opened(tmp_path, journal_bytes=11_000) as engine:
         assert engine.maintenance.due
         engine.maintain()
         assert not engine.maintenance.due

@@ -98,6 +98,7 @@ def test_an_empty_stream_has_nothing(tmp_path: Path) -> None:
             "stream_seq": None,
             "closed": False,
             "compact": False,
+            "retain_until_in_lake": False,
             "epoch": 0,
             "next_offset": "0",
             "sealed_through": "-1",

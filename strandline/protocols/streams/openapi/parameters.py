@@ -74,6 +74,12 @@ COMPACT = in_head(
     "record of every key stays. A fork inherits this from its source unless it is set.",
     {"type": "string", "enum": ["true", "false"]},
 )
+RETAIN = in_head(
+    "Stream-Retain-Until-In-Lake",
+    "`true`: a record that `Stream-Compact` would remove stays until the lake has it. A fork inherits this from its "
+    "source unless it is set.",
+    {"type": "string", "enum": ["true", "false"]},
+)
 KEY = in_head(
     "Stream-Key",
     f"The routing key of the records, up to {MAX_KEY_BYTES} bytes. Not if the schema says where records contain it.",
@@ -140,6 +146,8 @@ LIFETIME = (
     Header("Stream-Expires-At", "When the stream is deleted.", {"type": "string", "format": "date-time"}),
 )
 COMPACTED = Header("Stream-Compact", "Only the last record of every routing key is kept.", _TRUE)
+RETAINS = Header("Stream-Retain-Until-In-Lake", "Records are kept until the lake has them.", _TRUE)
+WARNING = Header("Stream-Warning", "What prevents the configuration from having the expected effect.", TEXT)
 CLOSED = Header("Stream-Closed", "The stream is closed: no records will follow.", _TRUE)
 UP_TO_DATE = Header("Stream-Up-To-Date", "The answer reaches the end of the stream.", _TRUE)
 NO_STORE = Header("Cache-Control", "", {"type": "string", "const": "no-store"}, required=True)

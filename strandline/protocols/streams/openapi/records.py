@@ -61,7 +61,7 @@ _READ = Operation(
     errors=("bad_request", "not_found", "request_timeout", "gone"),
 )
 
-_MADE = (p.NEXT_OFFSET, *p.LIFETIME, p.COMPACTED, p.CLOSED)
+_MADE = (p.NEXT_OFFSET, *p.LIFETIME, p.COMPACTED, p.RETAINS, p.CLOSED)
 _APPENDED = (p.NEXT_OFFSET, p.CLOSED, *p.PRODUCED)
 
 RECORDS: Operations = {
@@ -81,7 +81,7 @@ RECORDS: Operations = {
                 headers=(*_MADE, Header("Location", "The URL of the stream.", TEXT, required=True)),
             ),
         ),
-        parameters=(NAME, p.TTL, p.EXPIRES_AT, p.CLOSE, p.COMPACT, p.KEY, *p.FORK),
+        parameters=(NAME, p.TTL, p.EXPIRES_AT, p.CLOSE, p.COMPACT, p.RETAIN, p.KEY, *p.FORK),
         errors=("not_found", "append_timeout", "conflict", "read_only", "disk_full"),
     ),
     ("POST", ONE): Operation(
@@ -122,7 +122,7 @@ RECORDS: Operations = {
             AnswerShape(
                 200,
                 "The state of the stream. The content type is that of the stream.",
-                headers=(p.NEXT_OFFSET, p.END_OFFSET, *p.LIFETIME, p.COMPACTED, p.CLOSED, p.NO_STORE),
+                headers=(p.NEXT_OFFSET, p.END_OFFSET, *p.LIFETIME, p.COMPACTED, p.RETAINS, p.CLOSED, p.NO_STORE),
             ),
         ),
         parameters=(NAME,),

@@ -189,6 +189,7 @@ class StreamFacts(msgspec.Struct, kw_only=True):
     stream_seq: str | None
     closed: bool
     compact: bool
+    retain_until_in_lake: bool
     epoch: Number
     next_offset: Digits
     sealed_through: Digits

@@ -70,6 +70,8 @@ function draw(body, pipeline) {
       ["Failures", count(pipeline.failures), pipeline.failures ? "bad" : undefined],
     ]),
     pipeline.reason || pipeline.lake ? h("p.muted.breakable", {}, pipeline.reason ? `Reason for the current run: ${pipeline.reason}. ` : "", pipeline.lake ? ["Lake: ", h("code", {}, pipeline.lake), status?.master ? `. Spark master: ${status.master}` : ""] : "") : null,
+    pipeline.warnings?.length ? h("div.card.pad.stack", { role: "alert" }, pipeline.warnings.map((text) => h("p", {}, text))) : null,
+    pipeline.retained?.logs ? retained(pipeline.retained) : null,
     status?.stages?.length ? underWay(status.stages) : null,
     h("div.columns", {}, covered(lag), rounds(status?.rounds ?? [])),
     status?.problems?.length ? problems(status) : null,
@@ -79,6 +81,16 @@ function draw(body, pipeline) {
 function underWay(stages) {
   return h("section.card", { "aria-label": "In progress" }, h("h2", {}, "In progress"), h("div.pad.stack", {}, stages.map((stage) =>
     h("div.stage", {}, h("b", {}, stage.stage), stage.total ? h("progress", { max: stage.total, value: stage.records ?? 0, "aria-label": stage.stage }) : h("span.muted", {}, "…"), h("span.number", {}, `${count(stage.records ?? 0)}${stage.total ? ` of ${count(stage.total)}` : ""}`), h("span.number.muted", {}, rate(stage.rate ?? 0))))));
+}
+
+function retained(lag) {
+  const held = lag.held_records ? `${plural(lag.held_records, "record")} (${bytes(lag.held_bytes)}) beyond the retention` : "nothing beyond the retention";
+  return h("section.card", { "aria-label": "Logs that wait for the lake" }, h("header", {}, h("h2", {}, "Logs that wait for the lake"), h("span.muted", {}, held)), plainTable("Logs that wait for the lake", [
+    { title: "Log", cell: (row) => h("a", { href: address("log", row.log) }, row.log) },
+    { title: "Not in the lake", class: "number", width: "128px", cell: (row) => count(row.lag_records) },
+    { title: "Oldest", class: "number", width: "96px", cell: (row) => (row.lag_records ? duration(row.lag_seconds * 1000) : "–") },
+    { title: "Beyond retention", class: "number wide-only", width: "144px", cell: (row) => count(row.held_records) },
+  ], lag.rows.slice(0, 20)));
 }
 
 function covered(lag) {

@@ -75,6 +75,23 @@ def parse_conf(conf: list[str] | None) -> dict[str, str]:
     return properties
 
 
+def parse_pairs(texts: list[str] | None, option: str) -> dict[str, str]:
+    """Values by name, from ``name=value``. Raises BadParameter."""
+    for text in texts or ():
+        if "=" not in text:
+            raise typer.BadParameter(f"{text!r} is not valid; expected name=value", param_hint=option)
+    return dict(text.partition("=")[::2] for text in texts or ())
+
+
+def with_jars(conf: dict[str, str], jars: list[str] | None, packages: list[str] | None) -> dict[str, str]:
+    """The properties, with the jars and packages that Spark loads."""
+    return {
+        **conf,
+        **({"spark.jars": ",".join(jars)} if jars else {}),
+        **({"spark.jars.packages": ",".join(packages)} if packages else {}),
+    }
+
+
 class SparkOptions(NamedTuple):
     """The options of a command that can do without Spark. ``use`` is None if the user did not decide."""
 

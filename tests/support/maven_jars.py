@@ -22,7 +22,7 @@ RESOLVE_SECONDS = 600.0
 PLUGIN = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1"
 #: ``name-1.2.3.jar``, with any suffix after the version.
 _FILE_NAME = re.compile(r"(?P<name>.+?)-\d[^/]*\.jar")
-#: Repositories that the poms of dependencies ask first, by id. If one of them cannot be reached, Maven gives up instead of
+#: Repositories that the poms of dependencies ask first, by id. If one cannot be reached, Maven gives up instead of
 #: asking the next one. A disabled repository of the same id in the own pom takes its place.
 _NOT_ASKED = ("gcs-maven-central-mirror",)
 

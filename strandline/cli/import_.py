@@ -340,13 +340,7 @@ def _check_kafka_only(is_kafka: bool, **given: object) -> None:
 
 
 def _check_kafka(spark: SparkOptions, topics: list[str] | None, bad: Bad, dead_letters: str) -> None:
-    if spark.use is False:
-        raise typer.BadParameter("--format kafka needs Spark: leave out --no-spark")
-    if spark.remote is not None or (spark.master or "").startswith("sc://"):
-        raise typer.BadParameter(
-            "--format kafka asks the brokers for offsets in the process of the Spark driver, which Spark Connect does "
-            "not allow: use --master instead of --remote"
-        )
+    spark.check_for_kafka("--format kafka")
     if not topics:
         raise typer.BadParameter("--format kafka needs --topic: specify the topics to import")
     if bad == "skip" and dead_letters:

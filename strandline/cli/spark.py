@@ -105,6 +105,16 @@ class SparkOptions(NamedTuple):
         if self.use is False and self.has_session_options:
             raise typer.BadParameter("--no-spark cannot be combined with options of Spark")
 
+    def check_for_kafka(self, what: str) -> None:
+        """Raises BadParameter."""
+        if self.use is False:
+            raise typer.BadParameter(f"{what} needs Spark: leave out --no-spark")
+        if self.remote is not None or (self.master or "").startswith("sc://"):
+            raise typer.BadParameter(
+                f"{what} needs a Spark driver in this process, which Spark Connect does not have: use --master instead "
+                "of --remote"
+            )
+
     @property
     def has_session_options(self) -> bool:
         return self.master is not None or self.remote is not None or bool(self.conf)

@@ -20,10 +20,10 @@ import msgspec
 
 #: The prefix of keys that are not text.
 BASE64 = "base64:"
-#: The headers of exported records. ``LOG`` and ``SEQ`` identify the record, so that a consumer can recognise messages
-#: that were sent twice. ``META`` is metadata that headers cannot express.
-LOG, SEQ, TIME, NODE, META = (f"strandline-{name}" for name in ("log", "seq", "ts", "node", "meta"))
-OWN = frozenset((LOG, SEQ, TIME, NODE, META))
+#: The headers of exported records. ``LOG``, ``EPOCH`` and ``SEQ`` identify the record, so that a consumer can recognise
+#: messages that were sent twice. ``META`` is metadata that headers cannot express.
+LOG, EPOCH, SEQ, TIME, NODE, META = (f"strandline-{name}" for name in ("log", "epoch", "seq", "ts", "node", "meta"))
+OWN = frozenset((LOG, EPOCH, SEQ, TIME, NODE, META))
 
 Headers = list[tuple[str, bytes | None]]
 
@@ -103,9 +103,9 @@ def key_bytes(key: str | None) -> bytes | None:
     return key.encode()
 
 
-def headers_of(log: str, seq: int, ts: int, node: str | None, meta: bytes | None) -> Headers:
+def headers_of(log: str, epoch: int, seq: int, ts: int, node: str | None, meta: bytes | None) -> Headers:
     """The headers of a message with this record. Metadata that would be different after an import is one header."""
-    headers: Headers = [(LOG, log.encode()), (SEQ, b"%d" % seq), (TIME, b"%d" % ts)]
+    headers: Headers = [(LOG, log.encode()), (EPOCH, b"%d" % epoch), (SEQ, b"%d" % seq), (TIME, b"%d" % ts)]
     if node is not None:
         headers.append((NODE, node.encode()))
     if meta is not None:

@@ -7,7 +7,18 @@ from typing import Any
 
 import pytest
 
-from strandline.pipeline.kafka_messages import LOG, META, NODE, SEQ, TIME, content_of, headers_of, key_bytes, key_of
+from strandline.pipeline.kafka_messages import (
+    EPOCH,
+    LOG,
+    META,
+    NODE,
+    SEQ,
+    TIME,
+    content_of,
+    headers_of,
+    key_bytes,
+    key_of,
+)
 
 
 @pytest.mark.parametrize("key", [None, b"", b"ann", "é".encode(), b"\xff\x00", b"base64:", b"base64:AAEC"])
@@ -61,8 +72,9 @@ def test_headers_are_metadata() -> None:
 )
 def test_metadata_survives(meta: Any) -> None:
     encoded = json.dumps(meta, separators=(",", ":")).encode()
-    headers = headers_of("orders", 7, 1000, "till", encoded)
-    assert headers[:4] == [(LOG, b"orders"), (SEQ, b"7"), (TIME, b"1000"), (NODE, b"till")]
+    headers = headers_of("orders", 3, 7, 1000, "till", encoded)
+    expected = [(LOG, b"orders"), (EPOCH, b"3"), (SEQ, b"7"), (TIME, b"1000"), (NODE, b"till")]
+    assert headers[:5] == expected
     content = content_of(headers)
     assert content.meta is not None
     assert json.loads(content.meta) == meta
@@ -71,13 +83,13 @@ def test_metadata_survives(meta: Any) -> None:
 
 
 def test_metadata_of_text_is_readable_as_headers() -> None:
-    assert headers_of("a", 1, 2, None, b'{"trace": "a1", "n": null}')[3:] == [("trace", b"a1"), ("n", None)]
-    assert headers_of("a", 1, 2, None, b'{"trace": 1}')[3:] == [(META, b'{"trace": 1}')]
-    assert headers_of("a", 1, 2, None, None)[3:] == []
+    assert headers_of("a", 1, 1, 2, None, b'{"trace": "a1", "n": null}')[4:] == [("trace", b"a1"), ("n", None)]
+    assert headers_of("a", 1, 1, 2, None, b'{"trace": 1}')[4:] == [(META, b'{"trace": 1}')]
+    assert headers_of("a", 1, 1, 2, None, None)[4:] == []
 
 
 def test_a_header_that_another_program_added_to_an_export_is_kept() -> None:
-    headers = [*headers_of("a", 1, 2, None, b'{"n":1}'), ("trace", b"x")]
+    headers = [*headers_of("a", 1, 1, 2, None, b'{"n":1}'), ("trace", b"x")]
     meta = content_of(headers).meta
     assert meta is not None
     assert json.loads(meta) == {"trace": "x", META: '{"n":1}'}

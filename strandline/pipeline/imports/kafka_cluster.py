@@ -122,10 +122,16 @@ def _failures(about: str = "") -> Iterator[None]:
     try:
         yield
     except Py4JJavaError as error:
-        cause = error.java_exception
-        while cause.getCause() is not None:
-            cause = cause.getCause()
-        kind = cause.getClass().getSimpleName()
+        kind, message = java_cause(error)
         if kind == "UnknownTopicOrPartitionException":
-            raise ImportFailed(f"Kafka: {about}the cluster has no such topic") from None
-        raise ImportFailed(f"Kafka: {about}{cause.getMessage() or kind}") from None
+            message = "the cluster has no such topic"
+        raise ImportFailed(f"Kafka: {about}{message}") from None
+
+
+def java_cause(error: Any) -> tuple[str, str]:
+    """The class and the message of the exception that an error of Java started with."""
+    cause = error.java_exception
+    while cause.getCause() is not None:
+        cause = cause.getCause()
+    kind: str = cause.getClass().getSimpleName()
+    return kind, cause.getMessage() or kind

@@ -10,7 +10,7 @@ import msgspec
 
 from strandline.lake.reporter import describe
 from strandline.pipeline.imports.files import BadShape
-from strandline.pipeline.imports.kafka_cluster import missing
+from strandline.pipeline.imports.kafka_cluster import java_cause, missing
 from strandline.pipeline.imports.messages import DECODED, ValueFormat
 
 if TYPE_CHECKING:
@@ -58,6 +58,7 @@ class ValueDecoder(msgspec.Struct, frozen=True, kw_only=True):
     def decoded(self, frame: DataFrame) -> DataFrame:
         """The frame with the column ``decoded``: ``{"value": …}`` as JSON, or null for an invalid value, or if there is
         nothing to decode. Raises MissingPackage, BadShape."""
+        from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
         from pyspark.errors import PySparkException
 
         if self.format not in DECODED:
@@ -68,6 +69,9 @@ class ValueDecoder(msgspec.Struct, frozen=True, kw_only=True):
             if (error.getCondition() or "").endswith(_NOT_LOADED):
                 raise missing(*PACKAGES[self.format], frame.sparkSession) from None
             raise BadShape(f"Spark cannot use the {self.format.capitalize()} schema: {describe(error)}") from None
+        except Py4JJavaError as error:
+            why = java_cause(error)[1]
+            raise BadShape(f"Spark cannot use the {self.format.capitalize()} schema: {why}") from None
 
     def _content(self) -> Column:
         from pyspark.sql import functions as F  # noqa: N812

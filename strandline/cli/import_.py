@@ -266,17 +266,17 @@ def import_command(
     spark_options = SparkOptions(spark, master, remote, with_jars(parse_conf(conf), jars, packages))
     spark_options.check()
     is_kafka = format == "kafka"
-    # Tasks append the messages of Kafka to a server themselves.
-    if staging is None and spark_options.is_cluster and not (is_kafka and url is not None):
-        raise typer.BadParameter(
-            "a Spark cluster needs --staging: specify a location for temporary files that all machines share"
-        )
     _check_kafka_only(
         is_kafka, topics=topics, value_format=value_format, schema=schema, message=message, skip_bytes=skip_bytes,
         dead_letters=dead_letters, lost=lost != "stop", option=options,
     )  # fmt: skip
     if is_kafka:
         _check_kafka(spark_options, topics, bad, dead_letters)
+    # Tasks append the messages of Kafka to a server themselves.
+    if staging is None and spark_options.is_cluster and not (is_kafka and url is not None):
+        raise typer.BadParameter(
+            "a Spark cluster needs --staging: specify a location for temporary files that all machines share"
+        )
     with errors():
         from strandline.pipeline.imports.files import BadShape, RowShape, find_files, format_of
         from strandline.pipeline.source.options import LogLocation

@@ -7,7 +7,9 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
+from contextlib import suppress
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -227,7 +229,7 @@ def test_avro_is_decoded_by_spark(spark: SparkSession, kafka: KafkaClient, clien
 
 def test_an_import_that_is_killed_continues(kafka: KafkaClient, client: Client, tmp_path: Path) -> None:
     importer = Importer(kafka, client, 2)
-    total = 3_000
+    total = 1_000
     # Every message has a time of its own, and so is an append of its own: it takes a while.
     importer.send(*(Sent(b"%d" % number, partition=number % 2, ts=TIME + number) for number in range(total)))
     jars = [option for jar in resolve(CONNECTOR, without_spark=True) for option in ("--jar", str(jar))]
@@ -240,20 +242,25 @@ def test_an_import_that_is_killed_continues(kafka: KafkaClient, client: Client, 
 
     try:
         while running.poll() is None and not 0 < head() < total:
-            pass
+            time.sleep(0.01)
     finally:
-        os.killpg(running.pid, signal.SIGKILL)
+        kill_session(running.pid)
     assert running.wait() == -signal.SIGKILL
     there = head()
     assert 0 < there < total
-    assert importer.run("--ts-column", "timestamp")["records"] == total - there
-    found: list[int] = []
-    for after in range(0, total, 1000):
-        body = {"from_seq": after, "limit": 1000}
-        page = client.call("POST", f"/v0/topics/{importer.log}/diff", body)["records"]
-        found += [record["data"] for record in page]
+    # The server may have had one more request of each task.
+    assert 0 < importer.run("--ts-column", "timestamp")["records"] <= total - there
+    found = importer.payloads()
     for partition in (0, 1):
         assert [number for number in found if number % 2 == partition] == list(range(partition, total, 2))
+
+
+def kill_session(leader: int) -> None:
+    """Kill the processes of a session. The Python workers of Spark have a process group of their own."""
+    for entry in Path("/proc").iterdir():
+        with suppress(ProcessLookupError, ValueError):
+            if os.getsid(int(entry.name)) == leader:
+                os.kill(int(entry.name), signal.SIGKILL)
 
 
 def test_an_export_can_be_imported_again(kafka: KafkaClient, client: Client, tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ POLL_SECONDS = 0.05
 TRIES = 3
 STARTED = "Kafka Server started"
 
+#: Messages stay: those of tests have old times.
 _SETTINGS = """\
 process.roles=broker,controller
 node.id=1
@@ -33,6 +34,7 @@ inter.broker.listener.name=BROKER
 controller.listener.names=CONTROLLER
 log.dirs={logs}
 auto.create.topics.enable=false
+log.retention.ms=-1
 num.partitions=1
 offsets.topic.replication.factor=1
 offsets.topic.num.partitions=1

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from py4j.java_gateway import JavaMember
 
 from support.maven_jars import resolve
+from support.topics_client import eventually
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -69,7 +70,7 @@ class KafkaClient:
         self._producer.flush()
 
     def send_and_abort(self, topic: str, *messages: Sent) -> None:
-        """Send in a transaction that is aborted."""
+        """Send to partition 0 in a transaction that is aborted. The end of a transaction has an offset as well."""
         producer = self._producer_with(transactional_id="aborted")
         producer.initTransactions()
         producer.beginTransaction()
@@ -77,6 +78,17 @@ class KafkaClient:
         producer.flush()
         producer.abortTransaction()
         producer.close()
+        # The broker writes the end a moment later. Until then, readers of committed messages wait there.
+        levels = self._jvm.org.apache.kafka.common.IsolationLevel
+        eventually(lambda: self._end(topic, levels.READ_COMMITTED) == self._end(topic, levels.READ_UNCOMMITTED))
+
+    def _end(self, topic: str, level: Any) -> int:
+        place = self._jvm.org.apache.kafka.common.TopicPartition(topic, 0)
+        wanted = self._jvm.java.util.HashMap()
+        wanted.put(place, self._jvm.org.apache.kafka.clients.admin.OffsetSpec.latest())
+        options = self._jvm.org.apache.kafka.clients.admin.ListOffsetsOptions(level)
+        end: int = self._admin.listOffsets(wanted, options).all().get().get(place).offset()
+        return end
 
     def _send(self, producer: Any, topic: str, messages: Iterable[Sent]) -> None:
         record = self._jvm.org.apache.kafka.clients.producer.ProducerRecord

@@ -132,7 +132,7 @@ def import_topics(
     options = topics.reader_options
     with open_cluster(spark, topics.servers, options) as cluster, open_target(place, sync=False) as target:
         partitions = cluster.partitions(topics.topics)
-        naming = _Naming(cluster.id, job)
+        naming = WriterNames(cluster.id, job)
         report = ImportReport(job=naming.job, files=0)
         ranges = _ranges(partitions, topics.starting_offsets(), shape, naming, target, lost, report)
         running = _Import(spark, topics.servers, options, shape, decoder, naming, target, report, reporter)
@@ -143,7 +143,7 @@ def import_topics(
         return report
 
 
-class _Naming(msgspec.Struct, frozen=True):
+class WriterNames(msgspec.Struct, frozen=True):
     """The names under which progress is stored."""
 
     cluster: str
@@ -167,7 +167,7 @@ def _ranges(
     partitions: Sequence[TopicPartition],
     starting: str | dict[str, dict[str, int]],
     shape: MessageShape,
-    naming: _Naming,
+    naming: WriterNames,
     target: AppendTarget,
     lost: Lost,
     report: ImportReport,
@@ -242,7 +242,7 @@ class _Import:
         options: Mapping[str, str],
         shape: MessageShape,
         decoder: ValueDecoder,
-        naming: _Naming,
+        naming: WriterNames,
         target: AppendTarget,
         report: ImportReport,
         reporter: Reporter,
@@ -375,7 +375,9 @@ class StageTask(MessageTask):
 class AppendTask(MessageTask):
     """Appends the records."""
 
-    def __init__(self, shape: MessageShape, place: LogLocation, naming: _Naming, topic_ids: Mapping[str, str]) -> None:
+    def __init__(
+        self, shape: MessageShape, place: LogLocation, naming: WriterNames, topic_ids: Mapping[str, str]
+    ) -> None:
         super().__init__(shape)
         self._place = place
         self._naming = naming
@@ -392,7 +394,7 @@ class PartitionAppender:
     """Appends records of one partition."""
 
     def __init__(
-        self, target: AppendTarget, shape: MessageShape, naming: _Naming, part: ImportedPart, topic_id: str
+        self, target: AppendTarget, shape: MessageShape, naming: WriterNames, part: ImportedPart, topic_id: str
     ) -> None:
         self._dead_letters = shape.dead_letters
         self._marks = OffsetMarks(topic_id)

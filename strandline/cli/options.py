@@ -10,6 +10,7 @@ import typer
 from strandline.cli.connection import complete_log, complete_queue, complete_router
 
 SERVER_PANEL = "Server"
+KAFKA_PANEL = "Kafka"
 SPARK_PANEL = "Spark"
 
 # --- names ----------------------------------------------------------------------------------------------------------
@@ -141,5 +142,27 @@ Conf = Annotated[
         metavar="NAME=VALUE",
         help="Spark property, such as spark.driver.memory=4g. Repeat the option for more properties.",
         rich_help_panel=SPARK_PANEL,
+    ),
+]
+Jars = Annotated[
+    list[str] | None,
+    typer.Option("--jar", metavar="FILE", help="Jar that Spark needs. Repeatable.", rich_help_panel=SPARK_PANEL),
+]
+Packages = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--packages",
+        metavar="PACKAGE",
+        help="Maven package that Spark downloads. Repeatable.",
+        rich_help_panel=SPARK_PANEL,
+    ),
+]
+ConnectorOptions = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--option",
+        metavar="NAME=VALUE",
+        help="Kafka only: option of Spark's connector, such as kafka.security.protocol=SSL. Repeatable.",
+        rich_help_panel=KAFKA_PANEL,
     ),
 ]

@@ -75,6 +75,23 @@ def parse_conf(conf: list[str] | None) -> dict[str, str]:
     return properties
 
 
+def parse_pairs(texts: list[str] | None, option: str) -> dict[str, str]:
+    """Values by name, from ``name=value``. Raises BadParameter."""
+    for text in texts or ():
+        if "=" not in text:
+            raise typer.BadParameter(f"{text!r} is not valid; expected name=value", param_hint=option)
+    return dict(text.partition("=")[::2] for text in texts or ())
+
+
+def with_jars(conf: dict[str, str], jars: list[str] | None, packages: list[str] | None) -> dict[str, str]:
+    """The properties, with the jars and packages that Spark loads."""
+    return {
+        **conf,
+        **({"spark.jars": ",".join(jars)} if jars else {}),
+        **({"spark.jars.packages": ",".join(packages)} if packages else {}),
+    }
+
+
 class SparkOptions(NamedTuple):
     """The options of a command that can do without Spark. ``use`` is None if the user did not decide."""
 
@@ -87,6 +104,16 @@ class SparkOptions(NamedTuple):
         """Raises BadParameter."""
         if self.use is False and self.has_session_options:
             raise typer.BadParameter("--no-spark cannot be combined with options of Spark")
+
+    def check_for_kafka(self, what: str) -> None:
+        """Raises BadParameter."""
+        if self.use is False:
+            raise typer.BadParameter(f"{what} needs Spark: leave out --no-spark")
+        if self.remote is not None or (self.master or "").startswith("sc://"):
+            raise typer.BadParameter(
+                f"{what} needs a Spark driver in this process, which Spark Connect does not have: use --master instead "
+                "of --remote"
+            )
 
     @property
     def has_session_options(self) -> bool:

@@ -36,6 +36,9 @@ def run(*arguments: object) -> tuple[int, str, str]:
     return result.exit_code, result.stdout, result.stderr
 
 
+KAFKA = ["import", "h:1", "--format", "kafka", "--log", "a", "--data", "d", "--topic", "t"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
@@ -44,7 +47,10 @@ def run(*arguments: object) -> tuple[int, str, str]:
         (["import", "x", "--format", "csv", "--log", "a", "--data", "d", "--master", "spark://h:1"], "--staging"),
         (["import", "x", "--format", "csv", "--log", "a", "--data", "d", "--type", "b=decimal"], "boolean"),
         (["import", "x", "--format", "csv", "--log", "a", "--data", "d", "--type", "b"], "name=value"),
-        (["import", "x", "--format", "csv", "--log", "a", "--data", "d", "--topic", "t"], "need --format kafka"),
+        (
+            ["import", "x", "--format", "csv", "--log", "a", "--data", "d", "--topic", "t"],
+            "needs --format kafka",
+        ),
         (["import", "h:1", "--format", "kafka", "--log", "a", "--data", "d"], "--topic"),
         (
             ["import", "h:1", "--format", "kafka", "--log", "a", "--data", "d", "--topic", "t", "--key-path", "/a"],
@@ -57,6 +63,26 @@ def run(*arguments: object) -> tuple[int, str, str]:
         (
             ["import", "h:1", "--format", "kafka", "--log", "a", "--data", "d", "--topic", "t", "--no-spark"],
             "needs Spark",
+        ),
+        ([*KAFKA, "--remote", "sc://h"], "use --master"),
+        ([*KAFKA, "--bad", "skip", "--dead-letters", "b"], "--bad skip cannot be combined"),
+        ([*KAFKA, "--dead-letters", "a"], "cannot be the same log"),
+        ([*KAFKA, "--option", "endingOffsets=latest"], "endingOffsets cannot be set"),
+        ([*KAFKA, "--option", "startingOffsets=soon"], "expected earliest, latest"),
+        ([*KAFKA, "--value-format", "avro"], "needs --schema"),
+        ([*KAFKA, "--value-format", "avro", "--schema", "nowhere"], "cannot read nowhere"),
+        ([*KAFKA, "--value-format", "avro", "--schema", __file__], "Avro schema in JSON"),
+        ([*KAFKA, "--value-format", "protobuf", "--schema", __file__], "needs --message"),
+        ([*KAFKA, "--skip-bytes", "5"], "need --value-format avro or protobuf"),
+        ([*KAFKA, "--value-format", "bytes"], "create it as a stream"),
+        (["export", "--to", "kafka://h:1/t", "--lake", "l"], "instead of --lake"),
+        (["export", "--to", "kafka://h:1/t", "--data", ".", "--consumer", "c"], "--consumer needs --url"),
+        (["export", "--to", "kafka://h:1/a b", "--data", "."], "expected kafka://HOST:PORT/TOPIC"),
+        (["export", "--to", "kafka://h:1/t", "--data", ".", "--format", "csv"], "are for files"),
+        (["export", "--to", "x", "--data", ".", "--consumer", "c"], "--consumer needs --to kafka://"),
+        (
+            ["export", "--to", "kafka://h:1/t", "--url", "http://h", "--consumer", "c", "--from-seq", "2"],
+            "it says where to start",
         ),
         (["export", "--to", "x.csv", "--lake", "l"], "name a directory, such as x/"),
         (["export", "--to", "x", "--lake", "l", "--no-spark"], "--lake needs Spark"),

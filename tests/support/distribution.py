@@ -15,6 +15,7 @@ LONG = (
     "tests/engine/test_crash_sweep.py",
     "tests/engine/test_model.py",
     "tests/pipeline/test_commands.py",
+    "tests/pipeline/test_kafka.py",
     "tests/browser/test_poll_page.py",
     "tests/engine/test_kill.py",
     "tests/pipeline/test_two_drivers.py",

@@ -79,7 +79,7 @@ class Making:
         if shape.exported:
             return self._of_exported_line(line)
         if not shape.columns:
-            return self._checked(shape.log, None, None, None, None, _json(line))
+            return self.checked(shape.log, None, None, None, None, _json(line))
         try:
             line.decode()
             fields = _fields(line)
@@ -125,33 +125,25 @@ class Making:
             return self._of_values(row, _payload(row[shape.data_column]))
         return self._of_values(row, _encode({name: value for name, value in row.items() if value is not None}))
 
-    def of_message(self, key: bytes | None, value: bytes | None, timestamp: Any) -> NewRecord:
-        """The record of a Kafka message. A message without a value, which deletes its key, has the payload null."""
-        try:
-            text = None if key is None else key.decode()
-        except UnicodeDecodeError:
-            raise BadRow("the key is not valid UTF-8") from None
-        time = None if self._shape.ts_column is None else _time(timestamp)
-        return self._checked(self._shape.log, time, text, None, None, b"null" if value is None else value)
-
     def _of_exported(self, log: Any, ts: Any, key: Any, node: Any, meta: bytes | None, data: bytes | None) -> NewRecord:
         if data is None:
             raise BadRow("missing data")
-        time = _time(ts) if self._shape.keep_ts else None
-        return self._checked(self._shape.log or _log(log), time, key, node, meta, data)
+        time = milliseconds_of(ts) if self._shape.keep_ts else None
+        return self.checked(self._shape.log or _log(log), time, key, node, meta, data)
 
     def _of_values(self, values: dict[str, Any], data: bytes) -> NewRecord:
         shape = self._shape
         log = shape.log if shape.log_column is None else _log(values.get(shape.log_column))
-        ts = None if shape.ts_column is None else _time(values.get(shape.ts_column))
+        ts = None if shape.ts_column is None else milliseconds_of(values.get(shape.ts_column))
         key = None if shape.key_column is None else _text("key", values.get(shape.key_column))
         node = None if shape.node_column is None else _text("node", values.get(shape.node_column))
         meta = None if shape.meta_column is None else _meta(values.get(shape.meta_column))
-        return self._checked(log, ts, key, node, meta, data)
+        return self.checked(log, ts, key, node, meta, data)
 
-    def _checked(
+    def checked(
         self, log: str, ts: int | None, key: str | None, node: str | None, meta: bytes | None, data: bytes
     ) -> NewRecord:
+        """A record of these parts, if a log accepts it."""
         if log not in self._not_json:
             data = _json(data)
         if self._key_path is not None:
@@ -235,7 +227,7 @@ def _log(value: Any) -> str:
     return name
 
 
-def _time(value: Any) -> int:
+def milliseconds_of(value: Any) -> int:
     """Milliseconds, from a number, from ISO 8601 text, or from a timestamp of a table."""
     time: int | None = None
     if isinstance(value, int) and not isinstance(value, bool):

@@ -51,7 +51,8 @@ class BadPlace(msgspec.Struct, frozen=True):
 
 class ImportReport(msgspec.Struct, kw_only=True):
     """``appended`` counts records by log; ``there_before`` counts records that an earlier run appended. ``places`` has
-    the first invalid rows. ``stopped``: there were invalid rows, so nothing was appended."""
+    the first invalid rows. ``stopped``: there were invalid rows, so nothing was appended. ``lost`` counts the offsets
+    that a Kafka broker removed before they were imported."""
 
     job: str
     files: int
@@ -61,6 +62,7 @@ class ImportReport(msgspec.Struct, kw_only=True):
     bad: int = 0
     places: list[BadPlace] = []
     stopped: bool = False
+    lost: int = 0
 
 
 def import_files(

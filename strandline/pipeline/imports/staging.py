@@ -97,10 +97,16 @@ def put_aside(place: Lake, records: Iterable[tuple[int, NewRecord]]) -> tuple[st
 def _write(sink: Any, records: Iterable[tuple[int, NewRecord]]) -> tuple[int, int]:
     rows = 0
     with pa.ipc.new_stream(sink, STAGED, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
-        for group in _groups(records):
-            writer.write(_batch(group))
-            rows += len(group)
+        for batch in staged(records):
+            writer.write(batch)
+            rows += batch.num_rows
     return rows, sink.tell()
+
+
+def staged(records: Iterable[tuple[int, NewRecord]]) -> Iterator[Any]:
+    """Records with ascending numbers as batches of bounded size."""
+    for group in _groups(records):
+        yield _batch(group)
 
 
 def _groups(records: Iterable[tuple[int, NewRecord]]) -> Iterator[list[tuple[int, NewRecord]]]:
@@ -108,7 +114,7 @@ def _groups(records: Iterable[tuple[int, NewRecord]]) -> Iterator[list[tuple[int
     size = 0
     for record in records:
         group.append(record)
-        size += len(record[1].data)
+        size += len(record[1].data) + len(record[1].meta or b"")
         if len(group) == BATCH_ROWS or size >= BATCH_BYTES:
             yield group
             group, size = [], 0
@@ -201,13 +207,18 @@ class ImportAppender:
         done = 0
         for log, rows in _by_log(batch):
             left = marks.left(self.known(log), rows)
-            self.passed += rows.num_rows - left.num_rows
-            for part in self._cut(left):
-                self._append(log, part, marks)
-            done += left.num_rows
+            while left.num_rows:
+                for part in self._cut(left):
+                    if not self._append(log, part, marks):
+                        break
+                    left = left.slice(part.num_rows)
+                    done += part.num_rows
+                left = marks.left(self.known(log), left)
+        self.passed += batch.num_rows - done
         return done
 
-    def _append(self, log: str, rows: Any, marks: Marks) -> None:
+    def _append(self, log: str, rows: Any, marks: Marks) -> bool:
+        """Whether the rows were appended; otherwise another run appends them, and its progress is known now."""
         before = self.known(log)
         after = marks.after(before, rows)
         table = pa.Table.from_batches([rows.select(["key", "node", "meta", "data"])])
@@ -215,9 +226,13 @@ class ImportAppender:
         try:
             self._target.append(log, table, self._writer, before, after, ts=ts)
         except ProgressConflict as error:
-            raise ImportFailed(f"another run of this import is in progress: {error}") from None
+            if error.progress is None:
+                raise ImportFailed(f"the progress of this import in log {log!r} was deleted meanwhile") from None
+            self._known[log] = error.progress
+            return False
         self._known[log] = after
         self.appended[log] = self.appended.get(log, 0) + rows.num_rows
+        return True
 
     def _cut(self, rows: Any) -> Iterator[Any]:
         """Split rows into appends. An append has one time, if records have times."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +19,6 @@ from strandline.pipeline.chosen_logs import Chosen
 from strandline.pipeline.export.from_lake import export_lake
 from strandline.pipeline.export.run import ExportFailed, ExportSelection, export
 from strandline.pipeline.imports.files import RowShape, UnreadableFile, find_files
-from strandline.pipeline.imports.kafka import NoConnector, import_messages, messages
 from strandline.pipeline.imports.run import ImportReport, import_files, knowing
 from strandline.pipeline.source.options import LogLocation
 from strandline.pipeline.source.targets import CannotAppend, open_target
@@ -151,40 +149,3 @@ def test_bad_rows_stop_everything_or_are_left_out(tmp_path: Path, monkeypatch: p
     (tmp_path / "b.jsonl.gz").write_bytes(b"no gzip")
     with pytest.raises(UnreadableFile, match=r"b\.jsonl\.gz"):
         import_into(workers, tmp_path / "data", str(tmp_path / "b.jsonl.gz"), shape)
-
-
-def test_messages_of_kafka_are_appended_by_offset_and_never_twice(spark: SparkSession, tmp_path: Path) -> None:
-    with pytest.raises(NoConnector, match="--packages"):
-        messages(spark, "localhost:9092", ["orders"], {})
-
-    def frame(count: int) -> Any:
-        at = datetime.fromtimestamp(TIME / 1000, UTC)
-        rows = [
-            ("orders", partition, 100 + number, at, b"k%d" % number if number % 2 else None, b'{"p":%d}' % partition)
-            for partition in (1, 0)
-            for number in range(count)
-        ]
-        if count > 3:
-            rows.append(("orders", 0, 300, at, b"\xff", b"{}"))
-        schema = "topic string, partition int, offset bigint, timestamp timestamp, key binary, value binary"
-        return spark.createDataFrame(rows, schema).repartition(1).sortWithinPartitions("partition", "offset")
-
-    def bring(count: int, **wishes: Any) -> ImportReport:
-        shape = RowShape(format="jsonl", log="orders", ts_column="timestamp")
-        with open_target(LogLocation(path=str(tmp_path / "data")), sync=False) as target:
-            return import_messages(frame(count), shape, target, Silent(), source="here", **wishes)
-
-    assert bring(3).records == 6
-    assert bring(3).records == 0
-    refused = bring(5)
-    assert (refused.stopped, refused.records) == (True, 0)
-    assert [(place.path, place.number) for place in refused.places] == [("orders/0", 300)]
-    assert bring(5, bad="skip").records == 4
-    found = records_of(tmp_path / "data")["orders"]
-    assert [(row[2], row[5]) for row in found] == [
-        (f"k{number}" if number % 2 else None, b'{"p":%d}' % partition)
-        for numbers in (range(3), range(3, 5))
-        for partition in (0, 1)
-        for number in numbers
-    ]
-    assert {row[1].timestamp() * 1000 for row in found} == {TIME}

@@ -93,7 +93,7 @@ class ValueDecoder(msgspec.Struct, frozen=True, kw_only=True):
         content = self._content()
         # A member that has its default value is not sent. It is part of the payload, unless the schema can tell that it
         # is absent.
-        options = {"mode": "PERMISSIVE", "emit.default.values": "true"}
+        options = {"mode": "PERMISSIVE", "emit.default.values": "true", "upcast.unsigned.ints": "true"}
         found = from_protobuf(content, self.message, options=options, binaryDescriptorSet=self.schema)
         with_value = frame.withColumn("decoded", found)
         names = with_value.schema["decoded"].dataType.fieldNames()  # type: ignore[attr-defined]

@@ -307,7 +307,7 @@ def import_command(
                 report = _failures(lambda: _run(plan, wishes, spark_options))
         except BadShape as error:
             raise typer.BadParameter(str(error)) from None
-    _show(report, as_json, dead_letters)
+    _show(report, as_json, is_kafka, dead_letters)
     raise typer.Exit(EXIT_FAILED if report.stopped else 0)
 
 
@@ -444,20 +444,21 @@ def _run(plan: FilePlan, wishes: ImportWishes, spark: SparkOptions) -> ImportRep
         )
 
 
-def _show(report: ImportReport, as_json: bool, dead_letters: str) -> None:
+def _show(report: ImportReport, as_json: bool, is_kafka: bool, dead_letters: str) -> None:
+    thing = "message" if is_kafka else "row"
     for place in report.places[:SHOWN]:
         say(f"{place.path}:{place.number}: {place.why}")
     if report.bad > SHOWN:
-        say(f"… and {counted(report.bad - min(len(report.places), SHOWN), 'more invalid row')}")
+        say(f"… and {counted(report.bad - min(len(report.places), SHOWN), f'more invalid {thing}')}")
+    bad = counted(report.bad, f"invalid {thing}")
     if as_json:
         put(msgspec.json.encode(report).decode())
     elif report.stopped:
-        put(f"appended nothing: {counted(report.bad, 'invalid row')}; fix the rows, or skip them with --bad skip")
+        advice = "keep them with --dead-letters LOG" if is_kafka else "fix the rows"
+        put(f"appended nothing: {bad}; {advice}, or skip them with --bad skip")
     else:
         before = f"; {report.there_before:,} were imported before" if report.there_before else ""
-        skipped = f"; skipped {counted(report.bad, 'invalid row')}" if report.bad else ""
-        if dead_letters and report.bad:
-            skipped = f"; {counted(report.bad, 'invalid message')} went to log {dead_letters}"
-        lost = f"; {counted(report.lost, 'offset')} were lost at the broker before the import" if report.lost else ""
+        skipped = f"; {bad} went to log {dead_letters}" if dead_letters else f"; skipped {bad}"
+        lost = f"; the broker had removed {counted(report.lost, 'offset')}" if report.lost else ""
         logs = counted(len(report.appended), "log")
-        put(f"appended {counted(report.records, 'record')} to {logs}{before}{skipped}{lost}")
+        put(f"appended {counted(report.records, 'record')} to {logs}{before}{skipped if report.bad else ''}{lost}")

@@ -23,8 +23,11 @@ from support.server_process import ServerProcess
 from support.topics_client import Client, eventually
 from typer.testing import CliRunner
 
+from strandline.pipeline.imports.kafka_cluster import MissingPackage
+from strandline.pipeline.imports.value_decoder import ValueDecoder
+
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import Column, SparkSession
 
 TIME = 1_700_000_000_000
 AVRO = ["org.apache.spark:spark-avro_2.13:4.1.1"]
@@ -225,6 +228,29 @@ def test_avro_is_decoded_by_spark(spark: SparkSession, kafka: KafkaClient, clien
     ]
     schema.write_text('{"type":"record","name":"Order"}')
     assert "Spark cannot use the Avro schema" in importer.failure(*options)
+
+
+def test_protobuf_needs_its_package(spark: SparkSession) -> None:
+    frame = spark.createDataFrame([(b"",)], "value binary")
+    with pytest.raises(MissingPackage, match=f"org.apache.spark:spark-protobuf_2.13:{spark.version}"):
+        ValueDecoder(format="protobuf", schema=b"descriptors", message="shop.Order").decoded(frame)
+
+
+def test_protobuf_values_without_any_member_are_invalid(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a function in place of that of the package which does the same with invalid values: a row of nulls."""
+    from pyspark.sql.functions import from_json
+
+    def decode(value: Column, message: str, **more: Any) -> Column:
+        assert (message, more["binaryDescriptorSet"]) == ("shop.Order", b"descriptors")
+        assert more["options"]["mode"] == "PERMISSIVE"
+        return from_json(value.cast("string"), "item string, cents int")
+
+    monkeypatch.setattr("pyspark.sql.protobuf.functions.from_protobuf", decode)
+    decoder = ValueDecoder(format="protobuf", schema=b"descriptors", message="shop.Order", skip_bytes=1)
+    values = [b'-{"item":"book"}', b"-", b"-no", None]
+    frame = decoder.decoded(spark.createDataFrame([(value,) for value in values], "value binary"))
+    found = [row.decoded for row in frame.collect()]
+    assert [None if one is None else json.loads(one) for one in found] == [{"value": {"item": "book"}}, {}, None, None]
 
 
 def test_an_import_that_is_killed_continues(kafka: KafkaClient, client: Client, tmp_path: Path) -> None:

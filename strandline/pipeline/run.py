@@ -309,6 +309,10 @@ def run_round(
                 raise LakeInUse(
                     f"the tables kept changing: the round was planned {ATTEMPTS} times ({moved})"
                 ) from moved
+        except Exception:
+            # A driver that has taken over the lake removes files that this one may be about to read.
+            fence.check()
+            raise
     return RoundResult(round.done, round.problems)
 
 

@@ -114,6 +114,7 @@ def test_a_file_is_below_the_variables_and_those_are_below_the_options(tmp_path:
         ("pipeline_start_records", "1", 1),
         ("pipeline_start_bytes", "1", 1),
         ("pipeline_start_s", "0", 0.0),
+        ("lake_alarm_s", "0", 0.0),
         ("stream_durability", "disk", "disk"),
         ("max_append_bytes", "1", 1),
         ("read_max_records", "2", 2),

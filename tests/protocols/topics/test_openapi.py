@@ -24,6 +24,7 @@ from strandline.protocols.topics.settings import TopicsSettings
 from strandline.server.gate import Status
 from strandline.server.openapi import document, openapi_route
 from strandline.server.openapi_routes import DOCUMENT_PATH, SERVER
+from strandline.server.pipeline.lake_marks import LakeMarks
 from strandline.server.pipeline.routes import PipelineRoutes
 from strandline.server.pipeline.supervisor import PipelineSupervisor
 from strandline.server.probes import Probes
@@ -52,7 +53,10 @@ def all_routes(path: Path) -> list[Route]:
         with Engine.open(path / "data", background=False) as engine:
             context = Context(Kernel.for_tests(engine), TopicsSettings())
             keeper = PipelineSupervisor(Settings(), None, engine)
-            return [*TopicsProtocol(context).routes(), *PipelineRoutes(keeper).routes()]
+            return [
+                *TopicsProtocol(context).routes(),
+                *PipelineRoutes(keeper, LakeMarks(context.engine, keeper.lake, 0)).routes(),
+            ]
 
     probes = Probes(Status(), lambda: 0, lambda as_json: Reply(b"")).routes()
     routes = [*probes, *asyncio.run(make())]

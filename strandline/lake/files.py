@@ -21,7 +21,7 @@ from strandline.lake.location import Lake
 
 #: The transaction log keeps the minimum and maximum of these columns per file, and of no others: values in the log
 #: outlive the rows they were taken from.
-BOUNDED = ("log", "epoch", "seq", "ts")
+BOUNDED = ("log", "parent", "epoch", "seq", "ts")
 COMPRESSION, COMPRESSION_LEVEL = "zstd", 3
 ROW_GROUP_ROWS = 131_072
 

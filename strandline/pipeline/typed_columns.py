@@ -69,6 +69,11 @@ class PayloadColumns:
         self._decode: Callable[[bytes], Any] = msgspec.json.Decoder(kind).decode
         self._parser = _BlockParser(fields) if self._is_object else None
 
+    @property
+    def has_types(self) -> bool:
+        """Whether the schema declares more than that there is JSON."""
+        return self._is_object or not _is_json_text(self._fields[0])
+
     def arrays(self, seqs: Sequence[int], payloads: Sequence[bytes]) -> list[Any]:
         """Stored records, with ascending seqs, as columns."""
         promoted = promote(self._registry, seqs, payloads)

@@ -7,13 +7,13 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.lake_rounds import Bed, Heard, append, by_key, derived, parquet_bytes
+from support.lake_rounds import Bed, Heard, append, by_key, check_typed, derived, install, parquet_bytes, text_schema
 from support.local_tasks import work_here
 from support.object_store import object_store
 from support.server_process import StartServer
 from support.topics_client import Client, eventually
 
-from strandline.engine import Engine
+from strandline.engine import Engine, Log
 from strandline.history.directory import DirectoryHistory
 from strandline.history.remote import ServerHistory
 from strandline.history.source import open_history
@@ -26,6 +26,7 @@ from strandline.lake.table import TableSnapshot
 from strandline.lake.transaction_log import BrokenLog
 from strandline.pipeline.chosen_logs import Chosen, UnknownLogs
 from strandline.pipeline.run import run_round
+from strandline.schema.registry import Registry
 
 
 @pytest.fixture
@@ -137,9 +138,12 @@ things = st.one_of(
     st.tuples(st.just("trim"), st.sampled_from("ab"), st.none(), st.integers(1, 8)),
     st.tuples(st.just("amend"), st.sampled_from("ab"), st.none(), st.integers(1, 12)),
     st.tuples(st.just("drop"), st.sampled_from("ab"), st.none(), st.none()),
+    st.tuples(st.just("schema"), st.sampled_from("ab"), st.none(), st.none()),
+    st.tuples(st.just("schema"), st.sampled_from("ab"), st.none(), st.none()),
+    st.tuples(st.just("no schema"), st.sampled_from("ab"), st.none(), st.none()),
     st.tuples(st.just("seal"), st.none(), st.none(), st.none()),
     st.tuples(st.just("round"), st.none(), st.none(), st.none()),
-    st.tuples(st.just("killed"), st.none(), st.booleans(), st.integers(1, 7)),
+    st.tuples(st.just("killed"), st.none(), st.booleans(), st.integers(1, 12)),
 )
 
 
@@ -167,6 +171,7 @@ def test_whatever_happens_the_lake_is_what_the_logs_are(tmp_path_factory: pytest
             rows = bed.rows()
             assert [(row["log"], row["seq"], row["key"], row["data"]) for row in rows] == expected
             assert by_key(bed) == derived(rows)
+            check_typed(bed)
             assert bed.heard.last_lag.behind == 0
             assert bed.heard.problems == []
         finally:
@@ -183,7 +188,11 @@ def happen(bed: Bed, number: int, what: str, name: str, key: str, count: int) ->
     else:
         log = bed.engine.find(name) or bed.log(name)
         if what == "append":
-            append(log, *(f"{number}-{each}" for each in range(count)), key=key)
+            append(log, *(f'{{"v":"{number}-{each}"}}' for each in range(count)), key=key)
+        elif what == "schema":
+            next_schema(log)
+        elif what == "no schema":
+            log.note({"registry": None}).wait()
         elif what == "drop":
             log.drop().wait()
         elif what == "trim":
@@ -195,6 +204,20 @@ def happen(bed: Bed, number: int, what: str, name: str, key: str, count: int) ->
             getattr(log, what)(key=key).wait()
         else:
             getattr(log, what)(seqs=[count]).wait()
+
+
+def next_schema(log: Log) -> None:
+    """The first schema, one with another name for a property, and then with another property each."""
+    stored = log.notes.get("registry")
+    version = 0 if stored is None else Registry.load(stored).current_version
+    if version == 0:
+        install(log, text_schema("v"))
+    elif version == 1:
+        install(log, text_schema("w"), [{"op": "rename", "from": "/v", "to": "/w"}])
+    else:
+        names = ["w", *(f"x{number}" for number in range(2, version + 1))]
+        add = {"op": "add", "path": f"/x{version}", "schema": {"type": "string"}, "default": "new"}
+        install(log, text_schema(*names), [add])
 
 
 def killed_round(bed: Bed, commits: int, *, before: bool) -> None:

@@ -132,9 +132,9 @@ class TableSnapshot:
             self._files = _known_files(self._delta()) if self.exists else []
         return self._files
 
-    def columns(self) -> list[str]:
-        """Return the names of the columns of the table, which must exist."""
-        return [field.name for field in self._delta().schema().fields]
+    def columns(self) -> pa.Schema:
+        """Return the columns of the table, which must exist."""
+        return pa.schema(self._delta().schema().to_arrow())
 
     def progress(self) -> dict[str, int]:
         """Return the progress of the table: its transaction ids. Empty if there is no table. Raises BrokenLog.

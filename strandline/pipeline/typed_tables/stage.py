@@ -176,7 +176,7 @@ class _Stage:
         snapshot = opened(self._round, definition)
         if VERSION not in progress or not snapshot.exists:
             return False
-        names = snapshot.columns()
+        names = snapshot.columns().names
         missing = definition.new_columns(progress[VERSION], names)
         if missing is None:
             return False

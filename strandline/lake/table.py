@@ -290,7 +290,9 @@ class TableSnapshot:
 
 
 def _additions(files: Sequence[DataFile], changes: bool) -> list[AddAction | RemoveAction]:
-    return [AddAction(file.path, file.size, file.partition, file.written_ms, changes, file.statistics) for file in files]
+    return [
+        AddAction(file.path, file.size, file.partition, file.written_ms, changes, file.statistics) for file in files
+    ]
 
 
 def _properties(progress: Mapping[str, int]) -> dict[str, Any]:

@@ -1,9 +1,9 @@
 """Upkeep of the lake: few files, no old ones, short transaction logs.
 
-Small files of ``records`` and of typed tables are merged in tiers: eight of about the same size become one, so that a record is rewritten
-only a few times, however many rounds there are. Replaced files are kept for a while for readers of earlier versions.
-Files that no version references, which killed tasks have left, are removed as well, but only when they are old, because
-a young one may be about to be committed.
+Small files of ``records`` and of typed tables are merged in tiers: eight of about the same size become one, so that a
+record is rewritten only a few times, however many rounds there are. Replaced files are kept for a while for readers of
+earlier versions. Files that no version references, which killed tasks have left, are removed as well, but only when
+they are old, because a young one may be about to be committed.
 
 The stage of companions maintains its own files.
 """

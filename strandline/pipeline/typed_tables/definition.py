@@ -1,7 +1,8 @@
 """Which typed tables there are, and what their rows are made with.
 
-A log has a typed table if its schema declares columns, whether a caller installed the schema or a profile did. A declared
-table has one for the rows of all parents. If a log and a declared table have the same name, the declared table has it.
+A log has a typed table if its schema declares columns, whether a caller installed the schema or a profile did. A
+declared table has one for the rows of all parents. If a log and a declared table have the same name, the declared table
+has it.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property, lru_cache
 from hashlib import sha256
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 import pyarrow as pa
@@ -75,6 +76,10 @@ class TableDefinition:
         return self.source.name
 
     @property
+    def kind(self) -> Literal["log", "table"]:
+        return "table" if self.source.is_declared else "log"
+
+    @property
     def schema(self) -> Any:
         return columns_of(self.source).schema
 
@@ -104,7 +109,7 @@ class TableDefinition:
             return None  # new fields have defaults
         registry, known = Registry.load(self.source.document), set(names)
         before = registry.schemas.get(version)
-        if not _is_closed(before) or version >= registry.current_version:
+        if before is None or not _is_closed(before) or version >= registry.current_version:
             return None
         old = PayloadColumns(Registry.installed(self.name, before), LOG_ROW.names)
         old_schema = pa.schema([*LOG_ROW, *_accepted(old.schema, LOG_ROW.names)])
@@ -166,7 +171,9 @@ def _declared(history: History) -> Mapping[str, bytes]:
 
 def _is_closed(schema: Any) -> bool:
     """Whether an object can have no other properties than the declared ones."""
-    return isinstance(schema, dict) and schema.get("additionalProperties") is False and "patternProperties" not in schema
+    return (
+        isinstance(schema, dict) and schema.get("additionalProperties") is False and "patternProperties" not in schema
+    )
 
 
 # --- names that Delta accepts ----------------------------------------------------------------------------------------

@@ -13,7 +13,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
 from weakref import WeakKeyDictionary
 
-from strandline.lake import layout, typed_tables
+from strandline.engine.ownership import JSON
+from strandline.lake import catalog, layout, typed_tables
 from strandline.lake.erasures import PROGRESS, PURGED
 from strandline.lake.fence import Fence
 from strandline.lake.files import DataFile
@@ -50,7 +51,8 @@ class Rebuild:
 
 
 class TableMemory:
-    """What a driver knows about the tables, which nobody else changes: so a round opens only tables that it changes."""
+    """What a driver knows about the tables. Other drivers are fenced, so a round opens only the tables that it
+    changes."""
 
     def __init__(self) -> None:
         #: By folder.
@@ -62,6 +64,7 @@ class TableMemory:
         self.changed: set[str] = set()
         #: The version of ``records`` that all tables had, except for those that are built again.
         self.records_version: int | None = None
+        self.catalog: catalog.Catalog | None = None
 
 
 _memories: WeakKeyDictionary[Fence, TableMemory] = WeakKeyDictionary()
@@ -119,12 +122,35 @@ def run(round: Round) -> dict[int, int]:
             remove_table(round, folder)
     if wanted:
         _Stage(round, records, wanted).run()
+    _keep_catalog(round, wanted, reached)
     memory = memory_of(round)
     return {
         info.epoch: memory.progress.get(folder, {}).get(str(info.epoch), 0)
         for folder, each in wanted.items()
         for info in each.logs
     }
+
+
+def _keep_catalog(round: Round, wanted: Mapping[str, TableDefinition], reached: Mapping[str, int]) -> None:
+    """Write the statements of the catalog, if the set of tables and logs has changed."""
+    memory = memory_of(round)
+    there = set(round.lake.folders(""))
+    found = [(folder, each) for folder, each in wanted.items() if memory.progress.get(folder)]
+    typed = {info.epoch for _, each in found for info in each.logs}
+    now = catalog.make_catalog(
+        (name for name in catalog.LAKE_TABLES if name in there),
+        ((each.kind, each.name, f"{typed_tables.FOLDER}/{folder}") for folder, each in found),
+        (
+            (info.name, info.media_type == JSON)
+            for info in round.all_logs
+            if info.owner is None and str(info.epoch) in reached and info.epoch not in typed
+        ),
+    )
+    if memory.catalog is None:
+        memory.catalog = catalog.read_catalog(round.lake)
+    if now != memory.catalog:
+        catalog.write_catalog(round.lake, now, memory.catalog)
+        memory.catalog = now
 
 
 class _Stage:
@@ -304,9 +330,7 @@ def joined(ranges: Iterable[Ranges]) -> Ranges:
 def common(chunk: Ranges, ranges: Ranges) -> Ranges:
     """The part of a chunk that belongs to epochs of these ranges."""
     mine = set(ranges.epochs)
-    return ranges_of(
-        each for each in zip(chunk.epochs, chunk.after, chunk.through, strict=True) if each[0] in mine
-    )
+    return ranges_of(each for each in zip(chunk.epochs, chunk.after, chunk.through, strict=True) if each[0] in mine)
 
 
 def _moved(ranges: Ranges) -> dict[str, int]:
@@ -315,5 +339,3 @@ def _moved(ranges: Ranges) -> dict[str, int]:
 
 def _rows_in(ranges: Ranges) -> int:
     return sum(ranges.through) - sum(ranges.after)
-
-

@@ -183,12 +183,13 @@ def typed_model(bed: Bed) -> dict[str, list[dict[str, Any]]]:
 
 def _typed(registry: Registry, columns: list[str], row: dict[str, Any]) -> dict[str, Any]:
     nothing = dict.fromkeys(columns)
+    text = row["data"] if row["bytes"] is None else row["bytes"].decode(errors="replace")
     try:
-        document = registry.promote(row["seq"], json.loads(row["data"]))
+        document = registry.promote(row["seq"], json.loads(text))
         values = {name: document.get(name) for name in columns}
         assert all(value is None or type(value) is str for value in values.values())
     except (ValueError, TypeError, AttributeError, AssertionError, SchemaError):
-        return {**nothing, "_corrupt": row["data"]}
+        return {**nothing, "_corrupt": text}
     return {**values, "_corrupt": None}
 
 

@@ -238,7 +238,9 @@ def test_rows_of_earlier_versions_of_a_declared_table_are_upgraded(bed: Bed) -> 
     bed.round()
     assert [row["n"] for row in bed.typed("people")] == ["ann"]
     lenses = {1: [{"op": "rename", "from": "/n", "to": "/name"}]}
-    Tables(bed.engine, [make_log("people", parent="room", schema=after, lenses=lenses)])["people"].append("x", {"name": "bob"}).wait()
+    Tables(bed.engine, [make_log("people", parent="room", schema=after, lenses=lenses)])["people"].append(
+        "x", {"name": "bob"}
+    ).wait()
     bed.round()
     assert [row["name"] for row in bed.typed("people")] == ["ann", "bob"]
 

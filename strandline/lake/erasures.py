@@ -260,12 +260,13 @@ class Concerned(msgspec.Struct, array_like=True):
 
 
 class EraseItem(msgspec.Struct, frozen=True, array_like=True):
-    """A file of a table whose rows are records."""
+    """A file of a table whose rows are records. ``columns``: the serialized schema of a typed table."""
 
     lake: Lake
     path: str
     rules: ErasureRules
     table: str = "records"
+    columns: bytes = b""
 
 
 class RenewItem(msgspec.Struct, frozen=True, array_like=True):
@@ -299,8 +300,10 @@ def erase(item: EraseItem) -> EraseDone:
     erased = 0
     with open_file(item.lake, f"{item.table}/{item.path}") as source:
         file = pq.ParquetFile(source)
-        # Files of typed tables keep their columns: new columns of the table are null in them.
-        schema = layout.RECORDS if item.table == "records" else file.schema_arrow.remove_metadata()
+        table = pa.ipc.read_schema(pa.BufferReader(item.columns)) if item.columns else layout.RECORDS
+        # A file from before a table got a column does not have it. Types can be others after another engine's OPTIMIZE.
+        known = set(file.schema_arrow.names)
+        schema = pa.schema([field for field in table if field.name in known])
         masks = []
         for group in range(file.num_row_groups):
             gone, epochs, keys = _gone(file, group, item.rules)

@@ -94,11 +94,12 @@ def _renewed(
 def _erased(round: Round, rules: ErasureRules, snapshots: Iterable[TableSnapshot]) -> Iterable[EraseDone]:
     items = []
     for snapshot in snapshots:
+        name, columns = snapshot.table.name, snapshot.columns().serialize().to_pybytes()
         for file in snapshot.files():
             epochs, seqs = file.bounds.get("epoch"), file.bounds.get("seq")
             if epochs is None or seqs is None:
-                items.append(EraseItem(round.lake, file.path, rules, snapshot.table.name))
+                items.append(EraseItem(round.lake, file.path, rules, name, columns))
             elif rules.may_mean(epochs, seqs):
-                items.append(EraseItem(round.lake, file.path, rules.between(*epochs), snapshot.table.name))
+                items.append(EraseItem(round.lake, file.path, rules.between(*epochs), name, columns))
     results = round.workers.results(erase, items, EraseItem, EraseDone) if items else ()
     return [result for result in results if result.erased]

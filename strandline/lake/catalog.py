@@ -71,7 +71,7 @@ def _named(wanted: list[CatalogEntry]) -> Iterator[CatalogEntry]:
     taken = set(LAKE_TABLES)
     for entry in sorted(wanted, key=lambda entry: _PLAIN.fullmatch(entry.name) is None):
         name = _OTHER.sub("_", entry.name)[:100]
-        if name.lower() in taken:
+        while name.lower() in taken:
             name = f"{name}_{sha256(f'{entry.kind} {entry.of}'.encode()).hexdigest()[:8]}"
         taken.add(name.lower())
         yield msgspec.structs.replace(entry, name=name)

@@ -8,7 +8,7 @@ has it.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from functools import cached_property, lru_cache
 from hashlib import sha256
 from typing import Any, Literal
@@ -16,7 +16,6 @@ from typing import Any, Literal
 import msgspec
 import pyarrow as pa
 
-from strandline.engine.errors import UnknownLog
 from strandline.engine.ownership import ROWS
 from strandline.history.log_info import LogInfo
 from strandline.history.source import History
@@ -64,7 +63,7 @@ def columns_of(source: TableSource) -> TableColumns:
 
 
 class TableDefinition:
-    """A typed table as it is to be. ``logs`` are the logs whose own records are its rows."""
+    """A typed table as it should be. ``logs`` are the logs whose own records are its rows, in the current round."""
 
     def __init__(self, source: TableSource, logs: list[LogInfo]) -> None:
         self.source = source
@@ -79,7 +78,7 @@ class TableDefinition:
     def kind(self) -> Literal["log", "table"]:
         return "table" if self.source.is_declared else "log"
 
-    @property
+    @cached_property
     def schema(self) -> Any:
         return columns_of(self.source).schema
 
@@ -128,37 +127,52 @@ class TableDefinition:
         return [name for name in self.schema.names if name not in known]
 
 
-def definitions(history: History, logs: Iterable[LogInfo]) -> Iterator[TableDefinition]:
-    """The typed tables of these logs, which must be all logs."""
-    by_name: dict[str, TableDefinition] = {}
-    rows: dict[str, list[LogInfo]] = {}
-    for info in logs:
-        if info.owner is not None:
-            if info.owner.part == ROWS:
-                rows.setdefault(info.owner.name, []).append(info)
-        elif info.registry is not None:
-            source = TableSource(info.name, False, info.registry)
-            if _has_columns(source):
-                by_name[info.name] = TableDefinition(source, [info])
-    if rows:
-        for name, document in _declared(history).items():
-            if name in rows:
-                by_name[name] = TableDefinition(TableSource(name, True, document), rows[name])
-    yield from (by_name[name] for name in sorted(by_name))
+class Definitions:
+    """The definitions of a driver. Reading a registry takes half a millisecond, and few change between two rounds."""
+
+    def __init__(self) -> None:
+        #: By source; None for a source that has no typed table.
+        self._known: dict[TableSource, TableDefinition | None] = {}
+
+    def of(self, history: History, logs: Iterable[LogInfo]) -> list[TableDefinition]:
+        """The typed tables of these logs, which must be all logs, by name."""
+        sources: dict[str, tuple[TableSource, list[LogInfo]]] = {}
+        rows: dict[str, list[LogInfo]] = {}
+        for info in logs:
+            if info.owner is not None:
+                if info.owner.part == ROWS:
+                    rows.setdefault(info.owner.name, []).append(info)
+            elif info.registry is not None:
+                sources[info.name] = TableSource(info.name, False, info.registry), [info]
+        if rows:
+            for name, document in _declared(history).items():
+                if name in rows:
+                    sources[name] = TableSource(name, True, document), rows[name]
+        known, self._known = self._known, {}
+        found = []
+        for _, (source, its_logs) in sorted(sources.items()):
+            if source not in known:
+                known[source] = TableDefinition(source, []) if _has_columns(source) else None
+            definition = self._known[source] = known[source]
+            if definition is not None:
+                definition.logs = its_logs
+                found.append(definition)
+        return found
 
 
-@lru_cache(4096)
 def _has_columns(source: TableSource) -> bool:
     """Whether there is a schema that declares columns. Without, a table would have nothing but JSON text."""
+    if source.is_declared:
+        return True
     registry = Registry.load(source.document)
     return bool(registry.current_version) and PayloadColumns(registry).has_types
 
 
 def _declared(history: History) -> Mapping[str, bytes]:
     """The recorded versions of declared tables, as JSON, by table."""
-    try:
-        log = history.log(SCHEMAS)
-    except UnknownLog:
+    # An API key for some logs may not see this one.
+    log = next((info for info in history.logs(SCHEMAS) if info.name == SCHEMAS), None)
+    if log is None:
         return {}
     found: dict[str, list[SchemaVersion]] = {}
     for piece in history.pieces(log, 0, log.head, 100_000):

@@ -24,7 +24,7 @@ from strandline.lake.transaction_log import BrokenLog
 from strandline.lake.typed_tables import SHAPE, VERSION, typed_table
 from strandline.pipeline.keys import RECORDS_VERSION, chunks_of, items_of
 from strandline.pipeline.round import Round
-from strandline.pipeline.typed_tables.definition import TableDefinition, definitions
+from strandline.pipeline.typed_tables.definition import Definitions, TableDefinition
 from strandline.pipeline.typed_tables.rows import TypedDone, TypedItem, write_typed
 
 STAGE = "tables"
@@ -55,6 +55,7 @@ class TableMemory:
     changes."""
 
     def __init__(self) -> None:
+        self.definitions = Definitions()
         #: By folder.
         self.progress: dict[str, dict[str, int]] = {}
         self.rebuilds: dict[str, Rebuild] = {}
@@ -67,17 +68,17 @@ class TableMemory:
         self.catalog: catalog.Catalog | None = None
 
 
-_memories: WeakKeyDictionary[Fence, TableMemory] = WeakKeyDictionary()
+_memories: WeakKeyDictionary[Fence | Round, TableMemory] = WeakKeyDictionary()
 
 
 def memory_of(round: Round) -> TableMemory:
-    """The memory lives as long as the driver's fence."""
-    return TableMemory() if round.fence is None else _memories.setdefault(round.fence, TableMemory())
+    """The memory lives as long as the driver's fence or, without one, the round."""
+    return _memories.setdefault(round.fence or round, TableMemory())
 
 
 def wanted_tables(round: Round) -> dict[str, TableDefinition]:
     """The tables that there should be, by folder."""
-    return {each.folder: each for each in definitions(round.history, round.all_logs)}
+    return {each.folder: each for each in memory_of(round).definitions.of(round.history, round.all_logs)}
 
 
 def opened(round: Round, definition: TableDefinition) -> TableSnapshot:

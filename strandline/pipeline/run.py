@@ -321,6 +321,7 @@ def _run_stages(round: Round) -> None:
     keys.run(round)
     typed = typed_tables.run(round)
     searched = companions.run(round)
+    typed_tables.keep_catalog(round)
     table_upkeep.run(round)
     _report_lag(round, searched, typed)
 

@@ -123,7 +123,6 @@ def run(round: Round) -> dict[int, int]:
             remove_table(round, folder)
     if wanted:
         _Stage(round, records, wanted).run()
-    _keep_catalog(round, wanted, reached)
     memory = memory_of(round)
     return {
         info.epoch: memory.progress.get(folder, {}).get(str(info.epoch), 0)
@@ -132,11 +131,12 @@ def run(round: Round) -> dict[int, int]:
     }
 
 
-def _keep_catalog(round: Round, wanted: Mapping[str, TableDefinition], reached: Mapping[str, int]) -> None:
+def keep_catalog(round: Round) -> None:
     """Write the statements of the catalog, if the set of tables and logs has changed."""
     memory = memory_of(round)
+    reached = layout.records(round.lake).snapshot(round.fence).progress()
     there = set(round.lake.folders(""))
-    found = [(folder, each) for folder, each in wanted.items() if memory.progress.get(folder)]
+    found = [(folder, each) for folder, each in wanted_tables(round).items() if memory.progress.get(folder)]
     typed = {info.epoch for _, each in found for info in each.logs}
     now = catalog.make_catalog(
         (name for name in catalog.LAKE_TABLES if name in there),

@@ -30,6 +30,7 @@ from strandline.pipeline.companions import stage
 from strandline.pipeline.round import Round
 from strandline.pipeline.run import run_round
 from strandline.pipeline.spark_session import open_session, what_is_missing
+from strandline.pipeline.typed_tables import stage as typed_tables
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -83,6 +84,11 @@ class Stages:
             f"records {of}: segments to the table", self._records_stage, self._plain_records,
             "pyarrow reads the segments and writes the same Parquet, one process", 300_000,
         )  # fmt: skip
+        self._tables_stage()
+        yield self._beside(
+            f"records and typed tables {of}, 6 columns", self._tables_stage, self._plain_tables,
+            "pyarrow writes the same Parquet, one process", 300_000,
+        )  # fmt: skip
         self._companions_stage()
         yield self._beside(
             f"companions {of}, 6 fields, 1 rollup", self._companions_stage, self._tantivy, "tantivy, 2 threads", 40_000
@@ -133,6 +139,21 @@ class Stages:
     def _plain_records(self) -> Sample:
         with self._round() as round:
             return timed(self._records, lambda: floors.copy_records(round.history, round.lake))
+
+    def _tables_stage(self) -> Sample:
+        with self._round() as round:
+
+            def both() -> None:
+                records.run(round)
+                typed_tables.run(round)
+
+            sample = timed(self._records, both)
+            assert round.done["records"] == round.done["tables"] == self._records
+            return sample
+
+    def _plain_tables(self) -> Sample:
+        with self._round() as round:
+            return timed(self._records, lambda: floors.parse_records(round.history, round.lake))
 
     def _companions_stage(self) -> Sample:
         with self._round() as round:

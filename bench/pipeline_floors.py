@@ -10,10 +10,11 @@ import duckdb
 import msgspec
 import numpy as np
 import pyarrow as pa
+import pyarrow.json as pj
 import pyarrow.parquet as pq
 
 from bench.measure import Sample, timed
-from bench.pipeline_history import LOG
+from bench.pipeline_history import LOG, PROPERTIES
 from strandline.history.directory import DirectoryHistory
 from strandline.history.source import History
 from strandline.lake.files import COMPRESSION, COMPRESSION_LEVEL
@@ -42,6 +43,29 @@ def copy_records(history: History, lake: Lake) -> None:
             compression=COMPRESSION,
             compression_level=COMPRESSION_LEVEL,
             use_dictionary=["log", "key", "node"],
+        )
+
+
+def parse_records(history: History, lake: Lake) -> None:
+    """Write a second set of Parquet files, with a column for each property of the payloads, as Arrow parses them."""
+    copy_records(history, lake)
+    kinds = {"integer": pa.int64(), "string": pa.string(), "number": pa.float64()}
+    schema = pa.schema([(name, kinds[kind]) for name, kind in PROPERTIES.items()])
+    for path in sorted(Path(lake.url).glob("*.parquet")):
+        records = pq.read_table(path)
+        parsed = pj.read_json(
+            pa.BufferReader(b"\n".join(records.column("data").cast(pa.binary()).to_pylist())),
+            pj.ReadOptions(use_threads=False, block_size=1 << 30),
+            pj.ParseOptions(explicit_schema=schema),
+        )
+        for name in ("log", "epoch", "seq", "ts", "key"):
+            parsed = parsed.append_column(name, records.column(name))
+        pq.write_table(
+            parsed,
+            path.with_suffix(".typed.parquet"),
+            compression=COMPRESSION,
+            compression_level=COMPRESSION_LEVEL,
+            use_dictionary=["log", "key"],
         )
 
 

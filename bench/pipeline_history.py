@@ -21,10 +21,22 @@ FIRST = 1_780_000_000_000
 MONTH_MS = 30 * 24 * 3600 * 1000
 
 
+#: The types of the properties of a record.
+PROPERTIES = {
+    "at": "integer",
+    "service": "string",
+    "user": "string",
+    "status": "integer",
+    "latency": "number",
+    "note": "string",
+}
+
+
 def registry(rollups: dict[str, Any] | None = None) -> bytes:
     """The stored registry of the stream. All records have version 1."""
     search = {**REGISTRY["search"], "rollups": rollups or REGISTRY["search"]["rollups"]}  # type: ignore[dict-item]
-    body = msgspec.json.encode({"schema": {"type": "object"}, "search": search})
+    schema = {"type": "object", "properties": {name: {"type": kind} for name, kind in PROPERTIES.items()}}
+    body = msgspec.json.encode({"schema": schema, "search": search})
     return Registry.empty(LOG).update(body, next_sequence=0).stored()
 
 
@@ -64,4 +76,4 @@ def fill(path: Path, records: int, *, step_ms: int = 10, rollups: dict[str, Any]
     return size
 
 
-__all__ = ["BATCH", "FIELDS", "FIRST", "LOG", "MONTH_MS", "PAYLOAD", "documents", "fill", "registry"]
+__all__ = ["BATCH", "FIELDS", "FIRST", "LOG", "MONTH_MS", "PAYLOAD", "PROPERTIES", "documents", "fill", "registry"]

@@ -25,6 +25,7 @@ from strandline.lake.files import DataFile, open_file
 from strandline.lake.layout import lake_rows
 from strandline.lake.location import Lake
 from strandline.lake.record_files import ReadFailure, RowsWriter, readable
+from strandline.lake.table import LakeTable
 
 #: The transaction id in every table that contains data of records.
 PROGRESS = "erasures"
@@ -259,11 +260,13 @@ class Concerned(msgspec.Struct, array_like=True):
 
 
 class EraseItem(msgspec.Struct, frozen=True, array_like=True):
-    """A file of ``records``."""
+    """A file of a table whose rows are records. ``columns``: the serialized schema of a typed table."""
 
     lake: Lake
     path: str
     rules: ErasureRules
+    table: str = "records"
+    columns: bytes = b""
 
 
 class RenewItem(msgspec.Struct, frozen=True, array_like=True):
@@ -283,6 +286,7 @@ class EraseDone(msgspec.Struct, frozen=True, array_like=True):
     files: list[DataFile]
     erased: int
     concerned: Concerned
+    table: str = "records"
 
 
 class RenewDone(msgspec.Struct, frozen=True, array_like=True):
@@ -294,8 +298,12 @@ class RenewDone(msgspec.Struct, frozen=True, array_like=True):
 def erase(item: EraseItem) -> EraseDone:
     concerned = Concerned({})
     erased = 0
-    with open_file(item.lake, f"records/{item.path}") as source:
+    with open_file(item.lake, f"{item.table}/{item.path}") as source:
         file = pq.ParquetFile(source)
+        table = pa.ipc.read_schema(pa.BufferReader(item.columns)) if item.columns else layout.RECORDS
+        # A file from before a table got a column does not have it. Types can be others after another engine's OPTIMIZE.
+        known = set(file.schema_arrow.names)
+        schema = pa.schema([field for field in table if field.name in known])
         masks = []
         for group in range(file.num_row_groups):
             gone, epochs, keys = _gone(file, group, item.rules)
@@ -304,13 +312,13 @@ def erase(item: EraseItem) -> EraseDone:
                 erased += int(gone.sum())
                 concerned.add(epochs[gone], keys.filter(pa.array(gone)))
         if not erased:
-            return EraseDone(item.path, [], 0, concerned)
-        with RowsWriter(layout.records(item.lake)) as writer:
+            return EraseDone(item.path, [], 0, concerned, item.table)
+        with RowsWriter(LakeTable(item.lake, item.table, schema)) as writer:
             for group, gone in enumerate(masks):
                 if not gone.all():
-                    rows = file.read_row_group(group, columns=layout.RECORDS.names, use_threads=False)
-                    writer.write(rows.filter(pa.array(~gone)).cast(layout.RECORDS))
-            return EraseDone(item.path, writer.close(), erased, concerned)
+                    rows = file.read_row_group(group, columns=schema.names, use_threads=False)
+                    writer.write(rows.filter(pa.array(~gone)).cast(schema))
+            return EraseDone(item.path, writer.close(), erased, concerned, item.table)
 
 
 def _gone(file: Any, group: int, rules: ErasureRules) -> tuple[Any, Any, Any]:

@@ -25,6 +25,7 @@ from pathlib import Path
 import msgspec
 from obstore.exceptions import BaseError
 
+from strandline.lake import typed_tables
 from strandline.lake.location import Lake
 from strandline.lake.status import read_status
 from strandline.lake.table import DRIVER, LakeTable, TableMoved
@@ -114,7 +115,7 @@ def _check_elsewhere(lake: Lake, now: int) -> None:
 log = logging.getLogger(__name__)
 
 FOLDER = "drivers"
-#: The tables that drivers plan changes of. Audit reports are only appended to their table.
+#: The tables that drivers plan changes of, besides typed tables. Audit reports are only appended to their table.
 TABLES = ("records", "latest", "keys", "companions", "rollups")
 #: An older driver can commit only a few more times before it reaches a table that has been taken over.
 ATTEMPTS = 20
@@ -162,6 +163,8 @@ class Fence:
         """Commit to every table, so that no plan of an older driver can be committed."""
         for name in TABLES:
             self._move(LakeTable(self._lake, name, None))
+        for folder in typed_tables.folders(self._lake):
+            self._move(typed_tables.typed_table(self._lake, folder))
 
     def _move(self, table: LakeTable) -> None:
         for _ in range(ATTEMPTS):

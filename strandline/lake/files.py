@@ -21,7 +21,9 @@ from strandline.lake.location import Lake
 
 #: The transaction log keeps the minimum and maximum of these columns per file, and of no others: values in the log
 #: outlive the rows they were taken from.
-BOUNDED = ("log", "epoch", "seq", "ts")
+BOUNDED = ("log", "parent", "epoch", "seq", "ts")
+#: Columns with few distinct values, which use a dictionary. It costs time, and saves nothing for payloads.
+_REPEATED = ("log", "parent", "key", "node", "rollup", "measure")
 COMPRESSION, COMPRESSION_LEVEL = "zstd", 3
 ROW_GROUP_ROWS = 131_072
 
@@ -73,9 +75,7 @@ class FileWriter:
             schema,
             compression=COMPRESSION,
             compression_level=COMPRESSION_LEVEL,
-            # Columns with few distinct values use a dictionary. Payloads do not repeat, so no dictionary is tried for
-            # them.
-            use_dictionary=[name for name in schema.names if name in ("log", "key", "node", "rollup", "measure")],
+            use_dictionary=[name for name in schema.names if name in _REPEATED],
         )
 
     @property

@@ -182,6 +182,16 @@ class Lake(msgspec.Struct, frozen=True, array_like=True, dict=True):
             return found
         return {name: int(now - found.st_mtime) for name, found in _stats(self.directory, prefix)}
 
+    def folders(self, prefix: str) -> list[str]:
+        """Return the names of the folders directly under a prefix that ends with ``/``, ascending."""
+        if self.directory is None:
+            listed = obstore.list_with_delimiter(self._store, prefix.rstrip("/"))["common_prefixes"]
+            return sorted(path.rstrip("/").rpartition("/")[2] for path in listed)
+        try:
+            return sorted(entry.name for entry in os.scandir(self.directory / prefix) if entry.is_dir())
+        except FileNotFoundError:
+            return []
+
     def touch(self, name: str) -> None:
         """Set the time of a file to now. Does nothing for an object store, which sets file times by its own clock."""
         if self.directory is not None:
@@ -200,6 +210,15 @@ class Lake(msgspec.Struct, frozen=True, array_like=True, dict=True):
                     obstore.delete(self._store, name)
                 except FileNotFoundError:
                     pass
+
+    def remove_empty_folders(self, prefix: str) -> None:
+        """Remove a folder and those in it, as far as they are empty. An object store has no folders."""
+        if self.directory is not None:
+            for path, _, _ in os.walk(_inside(self.directory, prefix), topdown=False):
+                try:
+                    os.rmdir(path)
+                except OSError:
+                    pass  # something is in it, or another process has removed it
 
     @property
     def _store(self) -> Any:

@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, NoReturn
 
 import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Transaction
+from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Schema, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import AddAction, RemoveAction
 
@@ -132,6 +132,10 @@ class TableSnapshot:
             self._files = _known_files(self._delta()) if self.exists else []
         return self._files
 
+    def columns(self) -> pa.Schema:
+        """Return the columns of the table, which must exist."""
+        return pa.schema(self._delta().schema().to_arrow())
+
     def progress(self) -> dict[str, int]:
         """Return the progress of the table: its transaction ids. Empty if there is no table. Raises BrokenLog.
 
@@ -187,27 +191,47 @@ class TableSnapshot:
             return self.version
         table = self._delta() if self.exists else self._create()
         changes = not is_rearranged
-        actions: list[AddAction | RemoveAction] = [
-            AddAction(file.path, file.size, file.partition, file.written_ms, changes, file.statistics) for file in add
-        ]
+        actions: list[AddAction | RemoveAction] = [*_additions(add, changes)]
         time_ms = int(time.time() * 1000) if now is None else now
         actions += [RemoveAction(file.path, changes, time_ms, file.size, file.partition) for file in remove]
-        transactions = [Transaction(app, version) for app, version in (progress or {}).items()]
+        self._write(table, actions, "append", table.schema(), progress or {})
+        return self.version
+
+    def replace(self, add: Sequence[DataFile], progress: Mapping[str, int]) -> int:
+        """Create the next version with these files alone, and the columns of the table's ``schema``. Raises as
+        ``commit`` does."""
+        table = self._delta() if self.exists else self._create()
+        self._write(table, _additions(add, True), "overwrite", Schema.from_arrow(self.table.schema), progress)
+        return self.version
+
+    def add_columns(self, names: Sequence[str], progress: Mapping[str, int]) -> int:
+        """Create the next version with more columns of the table's ``schema``, which are null in every row so far.
+        Raises as ``commit`` does."""
+        table = self._delta()
+        fields = [field for field in Schema.from_arrow(self.table.schema).fields if field.name in names]
+        try:
+            table.alter.add_columns(fields, **_properties(progress))
+        except DeltaError as error:
+            self._raise_conflict(error)
+        self._made(self.version + 1, progress)
+        return self.version
+
+    def _write(
+        self,
+        table: DeltaTable,
+        actions: Sequence[AddAction | RemoveAction],
+        mode: Literal["append", "overwrite"],
+        schema: Schema,
+        progress: Mapping[str, int],
+    ) -> None:
+        partition_by = self.table.partition_by or None
         try:
             table.create_write_transaction(
-                actions,
-                "append",
-                table.schema(),
-                partition_by=self.table.partition_by or None,
-                # Without this, the library checks commits made in between by its own rules, finds that appends do not
-                # conflict, and commits on top.
-                commit_properties=CommitProperties(app_transactions=transactions, max_commit_retries=0),
-                post_commithook_properties=PostCommitHookProperties(cleanup_expired_logs=True),
+                list(actions), mode, schema, partition_by=partition_by, **_properties(progress)
             )
         except CommitFailedError as error:
             self._raise_conflict(error)
-        self._made(self.version + 1, progress or {})
-        return self.version
+        self._made(self.version + 1, progress)
 
     def _create(self) -> DeltaTable:
         """Create the table without rows, as version 0."""
@@ -218,7 +242,7 @@ class TableSnapshot:
                 self.table.lake.place_of(self.table.name),
                 schema,
                 partition_by=partition_by or None,
-                name=self.table.name,
+                name=self.table.name.rpartition("/")[2],
                 configuration={
                     "delta.dataSkippingStatsColumns": ",".join(bounded),
                     "delta.checkpointInterval": str(CHECKPOINT_INTERVAL),
@@ -263,6 +287,22 @@ class TableSnapshot:
             f"{self.table.lake.place_of(self.table.name)} was changed by another writer: a commit on top of version "
             f"{self.version} was prepared, but the table is at version {latest}"
         ) from error
+
+
+def _additions(files: Sequence[DataFile], changes: bool) -> list[AddAction | RemoveAction]:
+    return [
+        AddAction(file.path, file.size, file.partition, file.written_ms, changes, file.statistics) for file in files
+    ]
+
+
+def _properties(progress: Mapping[str, int]) -> dict[str, Any]:
+    transactions = [Transaction(app, version) for app, version in progress.items()]
+    return {
+        # Without this, the library checks commits made in between by its own rules, finds that appends do not conflict,
+        # and commits on top.
+        "commit_properties": CommitProperties(app_transactions=transactions, max_commit_retries=0),
+        "post_commithook_properties": PostCommitHookProperties(cleanup_expired_logs=True),
+    }
 
 
 class _KnownTransactions(NamedTuple):

@@ -6,8 +6,8 @@ along with every file of an earlier version of the tables and every file that a 
 them may contain the same bytes. A reader of an earlier version finds a file missing and opens the table again. The
 transaction logs keep bounds of log, epoch, seq and ts, and never of keys or payloads.
 
-``latest`` and ``keys`` are committed first, derived from ``records`` as it will be, and ``records`` last: only it shows
-which keys are affected, and after a crash in between it still does.
+Typed tables, ``latest`` and ``keys`` are committed first, derived from ``records`` as it will be, and ``records`` last:
+only it shows which keys are affected, and after a crash in between it still does.
 
 Records that retention removed from a log are not erased: they stay in the lake. If a restored or amended record cannot
 be read from its log, the problem is reported and the lake does not contain it: an outdated version would be worse.
@@ -46,6 +46,7 @@ from strandline.lake.transaction_log import LOG
 from strandline.pipeline.keys import ByKey
 from strandline.pipeline.records import MAX_ITEM_ROWS, pieces_of
 from strandline.pipeline.round import Round
+from strandline.pipeline.typed_tables import erasure as typed_erasure
 from strandline.schema.registry import Registry
 
 STAGE = "erasing"
@@ -65,6 +66,9 @@ def run(round: Round) -> None:
     if progress[PURGED] < progress[PROGRESS]:
         for table in (records.table, layout.latest(round.lake), layout.keys(round.lake)):
             purge(round, table)
+        for table in typed_erasure.unpurged(round):
+            purge(round, table)
+            typed_erasure.note_purged(round, table)
         records.commit(progress={PURGED: progress[PROGRESS]})
 
 
@@ -93,10 +97,12 @@ class _Following:
             ByKey(self._round).commit({PROGRESS: head})
             self._records.commit(progress={PROGRESS: head, PURGED: head})
             return 0
-        new = self._renewed(rules)
+        renewed = self._renewed(rules)
+        new = list(renewed)
         replaced, erased = self._erased(rules, new)
         gone = {file.path for file in replaced}
         left = [*(file for file in self._files if file.path not in gone), *map(KnownFile.of, new)]
+        typed_erasure.apply_rules(self._round, rules, renewed, head)
         by_key = ByKey(self._round)
         by_key.renew(left, self._concerned.keys, {PROGRESS: head})
         self._records.commit(add=new, remove=replaced, progress={PROGRESS: head}, now=self._round.now())

@@ -176,11 +176,15 @@ def lake_table(spark: SparkSession, lake: Lake, name: str) -> DataFrame:
     Spark does not support Delta tables itself, so it reads the files of the current version. These files exist for as
     long as replaced files are kept, unless something is erased. Spark must be able to read the location of the lake.
     """
+    from pyspark.sql.pandas.types import from_arrow_schema
+
     table = LakeTable(lake, name, None)
     opened = table.open()
     files = opened.file_uris()
-    if files:
-        return spark.read.parquet(*files)
     schema = pa.schema(opened.schema().to_arrow())
-    kept = [name for name in schema.names if name not in opened.metadata().partition_columns]
-    return spark.createDataFrame(schema.empty_table().select(kept))
+    partition = opened.metadata().partition_columns
+    schema = pa.schema([field for field in schema if field.name not in partition])
+    if files:
+        # Files from before a table got a column do not have it.
+        return spark.read.schema(from_arrow_schema(schema)).parquet(*files)
+    return spark.createDataFrame(schema.empty_table())

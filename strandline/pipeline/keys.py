@@ -130,7 +130,7 @@ def run(round: Round) -> None:
         return
     with round.reporter.stage(STAGE, total) as stage:
         first = {} if PROGRESS in progress else {PROGRESS: reached[PROGRESS]}
-        for chunk, is_last in _chunks(ranges):
+        for chunk, is_last in chunks_of(ranges, CHUNK_ROWS):
             rows = sum(chunk.through) - sum(chunk.after)
             moved = {str(epoch): seq for epoch, seq in zip(chunk.epochs, chunk.through, strict=True)}
             if is_last:
@@ -167,10 +167,11 @@ def _ranges(progress: Mapping[str, int], reached: Mapping[str, int], shared: Map
     return Ranges([each[0] for each in behind], [each[1] for each in behind], [each[2] for each in behind])
 
 
-def _chunks(ranges: Ranges) -> Iterator[tuple[Ranges, bool]]:
-    """Parts of about CHUNK_ROWS records; a large log is split. Yields at least one part, which may be empty."""
+def chunks_of(ranges: Ranges, rows: int) -> Iterator[tuple[Ranges, bool]]:
+    """Parts of about ``rows`` records, and whether each is the last; a large log is split. Yields at least one part,
+    which may be empty."""
     chunk = Ranges([], [], [])
-    room = CHUNK_ROWS
+    room = rows
     for epoch, after, through in zip(ranges.epochs, ranges.after, ranges.through, strict=True):
         while after < through:
             to = min(through, after + room)
@@ -181,12 +182,12 @@ def _chunks(ranges: Ranges) -> Iterator[tuple[Ranges, bool]]:
             after = to
             if room <= 0:
                 yield chunk, after == through and epoch == ranges.epochs[-1]
-                chunk, room = Ranges([], [], []), CHUNK_ROWS
+                chunk, room = Ranges([], [], []), rows
     if chunk.epochs or not ranges.epochs:
         yield chunk, True
 
 
-def items_of(files: Sequence[KnownFile], ranges: Ranges) -> list[KeyItem]:
+def items_of(files: Sequence[KnownFile], ranges: Ranges, item_rows: int = ITEM_ROWS) -> list[KeyItem]:
     """Items of similar size for the files that can have one of the records."""
     items: list[KeyItem] = []
     group: list[KnownFile] = []
@@ -195,7 +196,7 @@ def items_of(files: Sequence[KnownFile], ranges: Ranges) -> list[KeyItem]:
         if _may_have(file, ranges):
             group.append(file)
             rows += file.rows
-            if rows >= ITEM_ROWS:
+            if rows >= item_rows:
                 items.append(_item(group, ranges))
                 group, rows = [], 0
     if group:

@@ -34,7 +34,7 @@ class FileRetention(msgspec.Struct, frozen=True):
 FILE_RETENTION = FileRetention()
 
 
-@dataclass
+@dataclass(eq=False)
 class Round:
     """``logs`` are the chosen logs, by name, as they were when the round started; ``all_logs`` are all logs that a lake
     can have. A ``complete`` round does not postpone work that would be cheaper together with more.

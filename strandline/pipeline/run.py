@@ -36,6 +36,7 @@ from strandline.pipeline.companions import stage as companions
 from strandline.pipeline.frames import keep_registries
 from strandline.pipeline.round import FILE_RETENTION, FileRetention, Round
 from strandline.pipeline.spark_session import SparkUnavailable, close_session, open_session
+from strandline.pipeline.typed_tables import stage as typed_tables
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -322,13 +323,16 @@ def _run_stages(round: Round) -> None:
     # Runs before the stages that derive data from records, so that nothing is derived from an erased record.
     erasures.run(round)
     keys.run(round)
+    typed = typed_tables.run(round)
     searched = companions.run(round)
+    typed_tables.keep_catalog(round)
     table_upkeep.run(round)
-    _report_lag(round, searched)
+    _report_lag(round, searched, typed)
 
 
-def _report_lag(round: Round, searched: Mapping[int, int]) -> None:
-    """``searched`` is the seq up to which each searchable log has companions, by epoch."""
+def _report_lag(round: Round, searched: Mapping[int, int], typed: Mapping[int, int]) -> None:
+    """``searched`` is the seq up to which each searchable log has companions, by epoch, and ``typed`` the one up to
+    which it is in a typed table."""
     progress = {name: LakeTable(round.lake, name, None).progress() for name in ("records", "latest", "keys")}
 
     def lag_of(info: LogInfo) -> LogLag:
@@ -336,6 +340,8 @@ def _report_lag(round: Round, searched: Mapping[int, int]) -> None:
         covered = {name: max(each.get(epoch, 0), shared) for name, each in progress.items()}
         if info.epoch in searched:
             covered["companions"] = searched[info.epoch]
+        if info.epoch in typed:
+            covered["tables"] = max(typed[info.epoch], shared)
         return LogLag(log=info.name, epoch=info.epoch, head=info.head, covered=covered)
 
     lags = map(lag_of, round.all_logs)

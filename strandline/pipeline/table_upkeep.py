@@ -1,9 +1,9 @@
 """Upkeep of the lake: few files, no old ones, short transaction logs.
 
-Small files of ``records`` are merged in tiers: eight of about the same size become one, so that a record is rewritten
-only a few times, however many rounds there are. Replaced files are kept for a while for readers of earlier versions.
-Files that no version references, which killed tasks have left, are removed as well, but only when they are old, because
-a young one may be about to be committed.
+Small files of ``records`` and of typed tables are merged in tiers: eight of about the same size become one, so that a
+record is rewritten only a few times, however many rounds there are. Replaced files are kept for a while for readers of
+earlier versions. Files that no version references, which killed tasks have left, are removed as well, but only when
+they are old, because a young one may be about to be committed.
 
 The stage of companions maintains its own files.
 """
@@ -19,6 +19,7 @@ from typing import Any
 
 import duckdb
 import msgspec
+import pyarrow as pa
 
 from strandline.lake import layout
 from strandline.lake.files import DataFile
@@ -26,7 +27,9 @@ from strandline.lake.location import Lake
 from strandline.lake.record_files import FILE_BYTES, RowsWriter
 from strandline.lake.table import KnownFile, LakeTable, TableSnapshot
 from strandline.lake.transaction_log import LOG
+from strandline.lake.typed_tables import folders, typed_table
 from strandline.pipeline.round import Round
+from strandline.pipeline.typed_tables.stage import memory_of
 
 STAGE = "upkeep"
 #: The number of files of a tier that are merged.
@@ -43,8 +46,12 @@ SWEPT = "swept"
 
 
 class CompactItem(msgspec.Struct, frozen=True, array_like=True):
+    """Files of a table to merge. ``columns``: the serialized schema of the table."""
+
     number: int
     lake: Lake
+    table: str
+    columns: bytes
     paths: list[str]
 
 
@@ -58,8 +65,12 @@ def run(round: Round) -> None:
     if not records.exists:
         return
     compact(round, records)
+    changed = memory_of(round).changed
+    while changed:
+        compact(round, typed_table(round.lake, changed.pop()).snapshot(round.fence))
     if is_sweep_due(records.progress(), round.now()):
-        for table in (records.table, layout.latest(round.lake), layout.keys(round.lake)):
+        typed = [typed_table(round.lake, folder) for folder in folders(round.lake)]
+        for table in (records.table, layout.latest(round.lake), layout.keys(round.lake), *typed):
             if table.exists:
                 sweep(round, table)
                 table.open().cleanup_metadata()
@@ -74,16 +85,20 @@ def is_sweep_due(progress: Mapping[str, int], now: int) -> bool:
 # --- small files -----------------------------------------------------------------------------------------------------
 
 
-def compact(round: Round, records: TableSnapshot) -> None:
-    groups = list(groups_of(records.files()))
+def compact(round: Round, table: TableSnapshot) -> None:
+    groups = list(groups_of(table.files()))
     if not groups:
         return
-    items = [CompactItem(number, round.lake, [file.path for file in group]) for number, group in enumerate(groups)]
+    name, columns = table.table.name, table.columns().serialize().to_pybytes()
+    items = [
+        CompactItem(number, round.lake, name, columns, [file.path for file in group])
+        for number, group in enumerate(groups)
+    ]
     with round.reporter.stage(STAGE, sum(file.rows for group in groups for file in group)) as stage:
         for results in round.workers.waves(put_together, items, CompactItem, CompactDone):
             made = [file for result in results for file in result.files]
             replaced = [file for result in results for file in groups[result.number]]
-            records.commit(add=made, remove=replaced, is_rearranged=True, now=round.now())
+            table.commit(add=made, remove=replaced, is_rearranged=True, now=round.now())
             rows = sum(file.rows for file in made)
             stage.advance(rows, sum(file.size for file in made))
             round.done[STAGE] = round.done.get(STAGE, 0) + rows
@@ -119,39 +134,49 @@ def _tier(size: int) -> int:
 
 
 def _place(file: KnownFile) -> tuple[str, int]:
-    log, seq = file.bounds.get("log"), file.bounds.get("seq")
+    log, seq = file.bounds.get("log") or file.bounds.get("parent"), file.bounds.get("seq")
     return "" if log is None else log[0], 0 if seq is None else seq[0]
 
 
 def put_together(item: CompactItem) -> CompactDone:
-    """Merge several files into one, or into as few as possible, in the order of logs and seqs."""
+    """Merge several files into one, or into as few as possible, in the order of logs (or parents) and seqs."""
+    schema = pa.ipc.read_schema(pa.BufferReader(item.columns))
     with ExitStack() as stack:
         place = stack.enter_context(tempfile.TemporaryDirectory(prefix="strandline-"))
-        paths = [_local(item.lake, path, place) for path in item.paths]
+        paths = [_local(item.lake, f"{item.table}/{path}", place) for path in item.paths]
         database = stack.enter_context(
             duckdb.connect(config={"threads": 1, "memory_limit": SORT_MEMORY, "temp_directory": f"{place}/sorting"})
         )
-        writer = stack.enter_context(RowsWriter(layout.records(item.lake)))
-        for batch in _sorted(database, paths):
+        writer = stack.enter_context(RowsWriter(LakeTable(item.lake, item.table, schema)))
+        for batch in _sorted(database, paths, schema):
             writer.write(batch)
         return CompactDone(item.number, writer.close())
 
 
-def _sorted(database: Any, paths: list[str]) -> Iterator[Any]:
-    columns = ", ".join(f'"{name}"' for name in layout.RECORDS.names)
-    query = f"select {columns} from read_parquet($paths, hive_partitioning = false) order by log, epoch, seq"
+def _sorted(database: Any, paths: list[str], schema: Any) -> Iterator[Any]:
+    files = "read_parquet($paths, hive_partitioning = false, union_by_name = true)"
+    known = set(database.sql(f"select * from {files} limit 0", params={"paths": paths}).columns)
+    # Files from before a table got a column do not have it.
+    columns = ", ".join(_quoted(name) for name in schema.names if name in known)
+    query = f"select {columns} from {files} order by {_quoted(schema.names[0])}, epoch, seq"
     for batch in database.sql(query, params={"paths": paths}).to_arrow_reader(65_536):
-        yield batch.cast(layout.RECORDS)
+        found = dict(zip(batch.schema.names, batch.columns, strict=True))
+        nothing = pa.nulls(batch.num_rows)
+        yield pa.record_batch([found.get(field.name, nothing).cast(field.type) for field in schema], schema=schema)
 
 
-def _local(lake: Lake, path: str, place: str) -> str:
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _local(lake: Lake, name: str, place: str) -> str:
     """A local path of a file."""
     if lake.directory is not None:
-        return str(lake.directory / "records" / path)
-    data = lake.read(f"records/{path}")
+        return str(lake.directory / name)
+    data = lake.read(name)
     if data is None:
-        raise FileNotFoundError(lake.place_of(f"records/{path}"))
-    copy = Path(place) / path.replace("/", "-")
+        raise FileNotFoundError(lake.place_of(name))
+    copy = Path(place) / name.replace("/", "-")
     copy.write_bytes(data)
     return str(copy)
 

@@ -13,6 +13,7 @@ from typing import Annotated, Any, Optional, cast
 import msgspec
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from strandline.schema.errors import SchemaError
 from strandline.schema.registry import Registry
@@ -24,6 +25,8 @@ CORRUPT = "_corrupt"
 VALUE = "value"
 #: Deeper structures become JSON text.
 MAX_DEPTH = 16
+#: Records are converted in blocks of this many. One record that Arrow does not accept makes its block slow.
+BLOCK_ROWS = 8192
 
 _Integer = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
 _SCALARS: dict[frozenset[str], Any] = {
@@ -64,10 +67,32 @@ class PayloadColumns:
         )
         kind = _struct(fields) if self._is_object else _decoded(fields[0])
         self._decode: Callable[[bytes], Any] = msgspec.json.Decoder(kind).decode
+        self._parser = _BlockParser(fields) if self._is_object else None
+
+    @property
+    def has_types(self) -> bool:
+        """Whether the schema declares more than that there is JSON."""
+        return self._is_object or not _is_json_text(self._fields[0])
 
     def arrays(self, seqs: Sequence[int], payloads: Sequence[bytes]) -> list[Any]:
         """Stored records, with ascending seqs, as columns."""
         promoted = promote(self._registry, seqs, payloads)
+        blocks = []
+        for start in range(0, len(payloads), BLOCK_ROWS) or (0,):
+            end = start + BLOCK_ROWS
+            blocks.append(self._block(payloads[start:end], promoted[start:end]))
+        if len(blocks) == 1:
+            return blocks[0]
+        return [pa.concat_arrays(parts) for parts in zip(*blocks, strict=True)]
+
+    def _block(self, payloads: Sequence[bytes], promoted: Sequence[bytes | None]) -> list[Any]:
+        if self._parser is not None and None not in promoted:
+            arrays = self._parser.arrays(cast(Sequence[bytes], promoted))
+            if arrays is not None:
+                return [*arrays, pa.nulls(len(payloads), pa.string())]
+        return self._row_by_row(payloads, promoted)
+
+    def _row_by_row(self, payloads: Sequence[bytes], promoted: Sequence[bytes | None]) -> list[Any]:
         decoded: list[Any] = []
         corrupt: list[str | None] = []
         for payload, row in zip(payloads, promoted, strict=True):
@@ -108,6 +133,75 @@ def _promoted(registry: Registry, seq: int, payload: bytes) -> bytes | None:
         return registry.promote_rows([seq], [payload])[0]
     except SchemaError:
         return None
+
+
+# --- blocks of records, parsed by Arrow -------------------------------------------------------------------------------
+
+
+class _BlockParser:
+    """Parses many objects at once, three times as fast as one by one. Returns the same columns, or None for a block
+    that it may read differently.
+
+    Arrow reads a sequence of objects and does not know where a record ends. So every record is decoded separately
+    first, without its columns: then each is one complete object, and the objects and the records are the same.
+    Properties with JSON text, which Arrow cannot return, are decoded in that step.
+    """
+
+    def __init__(self, fields: Sequence[Any]) -> None:
+        self._fields = fields
+        self._texts = [field for field in fields if _has_json_text(field)]
+        self._schema = pa.schema([field for field in fields if not _has_json_text(field)])
+        self._floats = [field.name for field in self._schema if _has_floats(field.type)]
+        self._decode: Callable[[bytes], Any] = msgspec.json.Decoder(_struct(self._texts)).decode
+
+    def arrays(self, rows: Sequence[bytes]) -> list[Any] | None:
+        try:
+            texts = list(map(self._decode, rows))
+            parsed = self._parse(b"\n".join([*rows, b""])) if self._schema.names and rows else None
+        except _FAULTS:  # errors of Arrow are ValueErrors
+            return None
+        if parsed is not None and (parsed.num_rows != len(rows) or not self._is_finite(parsed)):
+            return None
+        return [self._array(field, texts, parsed) for field in self._fields]
+
+    def _parse(self, block: bytes) -> Any:
+        # Imported when it is needed: it takes a while, and most processes never parse.
+        import pyarrow.json as pj
+
+        block.decode()  # Arrow does not check that text is valid
+        return pj.read_json(
+            pa.BufferReader(block),
+            read_options=pj.ReadOptions(use_threads=False, block_size=len(block) + 1),
+            parse_options=pj.ParseOptions(explicit_schema=self._schema, unexpected_field_behavior="ignore"),
+        )
+
+    def _is_finite(self, parsed: Any) -> bool:
+        """Whether no number is too large for a double. Such a number is an error, but Arrow reads it as infinite."""
+        return all(_is_finite(chunk) for name in self._floats for chunk in parsed.column(name).chunks)
+
+    def _array(self, field: Any, texts: Sequence[Any], parsed: Any) -> Any:
+        for number, each in enumerate(self._texts):
+            if each is field:
+                return _column(texts, number, field)
+        return pa.nulls(0, field.type) if parsed is None else parsed.column(field.name).combine_chunks()
+
+
+def _has_json_text(field: Any) -> bool:
+    kind = field.type
+    return _is_json_text(field) or any(_has_json_text(kind.field(number)) for number in range(kind.num_fields))
+
+
+def _has_floats(kind: Any) -> bool:
+    return pa.types.is_floating(kind) or any(_has_floats(kind.field(n).type) for n in range(kind.num_fields))
+
+
+def _is_finite(array: Any) -> bool:
+    kind = array.type
+    if pa.types.is_struct(kind):
+        return all(map(_is_finite, array.flatten()))
+    if pa.types.is_list(kind):
+        return _is_finite(array.flatten())
+    return not pa.types.is_floating(kind) or pc.all(pc.is_finite(array)).as_py() is not False
 
 
 # --- from JSON Schema to Arrow ---------------------------------------------------------------------------------------

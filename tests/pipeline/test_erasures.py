@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support.lake_rounds import Bed, append, by_key, derived
+from support.lake_rounds import Bed, append, by_key, check_typed, derived, install, text_schema
 from support.local_tasks import work_here
 
 from strandline.engine import Batch
@@ -39,6 +39,7 @@ def traces(number: int) -> list[bytes]:
 @pytest.mark.parametrize("how", ["delete", "delete by key", "hide", "drop", "trim"])
 def test_of_what_was_erased_no_trace_is_in_any_file(bed: Bed, how: str) -> None:
     log, other = bed.log("a"), bed.log("b")
+    install(log, text_schema("v"))
     log.append(secret(1)).wait()
     log.append(secret(2)).wait()
     other.append(secret(3)).wait()
@@ -49,7 +50,8 @@ def test_of_what_was_erased_no_trace_is_in_any_file(bed: Bed, how: str) -> None:
     log.append(Batch([b"last"], keys=["key-1"])).wait()
     bed.round()
     # And so has what a killed task left.
-    (bed.path / "lake" / "records" / "left.parquet").write_bytes(b"payload-1")
+    for table in ("records", "tables/a"):
+        (bed.path / "lake" / table / "left.parquet").write_bytes(b"payload-1")
     for trace in traces(1):
         assert bed.grep(trace, "lake")
     if how == "delete":
@@ -71,6 +73,7 @@ def test_of_what_was_erased_no_trace_is_in_any_file(bed: Bed, how: str) -> None:
     for trace in traces(3):
         assert bed.grep(trace, "lake")
     assert by_key(bed) == derived(bed.rows())
+    check_typed(bed)
     assert bed.heard.problems == []
 
 
@@ -109,6 +112,7 @@ def test_the_record_before_a_deleted_one_becomes_the_last(bed: Bed) -> None:
 
 def test_what_is_restored_or_amended_is_as_the_log_has_it(bed: Bed) -> None:
     log = bed.log()
+    install(log, text_schema("v"))
     append(log, "1", "2", "3", key="x")
     bed.round()
     log.hide(seqs=[1, 2]).wait()
@@ -124,6 +128,7 @@ def test_what_is_restored_or_amended_is_as_the_log_has_it(bed: Bed) -> None:
     log.restore(seqs=[2]).wait()
     bed.round()
     assert [row["seq"] for row in bed.rows()] == [2, 3]
+    assert [(row["seq"], row["_corrupt"]) for row in bed.typed("a")] == [(2, "2"), (3, "\ufffd")]
 
 
 def test_what_was_deleted_is_not_restored(bed: Bed) -> None:
@@ -189,6 +194,8 @@ def test_a_file_without_such_records_stays_as_it_is(bed: Bed) -> None:
 
 def test_missed_events_make_everything_be_compared(bed: Bed) -> None:
     log, capped, dropped = bed.log("a"), bed.log("capped", cap_records=2), bed.log("dropped")
+    for each in (log, capped, dropped):
+        install(each, text_schema("v"))
     append(log, "1", "2", "3", key="x")
     append(capped, "c1", "c2")
     append(dropped, "d")
@@ -211,12 +218,14 @@ def test_missed_events_make_everything_be_compared(bed: Bed) -> None:
     assert bed.data("dropped") == []
     assert bed.data("late") == ["l2"]
     assert by_key(bed) == derived(bed.rows())
+    check_typed(bed)
     bed.round()
     assert len(bed.heard.problems) == 1
 
 
 def test_a_crash_before_the_old_files_are_removed_is_made_up_for(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
     log = bed.log()
+    install(log, text_schema("v"))
     log.append(secret(1)).wait()
     append(log, "x")
     bed.round()

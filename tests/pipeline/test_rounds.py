@@ -2,22 +2,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.lake_rounds import Bed, Heard, append, by_key, derived, parquet_bytes
+from support.lake_rounds import Bed, Heard, append, by_key, check_typed, derived, install, parquet_bytes, text_schema
 from support.local_tasks import work_here
 from support.object_store import object_store
 from support.server_process import StartServer
+from support.tables_client import POLLS, TablesClient
 from support.topics_client import Client, eventually
 
-from strandline.engine import Engine
+from strandline.engine import Engine, Log
 from strandline.history.directory import DirectoryHistory
 from strandline.history.remote import ServerHistory
 from strandline.history.source import open_history
-from strandline.lake import layout
+from strandline.lake import layout, typed_tables
 from strandline.lake.erasures import ErasureEvents
 from strandline.lake.fence import BELONGING, LakeOfAnother
 from strandline.lake.location import Lake
@@ -26,6 +28,7 @@ from strandline.lake.table import TableSnapshot
 from strandline.lake.transaction_log import BrokenLog
 from strandline.pipeline.chosen_logs import Chosen, UnknownLogs
 from strandline.pipeline.run import run_round
+from strandline.schema.registry import Registry
 
 
 @pytest.fixture
@@ -137,9 +140,12 @@ things = st.one_of(
     st.tuples(st.just("trim"), st.sampled_from("ab"), st.none(), st.integers(1, 8)),
     st.tuples(st.just("amend"), st.sampled_from("ab"), st.none(), st.integers(1, 12)),
     st.tuples(st.just("drop"), st.sampled_from("ab"), st.none(), st.none()),
+    st.tuples(st.just("schema"), st.sampled_from("ab"), st.none(), st.none()),
+    st.tuples(st.just("schema"), st.sampled_from("ab"), st.none(), st.none()),
+    st.tuples(st.just("no schema"), st.sampled_from("ab"), st.none(), st.none()),
     st.tuples(st.just("seal"), st.none(), st.none(), st.none()),
     st.tuples(st.just("round"), st.none(), st.none(), st.none()),
-    st.tuples(st.just("killed"), st.none(), st.booleans(), st.integers(1, 7)),
+    st.tuples(st.just("killed"), st.none(), st.booleans(), st.integers(1, 12)),
 )
 
 
@@ -167,6 +173,7 @@ def test_whatever_happens_the_lake_is_what_the_logs_are(tmp_path_factory: pytest
             rows = bed.rows()
             assert [(row["log"], row["seq"], row["key"], row["data"]) for row in rows] == expected
             assert by_key(bed) == derived(rows)
+            check_typed(bed)
             assert bed.heard.last_lag.behind == 0
             assert bed.heard.problems == []
         finally:
@@ -183,7 +190,11 @@ def happen(bed: Bed, number: int, what: str, name: str, key: str, count: int) ->
     else:
         log = bed.engine.find(name) or bed.log(name)
         if what == "append":
-            append(log, *(f"{number}-{each}" for each in range(count)), key=key)
+            append(log, *(f'{{"v":"{number}-{each}"}}' for each in range(count)), key=key)
+        elif what == "schema":
+            next_schema(log)
+        elif what == "no schema":
+            log.note({"registry": None}).wait()
         elif what == "drop":
             log.drop().wait()
         elif what == "trim":
@@ -195,6 +206,20 @@ def happen(bed: Bed, number: int, what: str, name: str, key: str, count: int) ->
             getattr(log, what)(key=key).wait()
         else:
             getattr(log, what)(seqs=[count]).wait()
+
+
+def next_schema(log: Log) -> None:
+    """The first schema, one with another name for a property, and then with another property each."""
+    stored = log.notes.get("registry")
+    version = 0 if stored is None else Registry.load(stored).current_version
+    if version == 0:
+        install(log, text_schema("v"))
+    elif version == 1:
+        install(log, text_schema("w"), [{"op": "rename", "from": "/v", "to": "/w"}])
+    else:
+        names = ["w", *(f"x{number}" for number in range(2, version + 1))]
+        add = {"op": "add", "path": f"/x{version}", "schema": {"type": "string"}, "default": "new"}
+        install(log, text_schema(*names), [add])
 
 
 def killed_round(bed: Bed, commits: int, *, before: bool) -> None:
@@ -223,24 +248,35 @@ def killed_round(bed: Bed, commits: int, *, before: bool) -> None:
 def test_a_round_by_url_is_as_good(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, start_server: StartServer) -> None:
     """A record that is deleted while the server runs goes from the lake as well."""
     work_here(monkeypatch)
-    server = start_server(pipeline="off")
+    server = start_server(pipeline="off", declare=POLLS)
     lake = Lake.at(tmp_path / "lake")
     heard = Heard()
-    client = Client(server.url)
+    client = TablesClient(server.url)
 
     def round() -> list[tuple[str, int, str | None, str]]:
         history = open_history(url=server.url)
         run_round(None, history, lake, heard)  # type: ignore[arg-type]
         history.close()
         rows = layout.records(lake).open().to_pyarrow_table().to_pylist()
-        return sorted((row["log"], row["seq"], row["key"], row["data"]) for row in rows)
+        found = sorted((row["log"], row["seq"], row["key"], row["data"]) for row in rows)
+        return [row for row in found if row[0] == "orders"]
 
-    client.write("orders", [{"data": number, "tag": "x"} for number in range(3)])
+    def typed(name: str) -> list[dict[str, Any]]:
+        rows = typed_tables.typed_table(lake, name).open().to_pyarrow_table().to_pylist()
+        return sorted(rows, key=lambda row: row["seq"])
+
+    Client.write(client, "orders", [{"data": number, "tag": "x"} for number in range(3)])
+    client.call("PUT", "/v1/stream/events", status=201, headers={"content-type": "application/json"})
+    client.call("POST", "/v1/stream/events/_schema", {"schema": text_schema("v")})
+    client.call("POST", "/v1/stream/events", [{"v": "1"}, {"v": "2"}], status=204)
+    client.append("poll", "room", {"title": "Where?"})
     assert round() == [("orders", seq, "x", str(seq - 1)) for seq in (1, 2, 3)]
     client.delete("orders", before_seq=2)
     # The event shows once it is durable.
     eventually(lambda: ErasureEvents(ServerHistory(server.url)).head)
-    client.write("orders", [{"data": 3}])
+    Client.write(client, "orders", [{"data": 3}])
+    assert [row["v"] for row in typed("events")] == ["1", "2"]
+    assert [(row["parent"], row["title"]) for row in typed("poll")] == [("room", "Where?")]
     assert round() == [("orders", 2, "x", "1"), ("orders", 3, "x", "2"), ("orders", 4, None, "3")]
     assert heard.problems == []
     client.close()

@@ -12,12 +12,13 @@ import duckdb
 import polars
 import pytest
 from support import killed_tasks, spark_round_process
-from support.lake_rounds import Bed, append, by_key, derived
+from support.lake_rounds import Bed, append, by_key, check_typed, derived, install, text_schema
 
 from strandline.engine import Batch
 from strandline.engine.process import child_environment
 from strandline.pipeline import records
 from strandline.pipeline.frames import lake_table
+from strandline.pipeline.spark_catalog import register
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -34,6 +35,7 @@ def bed(tmp_path: Path, spark: SparkSession) -> Iterator[Bed]:
 
 def test_every_table_is_read_by_duckdb_polars_pandas_and_spark(bed: Bed, spark: SparkSession) -> None:
     log, other = bed.log("a"), bed.log("b")
+    install(log, {"type": "object", "properties": {"n": {"type": "integer"}}})
     for number in range(40):
         append(log, f'{{"n":{number}}}', key=f"key-{number % 7}")
     other.append(Batch([b"\xff", b"text"], keys=[None, "k"])).wait()
@@ -60,6 +62,12 @@ def test_every_table_is_read_by_duckdb_polars_pandas_and_spark(bed: Bed, spark: 
         assert set(pandas["log"]) <= {"a", "b"}
         sparks = lake_table(spark, bed.lake, name).toArrow()
         assert Counter(shown(row) for row in sparks.to_pylist()) == expected
+    assert register(spark, bed.lake) == ["records", "latest", "keys", "a", "b"]
+    assert spark.sql("select count(n), count(_corrupt) from a where seq between 2 and 41").first()[:] == (33, 1)
+    append(bed.log("plain"), '{"n":1}', "?")
+    bed.round()
+    register(spark, bed.lake)
+    assert [row[0] for row in spark.sql("select value:n::int from plain order by seq").collect()] == [1, None]
     log.drop().wait()
     other.drop().wait()
     bed.round()
@@ -90,17 +98,21 @@ def test_a_killed_worker_ends_the_round_and_the_next_one_makes_up_for_it(
 def test_a_killed_driver_leaves_nothing_missing_and_nothing_twice(bed: Bed) -> None:
     logs = [bed.log(f"log-{number}") for number in range(3)]
     for log in logs:
+        install(log, text_schema("v"))
         append(log, *(f"{log.name}-{number}" for number in range(900)), key="even")
     bed.engine.seal()
     logs[0].append(Batch([b"unsealed"], keys=["odd"])).wait()
     # Nine items, eight in a wave.
     kill_at(bed, "committed records")
     assert 0 < len(bed.rows()) < 2701
+    kill_at(bed, "committed tables")
+    assert 0 < len(bed.typed("log-0")) <= 901
     logs[1].delete(before=11).wait()
     bed.round()
     expected = [(log.name, record.seq) for log in logs for record in log.read(0, 10_000)]
     assert [(row["log"], row["seq"]) for row in bed.rows()] == expected
     assert by_key(bed) == derived(bed.rows())
+    check_typed(bed)
     assert bed.heard.problems == []
 
 

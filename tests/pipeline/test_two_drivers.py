@@ -18,7 +18,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import round_process
-from support.lake_rounds import Bed, append, by_key, derived
+from support.lake_rounds import Bed, append, by_key, check_typed, derived, install, text_schema
 from support.local_tasks import work_here
 from support.object_store import object_store
 
@@ -44,6 +44,7 @@ def check(bed: Bed) -> None:
     rows = bed.rows()
     assert [(row["log"], row["seq"], row["key"], row["data"]) for row in rows] == expected
     assert by_key(bed) == derived(rows)
+    check_typed(bed)
     assert bed.heard.problems == []
 
 
@@ -127,7 +128,7 @@ def stepping(baton: Baton) -> Iterator[None]:
 
 changes = st.lists(
     st.tuples(
-        st.sampled_from(["append", "append", "delete", "hide", "amend", "seal"]),
+        st.sampled_from(["append", "append", "delete", "hide", "amend", "seal", "schema", "drop"]),
         st.sampled_from("ab"),
         st.sampled_from("xy"),
     ),
@@ -139,7 +140,14 @@ changes = st.lists(
 def change(bed: Bed, number: int, what: str, name: str, key: str) -> None:
     log = bed.engine.find(name) or bed.log(name)
     if what == "append":
-        append(log, f"{number}-first", f"{number}-second", key=key)
+        append(log, f'{{"v":"{number}-first"}}', f"{number}-second", key=key)
+    elif what == "schema":
+        if "registry" not in log.notes:
+            install(log, text_schema("v"))
+        else:
+            log.note({"registry": None}).wait()
+    elif what == "drop":
+        log.drop().wait()
     elif what == "seal":
         bed.engine.seal()
     elif what == "amend":
@@ -204,13 +212,13 @@ def bed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bed]:
 class TestAnotherEngine:
     """Somebody optimizes tables while the pipeline is at work."""
 
-    def disturb(self, bed: Bed, patch: pytest.MonkeyPatch, times: int) -> list[str]:
+    def disturb(self, bed: Bed, patch: pytest.MonkeyPatch, times: int, name: str = "") -> list[str]:
         """Before each of the first commits, the table is put together by another engine."""
         real = TableSnapshot.commit
         disturbed: list[str] = []
 
         def commit(snapshot: TableSnapshot, **changes: Any) -> int:
-            if snapshot.exists and len(disturbed) < times:
+            if snapshot.exists and len(disturbed) < times and snapshot.table.name.startswith(name):
                 disturbed.append(snapshot.table.name)
                 real(snapshot.table.snapshot(), progress={"another engine": len(disturbed)})
                 snapshot.table.open().optimize.compact()
@@ -219,14 +227,16 @@ class TestAnotherEngine:
         patch.setattr(TableSnapshot, "commit", commit)
         return disturbed
 
-    def test_a_round_is_planned_again(self, bed: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
+    @pytest.mark.parametrize("table", ["records", "tables/a"])
+    def test_a_round_is_planned_again(self, bed: Bed, monkeypatch: pytest.MonkeyPatch, table: str) -> None:
         log = bed.log()
+        install(log, text_schema("v"))
         for number in range(3):
-            append(log, f"{number}", key="x")
+            append(log, f'{{"v":"{number}"}}', key="x")
             bed.round()
         append(log, "new", key="y")
         log.delete(seqs=[1]).wait()
-        disturbed = self.disturb(bed, monkeypatch, ATTEMPTS - 1)
+        disturbed = self.disturb(bed, monkeypatch, ATTEMPTS - 1, table)
         bed.round()
         assert len(disturbed) == ATTEMPTS - 1
         check(bed)
@@ -251,6 +261,7 @@ def test_two_processes_at_once_on_an_object_store(tmp_path: Path) -> None:
     try:
         for name in "ab":
             log = bed.log(name)
+            install(log, text_schema("v"))
             for number in range(4):
                 append(log, f"{name}{number}", f"{name}{number}+", key=f"key-{number % 2}")
         with object_store("lake") as options:

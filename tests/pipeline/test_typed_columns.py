@@ -4,7 +4,8 @@ from typing import Any
 
 import msgspec
 import pyarrow as pa
-from hypothesis import given
+import pytest
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from strandline.pipeline.typed_columns import PayloadColumns, promote
@@ -133,3 +134,56 @@ def test_any_json_at_all_becomes_one_row(values: list[Any]) -> None:
     for value, row in zip(values, rows, strict=True):
         if row["_corrupt"] is None and isinstance(value, dict):
             assert row["name"] == value.get("name")
+
+
+#: JSON as clients write it: numbers in all notations, escapes, white space, names twice, and things that are no JSON.
+NUMBERS = """
+    0 -0 1 1.0 -1.5 1e2 1E400 -1e-400 9223372036854775807 9223372036854775808 NaN 01 12345678901234567890123 0.1 5e-324
+    1.7976931348623159e308 123456789.12345678901234567890"""
+TEXTS = r""" "" "a" "\u0000" "\ud800" "\ud83d\ude00" "\/\b\n" "\x" "é" "\u00e9" "\" """
+FITTING = """
+    "name":"n" "age":5 "height":2 "height":1.5 "alive":true "anything":{"a":[1]} "home":{"city":"c"} "home":null
+    "tags":["a",null] "tags":[] "points":[{"x":1},null,{}] "more":[{}] """
+_numbers = st.sampled_from(NUMBERS.split())
+_texts = st.sampled_from([*TEXTS.split(), '"a\nb"', '"\x7f"'])
+_values = st.recursive(
+    st.sampled_from(["null", "true", "false", "", "{", "]"]) | _numbers | _texts,
+    lambda inner: (
+        st.lists(inner, max_size=3).map(lambda each: f"[{','.join(each)}]")
+        | st.lists(st.tuples(st.sampled_from(['"x"', '"city"', '"odd-name"', r'"n\u0061me"']), inner), max_size=3).map(
+            lambda each: "{" + ",".join(f"{name}: {value}" for name, value in each) + "}"
+        )
+    ),
+    max_leaves=6,
+)
+_fitting = st.sampled_from(FITTING.split())
+_names = st.sampled_from([f'"{name}"' for name in (*PERSON["properties"], "more", r"na\u006de")])
+_payloads = st.lists(_fitting | st.tuples(_names, _values).map(":".join), max_size=6).map(" ,\n".join)
+_rows = (_payloads | st.lists(_fitting, unique=True).map(",".join)).map(lambda each: "{" + each + "}") | _values
+
+
+@settings(max_examples=300)
+@given(st.lists(_rows.map(str.encode) | st.binary(max_size=4), max_size=5))
+def test_blocks_are_read_as_single_records_are(payloads: list[bytes]) -> None:
+    columns = PayloadColumns(Registry.installed("people", PERSON))
+    at_once = columns.arrays(range(1, len(payloads) + 1), payloads)
+    one_by_one = columns._row_by_row(payloads, payloads)
+    assert [each.to_pylist() for each in at_once] == [each.to_pylist() for each in one_by_one]
+    for array, field in zip(at_once, columns.schema, strict=True):
+        array.validate(full=True)
+        assert array.type == field.type
+
+
+def test_records_that_fit_are_parsed_at_once_and_others_only_slow_down_their_block(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("strandline.pipeline.typed_columns.BLOCK_ROWS", 2)
+    slow: list[list[bytes]] = []
+    real = PayloadColumns._row_by_row
+    monkeypatch.setattr(
+        PayloadColumns, "_row_by_row", lambda self, *rows: (slow.append(list(rows[0])), real(self, *rows))[1]
+    )
+    columns = PayloadColumns(Registry.installed("people", PERSON))
+    payloads = [b'{"name":"a","tags":["x"]}', b'{"anything":1}', b'{"name":1}', b'{"name":"d"}', b"{}"]
+    assert [row["name"] for row in rows_of(columns, payloads)] == ["a", None, None, "d", None]
+    assert slow == [[b'{"name":1}', b'{"name":"d"}']]

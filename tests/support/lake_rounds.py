@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from strandline.engine import Batch, Config, Engine, Log
 from strandline.history.directory import DirectoryHistory, KnownLogs
-from strandline.lake import layout
+from strandline.lake import layout, typed_tables
 from strandline.lake.location import Lake
 from strandline.lake.reporter import Silent, summarize
 from strandline.lake.status import Lag, LogLag
 from strandline.pipeline.run import RoundResult, run_round
+from strandline.schema.errors import SchemaError
+from strandline.schema.registry import Registry
 
 
 class Heard(Silent):
@@ -68,6 +72,14 @@ class Bed:
         for row in found:
             row.pop("bucket", None)
         return sorted(found, key=lambda row: (row["log"], row["epoch"], row.get("seq", 0), row["key"] or ""))
+
+    def typed(self, folder: str) -> list[dict[str, Any]]:
+        """The rows of a typed table, in order; none if there is no table."""
+        table = typed_tables.typed_table(self.lake, folder)
+        if not table.exists:
+            return []
+        rows = pa.table(table.open().to_pyarrow_table()).to_pylist()
+        return sorted(rows, key=lambda row: (row["epoch"], row["seq"]))
 
     def data(self, log: str = "a") -> list[str]:
         return [row["data"] for row in self.rows() if row["log"] == log]
@@ -123,3 +135,66 @@ def by_key(bed: Bed) -> tuple[dict[Any, Any], dict[Any, Any]]:
     assert len(latest) == len(bed.rows("latest"))
     assert len(keys) == len(bed.rows("keys"))
     return latest, keys
+
+
+# --- typed tables ----------------------------------------------------------------------------------------------------
+
+
+def text_schema(*names: str) -> dict[str, Any]:
+    return {"type": "object", "properties": {name: {"type": "string"} for name in names}, "required": [*names]}
+
+
+def install(log: Log, schema: dict[str, Any], lens: list[dict[str, Any]] | None = None) -> Registry:
+    """Give a log its first or its next schema."""
+    stored = log.notes.get("registry")
+    registry = Registry.empty(log.name) if stored is None else Registry.load(stored)
+    update: dict[str, Any] = {"schema": schema}
+    if registry.current_version:
+        number = registry.current_version
+        update["lens"] = {
+            "apiVersion": "durable.lens/v1", "schema": log.name, "from": number, "to": number + 1, "ops": lens
+        }  # fmt: skip
+        registry = registry.update(msgspec.json.encode(update), next_sequence=log.head)
+    else:
+        # The protocol installs a first schema on empty streams only; the pipeline does not rely on that.
+        registry = Registry.installed(log.name, schema)
+    log.note({"registry": registry.stored()}).wait()
+    return registry
+
+
+def typed_model(bed: Bed) -> dict[str, list[dict[str, Any]]]:
+    """What the typed tables of logs have to be, if all properties are text: every record, promoted."""
+    tables: dict[str, list[dict[str, Any]]] = {}
+    records = bed.rows()
+    for name in bed.engine.names():
+        log = bed.engine.log(name)
+        registry = None if "registry" not in log.notes else Registry.load(log.notes["registry"])
+        rows = [row for row in records if (row["log"], row["epoch"]) == (name, log.epoch)]
+        if registry is None or not registry.current_version:
+            continue
+        columns = list(registry.schemas[registry.current_version]["properties"])
+        found = [
+            {**{each: row[each] for each in ("log", "epoch", "seq", "ts", "key")}, **_typed(registry, columns, row)}
+            for row in rows
+        ]
+        tables[name] = found
+    return tables
+
+
+def _typed(registry: Registry, columns: list[str], row: dict[str, Any]) -> dict[str, Any]:
+    nothing = dict.fromkeys(columns)
+    text = row["data"] if row["bytes"] is None else row["bytes"].decode(errors="replace")
+    try:
+        document = registry.promote(row["seq"], json.loads(text))
+        values = {name: document.get(name) for name in columns}
+        assert all(value is None or type(value) is str for value in values.values())
+    except (ValueError, TypeError, AttributeError, AssertionError, SchemaError):
+        return {**nothing, "_corrupt": text}
+    return {**values, "_corrupt": None}
+
+
+def check_typed(bed: Bed) -> None:
+    """The typed tables are what the records are, and there are no others."""
+    expected = {name: rows for name, rows in typed_model(bed).items() if rows}
+    found = {folder: bed.typed(folder) for folder in typed_tables.folders(bed.lake)}
+    assert {name: rows for name, rows in found.items() if rows} == expected

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from strandline.engine.record import is_internal
 from strandline.engine.state.ranges import inside
 from strandline.history.source import History
-from strandline.lake import layout
+from strandline.lake import layout, typed_tables
 from strandline.lake.erasures import Concerned, ErasureEvents
 from strandline.lake.fence import LakeInUse, claim, take_fence
 from strandline.lake.files import DataFile, open_file, read_lake_file
@@ -31,6 +31,7 @@ from strandline.pipeline.chosen_logs import EVERYTHING, Chosen, choose, wall_clo
 from strandline.pipeline.keys import ByKey
 from strandline.pipeline.round import Round
 from strandline.pipeline.tasks import Workers
+from strandline.pipeline.typed_tables.stage import progress_of, remove_table
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -264,6 +265,13 @@ def remove_copies(round: Round) -> DuplicateRows:
     raise LakeInUse(f"the lake at {round.lake.url} kept changing during the repair: stop its pipeline and try again")
 
 
+def _remove_typed_tables(round: Round, epochs: set[int]) -> None:
+    """Remove the typed tables of these logs, which have the same rows twice. The next round builds them again."""
+    for folder in typed_tables.folders(round.lake):
+        if epochs & {int(name) for name in progress_of(round, folder) if name.isdecimal()}:
+            remove_table(round, folder)
+
+
 def _repair(round: Round) -> DuplicateRows | None:
     """None if files were removed meanwhile."""
     records = layout.records(round.lake).snapshot(round.fence)
@@ -281,6 +289,7 @@ def _repair(round: Round) -> DuplicateRows | None:
             concerned.join(done.concerned)
         left: list[Any] = [file for file in files if file.path not in found.concerned]
         ByKey(round).renew([*left, *map(KnownFile.of, new)], concerned.keys, {})
+        _remove_typed_tables(round, {epoch for epochs in found.dropped.values() for epoch in epochs})
         replaced = [file for file in files if file.path in found.concerned]
         records.commit(add=new, remove=replaced, now=round.now())
     return found

@@ -16,8 +16,8 @@ from strandline.lake.files import write_file
 from strandline.lake.location import Lake
 from strandline.pipeline.audit.records import Bad, SeenRecords, SegmentDamage
 
-Check = Literal["blocks", "order", "duplicates", "gaps", "floors", "proofs", "lake", "copies"]
-CHECKS: tuple[Check, ...] = ("blocks", "order", "duplicates", "gaps", "floors", "proofs", "lake", "copies")
+Check = Literal["blocks", "order", "duplicates", "gaps", "floors", "proofs", "lake", "copies", "tables"]
+CHECKS: tuple[Check, ...] = ("blocks", "order", "duplicates", "gaps", "floors", "proofs", "lake", "copies", "tables")
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):

@@ -19,6 +19,7 @@ from strandline.pipeline.audit.duplicates import DuplicateRows, find_copies
 from strandline.pipeline.audit.lake_files import LakeSnapshot
 from strandline.pipeline.audit.records import SegmentDamage
 from strandline.pipeline.audit.report import CHECKS, AuditReport, Check, Finding, judge
+from strandline.pipeline.audit.typed_tables import TableComparison
 from strandline.pipeline.chosen_logs import EVERYTHING, Chosen, choose, wall_clock
 from strandline.pipeline.tasks import Workers
 
@@ -72,6 +73,7 @@ class _Audit:
         if self._comparison is not None:
             self._compare(seen)
             self._find_copies(self._comparison.snapshot)
+            self._compare_tables(self._comparison.snapshot)
         return AuditReport(
             run=uuid.uuid4().hex,
             time=time,
@@ -182,6 +184,13 @@ class _Audit:
             return
         self._looked["copies"] = f"{found.rows} rows in {len(snapshot.files)} files of the lake"
         self._findings += found.findings()
+
+    def _compare_tables(self, snapshot: LakeSnapshot) -> None:
+        comparison = TableComparison(snapshot.lake, self._logs, self._is_complete)
+        with self._reporter.stage("tables") as stage:
+            self._findings += comparison.findings(self._workers, stage)
+        if comparison.looked:
+            self._looked["tables"] = comparison.looked
 
     def _sums(self) -> Iterator[Finding]:
         """One summary per check, for all logs."""

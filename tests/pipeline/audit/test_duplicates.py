@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.lake_rounds import Bed, append, by_key, derived
+from support.lake_rounds import Bed, append, by_key, check_typed, derived, install, text_schema
 from support.local_tasks import TravellingWorkers, work_here
 
 from strandline.history.directory import DirectoryHistory
@@ -93,6 +93,9 @@ def findings(bed: Bed, removed: DuplicateRows | None = None) -> list[tuple[str, 
 
 def test_rows_that_are_there_twice_are_found_and_removed(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
     doubled_by_two_drivers(bed, monkeypatch)
+    install(bed.engine.log("a"), text_schema("v"))
+    bed.round()
+    assert len(bed.typed("a")) == 18
     assert findings(bed) == [("copies", False, "a", 1, 9), ("copies", False, "b", 1, 9)]
     version = bed.table("records").snapshot().version
     removed = repair(bed)
@@ -105,6 +108,7 @@ def test_rows_that_are_there_twice_are_found_and_removed(bed: Bed, monkeypatch: 
     bed.round()
     assert len(bed.rows()) == 19
     assert by_key(bed) == derived(bed.rows())
+    check_typed(bed)
     assert findings(bed) == []
 
 

@@ -18,16 +18,19 @@ from rich.markup import escape
 from rich.table import Table
 
 from strandline.cli.command_class import Command
+from strandline.cli.declared import init_command, refresh_command, tables_command
 from strandline.cli.options import (
     ApiKey,
     AsJson,
     Cold,
     Conf,
     Data,
+    Jars,
     LakeLocation,
     LogNames,
     Master,
     NamePrefix,
+    Packages,
     Remote,
     SourceUrl,
 )
@@ -46,6 +49,7 @@ from strandline.cli.spark import (
     progress,
     session,
     watching,
+    with_jars,
 )
 from strandline.client import Client, Refused, StrandlineError
 from strandline.lake.fence import is_claimed
@@ -56,6 +60,9 @@ if TYPE_CHECKING:
     from strandline.pipeline.audit.report import AuditReport, Finding
 
 app = typer.Typer(name="pipeline", no_args_is_help=True, help="Copy the history of logs to a lake with Spark.")
+app.command("init", cls=Command)(init_command)
+app.command("tables", cls=Command)(tables_command)
+app.command("refresh", cls=Command)(refresh_command)
 
 
 @app.command("run", cls=Command)
@@ -83,9 +90,25 @@ def run_command(
     logs: LogNames = None,
     prefix: NamePrefix = "",
     cold: Cold = "",
+    project: Annotated[
+        Path | None,
+        typer.Option(
+            "--project",
+            metavar="DIR",
+            help="Also keep the declared tables of this project; needs Delta Lake for Spark.",
+        ),
+    ] = None,
+    server: Annotated[
+        str, typer.Option("--server", help="URL of the server that runs on the data directory.", hidden=True)
+    ] = "",
+    jars: Jars = None,
+    packages: Packages = None,
     conf: Conf = None,
 ) -> None:
     """Bring the lake up to date with the logs, once or continuously.
+
+    With --project, also the declared tables of a project: with --once, everything that is there now; with
+    --continuous, until stopped.
 
     Exit codes: 0 done or stopped; 1 failed; 2 invalid arguments; 3 Spark or Java is missing; 4 another pipeline uses
     the lake.
@@ -93,6 +116,7 @@ def run_command(
     Example:
       strandline pipeline run --data data
       strandline pipeline run --url http://server:4000 --lake s3://history/lake --continuous
+      strandline pipeline run --url http://server:4000 --lake lake --project shop --continuous
     """
     if once + continuous + supervised > 1:
         raise typer.BadParameter("specify only one of --once and --continuous")
@@ -100,24 +124,43 @@ def run_command(
     place = lake_of(data, lake)
     if place is None:
         raise typer.BadParameter("--url needs --lake: specify the location of the lake")
+    if project is not None:
+        check_project(project, place, remote or master)
     from strandline.pipeline.run import PipelineJob, run
 
     job = PipelineJob(
-        path=source.path,
+        # A project's files may run in its own directory.
+        path=source.path and str(Path(source.path).absolute()),
         url=source.url,
         key=api_key,
         cold=cold,
-        lake=place,
+        lake=place if "://" in place else str(Path(place).absolute()),
         mode="supervised" if supervised else "continuous" if continuous else "once",
         interval=interval,
         master=master,
         remote=remote,
-        conf=parse_conf(conf),
+        conf=with_jars(parse_conf(conf), jars, packages),
         logs=tuple(logs or ()),
         prefix=prefix,
+        project="" if project is None else str(project.absolute()),
+        server=server,
     )
     with errors(), progress() as watch:
         run(job, watch, say)
+
+
+def check_project(project: Path, lake: str, master: str) -> None:
+    """Raises BadParameter for a project that cannot be run here."""
+    if not project.is_dir():
+        raise typer.BadParameter(f"{project} is not a directory; expected a project", param_hint="--project")
+    if Lake.at(lake).directory is None:
+        raise typer.BadParameter(
+            "declared tables need a lake in a directory that all machines share", param_hint="--lake"
+        )
+    if master.startswith("sc://"):
+        raise typer.BadParameter(
+            "declared tables cannot run through Spark Connect; use --master", param_hint="--project"
+        )
 
 
 def lake_of(data: Path | None, lake: str | None) -> str | None:

@@ -118,6 +118,10 @@ def program(settings: Settings) -> Program:
     command += ["--remote" if chosen.pipeline_master.startswith("sc://") else "--master", chosen.pipeline_master]
     if not chosen.pipeline_master.startswith("sc://"):
         command += ["--conf", f"spark.driver.memory={chosen.pipeline_memory}"]
+    if chosen.pipeline_project:
+        command += ["--project", chosen.pipeline_project]
+    for jar in chosen.pipeline_jars:
+        command += ["--jar", jar]
     if settings.storage.cold_url:
         command += ["--cold", settings.storage.cold_url]
     return Program(command, lambda: what_is_missing(chosen.pipeline_master))

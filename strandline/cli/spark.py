@@ -216,7 +216,9 @@ def errors(failed: int = EXIT_FAILED) -> Iterator[None]:
         if _is_raised_by("strandline.lake.fence", "LakeInUse", error):
             say(str(error))
             raise typer.Exit(EXIT_IN_USE) from None
-        if _is_raised_by("strandline.lake.fence", "LakeOfAnother", error):
+        if _is_raised_by("strandline.lake.fence", "LakeOfAnother", error) or _is_raised_by(
+            "strandline.pipeline.run", "TablesFailed", error
+        ):
             say(str(error))
         elif _is_raised_by("deltalake.exceptions", "DeltaError", error):
             say(_first_line(error))

@@ -51,6 +51,7 @@ def sql_command(
     """Query logs with SQL. Every log is a table with the columns seq, ts, key, node, meta and data.
 
     The name of a table or a collection queries all its rows or elements, with a column for each field of the payload.
+    A declared table of the lake is a table with its own columns.
     Quote the name of a log that is not an identifier: "shop/orders". Only logs that the statement names are read:
     records that the pipeline has copied to the lake come from the lake, newer ones from the log. Records that retention
     removed from a log stay in the lake; deleted records are in neither.
@@ -58,6 +59,7 @@ def sql_command(
     Example:
       strandline sql "select key, count(*) from orders group by key"
       strandline sql --data data 'from "shop/orders" limit 10' --csv
+      strandline sql "select * from revenue order by minute desc limit 10"
       strandline sql 'select parent, count(*) from vote group by parent'
     """
     if as_json + as_csv + (parquet is not None) > 1:

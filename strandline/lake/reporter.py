@@ -20,6 +20,7 @@ from strandline.lake.status import (
     MAX_LOGS,
     MAX_PROBLEMS,
     MAX_ROUNDS,
+    DeclaredStatus,
     Lag,
     LogLag,
     PipelineProblem,
@@ -159,6 +160,12 @@ class StatusReporter:
         lag = summarize(logs, erasures)
         with self._lock:
             self.status.lag = lag
+            self._write_in_time()
+
+    def tables(self, found: DeclaredStatus) -> None:
+        """Report the declared tables."""
+        with self._lock:
+            self.status.declared = found
             self._write_in_time()
 
     # --- called by the code that runs the pipeline -----------------------------------------------------------------

@@ -105,6 +105,51 @@ class PipelineProblem(msgspec.Struct, kw_only=True, omit_defaults=True):
     seq: int | None = None
 
 
+TableState = Literal["waiting", "running", "failed", "stopped"]
+
+
+class DeclaredTable(msgspec.Struct, kw_only=True):
+    """A declared table, view or sink."""
+
+    name: str
+    #: ``streaming_table``, ``materialized_view``, ``temporary_view`` or ``sink``.
+    kind: str
+    state: TableState = "waiting"
+    #: How it is kept: ``append``, ``state``, ``cdc``, ``refresh`` or ``sink``; empty while it is not known.
+    mode: str = ""
+    #: Why it is kept in this way.
+    reason: str = ""
+    comment: str = ""
+    #: The logs and tables that it reads.
+    inputs: list[str] = []
+    #: The log that its rows are written to, and the log of rows that failed.
+    log: str | None = None
+    dead_letter_log: str | None = None
+    #: Input rows since the process started.
+    rows: int = 0
+    #: Records and rows that its inputs have and that it has not processed; null if it is not known.
+    lag: int | None = None
+    #: When it was last brought up to date, and how long that took.
+    updated: int | None = None
+    seconds: float | None = None
+    #: Erasures since it was computed. They do not reach the table; computing it again applies them.
+    erasures: int = 0
+    failures: int = 0
+    error: str | None = None
+    #: When it is tried again.
+    retry: int | None = None
+
+
+class DeclaredStatus(msgspec.Struct, kw_only=True):
+    """The declared tables of a pipeline, every table after those that it reads."""
+
+    project: str
+    directory: str
+    tables: list[DeclaredTable] = []
+    #: Why the project cannot be run as a whole.
+    error: str | None = None
+
+
 class PipelineStatus(msgspec.Struct, kw_only=True):
     """The pipeline of one lake. Counters start with the lake's first round."""
 
@@ -128,6 +173,8 @@ class PipelineStatus(msgspec.Struct, kw_only=True):
     lag: Lag = msgspec.field(default_factory=Lag)
     #: What the machine lacks to run the pipeline, one sentence each.
     missing: list[str] = []
+    #: Null for a pipeline without a project.
+    declared: DeclaredStatus | None = None
 
     @property
     def last_good_round(self) -> RoundSummary | None:

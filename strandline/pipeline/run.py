@@ -13,6 +13,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from time import monotonic
 from types import FrameType
 from typing import TYPE_CHECKING, BinaryIO, Literal
@@ -24,10 +25,11 @@ from strandline.engine.record import is_internal
 from strandline.history.directory import KnownLogs
 from strandline.history.log_info import LogInfo
 from strandline.history.source import History, open_history
+from strandline.lake.declared import DeclaredFiles
 from strandline.lake.erasures import PROGRESS, ErasureEvents
 from strandline.lake.fence import Fence, LakeInUse, belong, claim, take_fence
 from strandline.lake.location import Lake
-from strandline.lake.reporter import ProgressView, Reporter, StatusReporter, Stopped
+from strandline.lake.reporter import ProgressView, Reporter, StatusReporter, Stopped, describe
 from strandline.lake.status import BadStatus, LogLag, PipelineStatus, read_status, write_status
 from strandline.lake.table import LakeTable, TableMoved
 from strandline.pipeline import erasures, keys, records, table_upkeep
@@ -41,12 +43,18 @@ from strandline.pipeline.typed_tables import stage as typed_tables
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from strandline.pipeline.declared.execution import DeclaredTables
+
+log = logging.getLogger(__name__)
+
 #: Readers consider the process dead if its status is not renewed. In an object store each renewal is a request, so it
 #: happens less often there.
 RENEW_SECONDS = 5.0
 #: A view of a hundred thousand logs is a million objects, and there are hardly any reference cycles.
 GC_THRESHOLDS = (50_000, 20, 50)
 REMOTE_RENEW_SECONDS = 30.0
+#: The longest time between two attempts of a round, in a process that keeps declared tables.
+MAX_BACKOFF_SECONDS = 300.0
 
 
 class PipelineJob(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,6 +72,15 @@ class PipelineJob(msgspec.Struct, frozen=True, kw_only=True):
     conf: dict[str, str]
     logs: tuple[str, ...]
     prefix: str
+    #: The directory of a project with declared tables; empty for none.
+    project: str = ""
+    #: The URL of the server that is running on the data directory, for declared tables. They follow logs more closely
+    #: by URL, and only the server can append to them.
+    server: str = ""
+
+
+class TablesFailed(Exception):
+    """Declared tables are not up to date. The message names them."""
 
 
 def run(job: PipelineJob, watch: ProgressView, warn: Callable[[str], None]) -> None:
@@ -108,7 +125,7 @@ def _run_claimed(
     # From here on the status also reports errors, those of Spark's start included.
     stack.enter_context(renewing(reporter, REMOTE_RENEW_SECONDS if lake.directory is None else RENEW_SECONDS))
     try:
-        spark = open_session(job.master, job.remote, job.conf, "strandline pipeline")
+        spark = open_session(job.master, job.remote, job.conf, "strandline pipeline", delta=bool(job.project))
     except SparkUnavailable as error:
         reporter.status.missing = str(error).splitlines()
         raise
@@ -116,11 +133,61 @@ def _run_claimed(
     fence = stack.enter_context(take_fence(lake, now))
     stack.enter_context(signals(requests))
     known = KnownLogs()
+    tables = _declared_tables(job, spark, lake, reporter)
     if job.mode == "once":
-        run_once(lambda: _round(job, spark, lake, reporter, fence, known, True), reporter)
-    else:
-        interval = None if job.mode == "supervised" else job.interval
-        run_on(lambda: _round(job, spark, lake, reporter, fence, known, False), reporter, requests, interval)
+        _run_all_once(lambda: _round(job, spark, lake, reporter, fence, known, True), reporter, requests, tables)
+        return
+    if tables is not None:
+        stack.callback(tables.stop)
+        tables.start()
+    interval = None if job.mode == "supervised" else job.interval
+    run_on(
+        lambda: _round(job, spark, lake, reporter, fence, known, False),
+        reporter,
+        requests,
+        interval,
+        lasting=tables is not None,
+    )
+
+
+def _declared_tables(
+    job: PipelineJob, spark: SparkSession, lake: Lake, reporter: StatusReporter
+) -> DeclaredTables | None:
+    reporter.status.declared = None
+    if not job.project:
+        return None
+    # Only needed for a project, and takes a second to import.
+    from strandline.pipeline.declared.execution import DeclaredTables
+    from strandline.pipeline.source.options import LogLocation
+
+    url = job.server or job.url
+    place = LogLocation(url=url, key=job.key) if url else LogLocation(path=job.path, cold=job.cold)
+    assert lake.directory is not None
+    files = DeclaredFiles.of(lake.directory)
+    return DeclaredTables(spark, Path(job.project), place, files, SystemClock().now, reporter.tables)
+
+
+def _run_all_once(
+    do_round: Callable[[], None], reporter: StatusReporter, requests: Requests, tables: DeclaredTables | None
+) -> None:
+    """A round, then the declared tables, also if the round fails. Raises TablesFailed."""
+    if tables is None:
+        run_once(do_round, reporter)
+        return
+    requests.on_stop(tables.request_stop)
+    try:
+        run_once(do_round, reporter)
+    finally:
+        # The order of the two does not matter: declared tables are made from the logs.
+        good = requests.stopping or tables.run_once()
+        reporter.flush()
+    if not good:
+        found = reporter.status.declared
+        failed = [] if found is None else [each for each in found.tables if each.error is not None]
+        told = [f"{each.name}: {each.error}" for each in failed]
+        if found is not None and found.error is not None:
+            told.append(found.error)
+        raise TablesFailed("declared tables failed: " + "; ".join(told))
 
 
 def _round(
@@ -156,11 +223,18 @@ class Requests:
     def __init__(self) -> None:
         self._changed = threading.Event()
         self._stopping = False
+        self._on_stop: list[Callable[[], None]] = []
 
     def stop(self) -> None:
         """End after the next commit."""
         self._stopping = True
         self._changed.set()
+        for told in self._on_stop:
+            told()
+
+    def on_stop(self, told: Callable[[], None]) -> None:
+        """Call a function on a request to stop. It must not wait."""
+        self._on_stop.append(told)
 
     def run(self) -> None:
         """Start the next round now."""
@@ -194,13 +268,29 @@ def run_on(
     requests: Requests,
     interval: float | None,
     tick: Callable[[], float] = monotonic,
+    *,
+    lasting: bool = False,
 ) -> None:
     """Run rounds until a request to stop. A round starts ``interval`` seconds after the start of the previous one, or
-    immediately if that one took longer. Without an interval, a round starts on request."""
+    immediately if that one took longer. Without an interval, a round starts on request.
+
+    An error of a round ends this. With ``lasting``, it does not, and the round is tried again later, unless another
+    driver has taken over the lake."""
+    failures = 0
     while not requests.stopping:
-        begin = tick()
-        run_once(do_round, reporter)
-        if not requests.wait(None if interval is None else max(0.0, interval - (tick() - begin))):
+        begin, pause = tick(), interval
+        try:
+            run_once(do_round, reporter)
+            failures = 0
+        except LakeInUse:
+            raise
+        except Exception as error:
+            if not lasting:
+                raise
+            failures += 1
+            pause = max(interval or 0.0, min(MAX_BACKOFF_SECONDS, 2.0**failures))
+            log.warning("the round failed: %s; next attempt in %.0f s", describe(error), pause)
+        if not requests.wait(None if pause is None else max(0.0, pause - (tick() - begin))):
             break
 
 
@@ -255,8 +345,6 @@ def renewing(reporter: StatusReporter, seconds: float) -> Iterator[None]:
 
 
 # --- One round: everything that was acknowledged when it started is in the lake when it ends -------------------------
-
-log = logging.getLogger(__name__)
 
 #: Attempts to plan a round while other engines change the tables.
 ATTEMPTS = 5

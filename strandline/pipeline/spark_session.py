@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from strandline.lake.reporter import describe
+from strandline.pipeline.delta import JAR_PACKAGES, DeltaMissing, delta_settings
 from strandline.pipeline.java import JavaMissing, find_java
 
 if TYPE_CHECKING:
@@ -86,12 +87,13 @@ def open_session(
     app_name: str = "strandline",
     *,
     light: bool = True,
+    delta: bool = False,
 ) -> SparkSession:
     """Open a session. Raises SparkUnavailable if a requirement is missing or Spark does not start.
 
     ``remote`` (``sc://host:port``) uses Spark Connect instead of ``master``. ``conf`` is Spark's configuration and
     overrides the settings chosen here. ``light`` is for work that is done in Python; set it to false if Java itself
-    reads and sorts much data.
+    reads and sorts much data. A session has Delta if its jars are there; ``delta`` says that it must have it.
     """
     remote = master if remote is None and master.startswith("sc://") else remote
     missing = what_is_missing(remote or master)
@@ -99,6 +101,10 @@ def open_session(
         raise SparkUnavailable("\n".join(missing))
     settings = {**SESSION_SETTINGS, **(conf or {})}
     if remote is None:
+        try:
+            settings |= delta_settings(settings, needed=delta)
+        except DeltaMissing as error:
+            raise SparkUnavailable(str(error)) from None
         settings = {**driver_settings(master, light, conf or {}), **settings}
         _prepare_environment(master)
     else:
@@ -168,7 +174,8 @@ def _start(master: str, remote: str | None, settings: Mapping[str, str], app_nam
     except Exception as error:
         place = remote or master
         if isinstance(error, PySparkException) and error.getCondition() == "JAVA_GATEWAY_EXITED":
-            raise SparkUnavailable(f"Java exited before Spark started ({place}); see its output above") from error
+            hint = "; if it could not fetch packages, give their jars with --jar" if JAR_PACKAGES in settings else ""
+            raise SparkUnavailable(f"Java exited before Spark started ({place}); see its output above{hint}") from error
         raise SparkUnavailable(f"cannot start Spark on {place}: {describe(error)}") from error
     return session
 

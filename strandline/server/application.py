@@ -7,6 +7,7 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from secrets import token_urlsafe
 
 from starlette.applications import Starlette
 from starlette.routing import WebSocketRoute
@@ -48,11 +49,11 @@ from strandline.server.metrics_snapshot import measure
 from strandline.server.openapi import openapi_route
 from strandline.server.pipeline.lake_marks import LakeMarks
 from strandline.server.pipeline.routes import PipelineRoutes
-from strandline.server.pipeline.supervisor import PipelineSupervisor, Program
+from strandline.server.pipeline.supervisor import OwnServer, PipelineSupervisor, Program
 from strandline.server.probes import Probes
 from strandline.server.settings import BadSettings, Settings
 from strandline.server.websocket_protocol import UnfinishedMessages
-from strandline.service.access import Access
+from strandline.service.access import ALL_SCOPES, Access, Keys
 from strandline.service.admission import SAMPLE_MS
 from strandline.service.http import Reply
 from strandline.service.kernel import Kernel
@@ -93,6 +94,8 @@ class Application:
         self._wall = wall or SystemClock().now
         self._program = program
         self._declared = declared
+        #: An API key for the pipeline of this server. It exists only in memory.
+        self._pipeline_key = token_urlsafe(32)
         self.workers = Workers()
         self._collections = settings.collections_config(declared.collections)
         for warning in self._collections.warnings:
@@ -123,7 +126,7 @@ class Application:
         )
         self.gate = Gate(
             self.probes.routes(),
-            keys=settings.server.api_keys or None,
+            keys=self._keys() or None,
             limits=self.limits,
             status=self.status,
             workers=self.workers,
@@ -138,6 +141,8 @@ class Application:
                 proxies=settings.server.trusted_proxies,
             ),
         )
+        #: The address where the server listens, as host:port, once it does.
+        self.address = ""
         self.kernel: Kernel | None = None
         self.topics: TopicsProtocol | None = None
         self.streams: StreamsProtocol | None = None
@@ -222,7 +227,7 @@ class Application:
         )
         self.arrow = ArrowProtocol(ArrowContext(kernel, settings.topics), settings.limits.max_body_bytes)
         self.collections = CollectionsProtocol(CollectionsContext(kernel, self._collections, self._authorizer))
-        self.keeper = PipelineSupervisor(settings, self._program, engine)
+        self.keeper = PipelineSupervisor(settings, self._program, engine, own=self._own_server())
         self.console = ConsoleProtocol(ConsoleContext(kernel, self._surroundings(self.keeper)))
         marks = LakeMarks(engine, Lake.at(settings.lake), settings.pipeline.lake_alarm_s, self.keeper.not_run)
         self.marks = marks
@@ -246,6 +251,14 @@ class Application:
             self.keeper.start()
             marks.start()
         log.info("ready: %d logs in %s", kernel.catalog.count, settings.storage.data_dir)
+
+    def _keys(self) -> Keys:
+        """The configured API keys and, if there are any, the one of the pipeline."""
+        keys = self.settings.server.api_keys
+        return keys.with_key(self._pipeline_key, Access("pipeline", ALL_SCOPES, ())) if keys else keys
+
+    def _own_server(self) -> OwnServer | None:
+        return OwnServer(f"http://{self.address}", self._pipeline_key) if self.address else None
 
     def _surroundings(self, keeper: PipelineSupervisor) -> Surroundings:
         return Surroundings(

@@ -58,6 +58,7 @@ def run(settings: Settings, program: Program | None = None, declared: Declaratio
     for sig in (signal.SIGINT, signal.SIGTERM):
         signal.signal(sig, server.handle_exit)
     address = _address(listener)
+    application.address = for_browsers(address)
     if settings.server.port_file:
         write_port_file(settings.server.port_file, address)
     log.info("listening on http://%s, data directory %s", address, settings.storage.data_dir)

@@ -56,6 +56,9 @@ Networks = Annotated[
     tuple[Annotated[str, Meta(pattern=r"^[0-9a-fA-F.:]+(/[0-9]+)?$")], ...],
     Meta(description="a list of addresses or networks like 127.0.0.1 or 10.0.0.0/8"),
 ]
+Paths = Annotated[
+    tuple[Annotated[str, Meta(pattern=r"^[^\s,]+$")], ...], Meta(description="a list of files or URLs without spaces")
+]
 Host = Annotated[str, Meta(min_length=1, description="an address or a host name, optionally with a port: host:port")]
 Port = Annotated[int, Meta(ge=0, le=65535, description="a port number from 0 to 65535; 0 takes a free port")]
 LogLevel = Annotated[
@@ -145,6 +148,13 @@ class PipelineSettings(Section, frozen=True, kw_only=True):
     pipeline_memory: Annotated[
         Memory, "Memory of the Spark driver, such as 512m or 2g. On a local master, the driver does all the work."
     ] = "1g"
+    pipeline_project: Annotated[
+        Text, "Directory of a project with declared tables, which the pipeline keeps current; empty: none."
+    ] = ""
+    pipeline_jars: Annotated[
+        Paths,
+        "Jars for Spark, such as those of Delta Lake. Without them, Spark fetches what a project needs from Maven.",
+    ] = ()
     pipeline_interval_s: Annotated[Seconds, "Time between two rounds of a running pipeline."] = 10.0
     pipeline_idle_s: Annotated[Seconds, "Stop the pipeline after this time without enough new records to start it."] = (
         120.0

@@ -86,6 +86,10 @@ class Keys:
             by_digest[digest] = access
         return cls(by_digest)
 
+    def with_key(self, secret: str, access: Access) -> Keys:
+        """These keys and one more."""
+        return Keys({**dict(self._keys), sha256(secret.encode()).digest(): access})
+
     def find(self, token: bytes) -> Access | None:
         """The access of the key that matches the token; None if none matches."""
         digest = sha256(token).digest()

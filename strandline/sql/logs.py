@@ -19,6 +19,7 @@ from strandline.engine.errors import UnknownLog
 from strandline.engine.ownership import ROWS
 from strandline.history.log_info import LogInfo
 from strandline.history.source import History
+from strandline.lake.declared import DeclaredFiles, rows_of
 from strandline.lake.erasures import AMENDED, PROGRESS, RESTORED, ErasureEvents, ErasureRules, EventsMissed, rules_of
 from strandline.lake.layout import RECORDS, lake_rows, records
 from strandline.lake.location import Lake
@@ -72,6 +73,12 @@ class LakeView:
             return True
         paths = pa.table(self._opened.get_add_actions()).column("path").to_pylist()
         return all(self._lake.state(f"records/{path}") is not None for path in paths)
+
+    def declared(self, name: str) -> Any:
+        """The rows of a declared table, as Arrow batches; None if there is no table of this name."""
+        directory = self._lake.directory
+        table = None if directory is None else DeclaredFiles.of(directory).find(name)
+        return None if table is None else rows_of(table)
 
     def kept(self, history: History, info: LogInfo, events: ErasureEvents) -> Kept:
         """The part of a log that can be read from the lake."""
@@ -147,8 +154,8 @@ _NAMES = ", ".join(_SHAPE.names)
 
 
 class Logs:
-    """The logs of a history as views in a database, each created when a statement needs it. Without a ``lake``,
-    everything is read from the history."""
+    """Declared tables and the logs of a history as views in a database, each created when a statement needs it. Without
+    a ``lake``, there are no declared tables, and everything is read from the history."""
 
     def __init__(self, database: duckdb.DuckDBPyConnection, history: History, lake: LakeView | None) -> None:
         self._database = database
@@ -159,8 +166,10 @@ class Logs:
             database.register("__lake", self._lake.dataset)
 
     def add(self, name: str) -> bool:
-        """Create the view of a log or, if no log has this name, of a table or a collection. Returns False if there is
-        none of them."""
+        """Create the view of a declared table of the lake or, if there is none of this name, of a log, a table or a
+        collection. Returns False if there is none of them."""
+        if self._add_declared(name):
+            return True
         # The events are read first, so that the logs have at least their effects.
         events = None if self._lake is None else ErasureEvents(self._history)
         info = self._find(name)
@@ -177,6 +186,16 @@ class Logs:
         else:
             selected = elements_view(self._database, _current(records, owned))
         self._database.execute(f"create temp view {quoted(name)} as {selected}")
+        return True
+
+    def _add_declared(self, name: str) -> bool:
+        rows = None if self._lake is None else self._lake.declared(name)
+        if rows is None:
+            return False
+        self._made[name.lower()] = name
+        self._database.register("__declared", rows)
+        self._database.execute(f"create temp table {quoted(name)} as select * from __declared")
+        self._database.unregister("__declared")
         return True
 
     def _owned_by(self, name: str) -> list[LogInfo]:

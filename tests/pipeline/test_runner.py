@@ -6,6 +6,7 @@ import threading
 
 import pytest
 
+from strandline.lake.fence import LakeInUse
 from strandline.lake.reporter import StatusReporter, Stopped
 from strandline.lake.status import PipelineStatus
 from strandline.pipeline.run import Requests, listen, renewing, run_on, run_once, signals
@@ -108,6 +109,31 @@ def test_an_error_ends_it(reporter: StatusReporter, requests: Requests) -> None:
     with pytest.raises(OSError, match="full"):
         run_on(fail, reporter, requests, 0)
     assert reporter.status.rounds[0].error == "OSError: the disk is full"
+
+
+def test_an_error_does_not_end_a_process_that_keeps_declared_tables(
+    reporter: StatusReporter, requests: Requests
+) -> None:
+    rounds = []
+
+    def fail() -> None:
+        rounds.append(len(rounds))
+        if len(rounds) == 2:
+            requests.stop()
+        requests.run()
+        raise OSError("the disk is full")
+
+    run_on(fail, reporter, requests, 0, lasting=True)
+    assert rounds == [0, 1]
+    assert [each.error for each in reporter.status.rounds] == ["OSError: the disk is full"] * 2
+
+
+def test_another_driver_ends_it(reporter: StatusReporter, requests: Requests) -> None:
+    def fail() -> None:
+        raise LakeInUse("process 7 has taken over")
+
+    with pytest.raises(LakeInUse):
+        run_on(fail, reporter, requests, 0, lasting=True)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

@@ -109,6 +109,8 @@ def test_a_file_is_below_the_variables_and_those_are_below_the_options(tmp_path:
         ("lake", "s3://bucket/lake", "s3://bucket/lake"),
         ("pipeline_master", "spark://cluster:7077", "spark://cluster:7077"),
         ("pipeline_memory", "512m", "512m"),
+        ("pipeline_project", "shop", "shop"),
+        ("pipeline_jars", "a.jar,b.jar", ("a.jar", "b.jar")),
         ("pipeline_interval_s", "0.5", 0.5),
         ("pipeline_idle_s", "60", 60.0),
         ("pipeline_start_records", "1", 1),

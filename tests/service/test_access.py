@@ -173,3 +173,11 @@ def test_what_is_written_down_is_what_is_granted(grants: dict[str, tuple[set[str
         found = keys.find(secret.encode())
         assert found is not None
         assert (found.scopes, found.prefixes) == (scopes, tuple(names))
+
+
+def test_a_key_can_be_added() -> None:
+    keys = Keys.parse("secret:read").with_key("other", Access("pipeline", ALL_SCOPES, ()))
+    assert keys.find(b"other") == Access("pipeline", ALL_SCOPES, ())
+    found = keys.find(b"secret")
+    assert found is not None
+    assert found.scopes == {"read"}

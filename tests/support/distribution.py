@@ -10,6 +10,7 @@ from xdist.scheduler import LoadGroupScheduling
 #: The files that take longest, the longest first. A file that takes more than 20 seconds on a quiet machine belongs
 #: here; `pytest --durations=50` shows which. Where a test of a file is in a group, the whole group is started first.
 LONG = (
+    "tests/pipeline/declared/test_on_spark.py",
     "tests/pipeline/source/test_kill.py",
     "tests/docs/test_guides.py",
     "tests/engine/test_crash_sweep.py",

@@ -196,6 +196,8 @@ def _limits(said: GivenOptions) -> TriggerLimits | None:
 
 def write_options(given: Mapping[str, str]) -> WriteOptions:
     """Raises BadOption."""
+    # Spark passes the name of a query as an option too.
+    given = {name: value for name, value in given.items() if name.lower() != "queryname"}
     said = GivenOptions(given, ALL, KAFKA_NAMES, _INSTEAD)
     place = _place(said)
     if place.cold:

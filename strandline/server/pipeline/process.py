@@ -12,8 +12,9 @@ import signal
 import subprocess
 import threading
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from types import MappingProxyType
 
 from strandline.engine.process import child_environment
 
@@ -33,14 +34,15 @@ RUN = b"run\n"
 class Child:
     """One process, from start to end. Any thread may call the methods, and only ``wait`` and ``close`` block."""
 
-    def __init__(self, command: Sequence[str]) -> None:
-        """Start the process. Raises OSError if that fails."""
+    def __init__(self, command: Sequence[str], variables: Mapping[str, str] = MappingProxyType({})) -> None:
+        """Start the process with these environment variables in addition to those of this process. Raises OSError if
+        that fails."""
         self._process = subprocess.Popen(
             command,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            env=child_environment(),
+            env={**child_environment(), **variables},
             # Its own process group: Ctrl-C in a terminal must reach only the server, which then stops the pipeline
             # itself, and ``kill`` must also reach the processes that the pipeline has started.
             start_new_session=True,

@@ -121,7 +121,9 @@ def _limited(status: PipelineStatus, access: Access) -> PipelineStatus:
     problems = [one for one in status.problems if one.log is not None and access.may_touch(one.log)]
     rounds = [_without_words(one) for one in status.rounds]
     lag: Lag = msgspec.structs.replace(status.lag, rows=rows)
-    return msgspec.structs.replace(status, lag=lag, problems=problems, rounds=rounds, source="", master="")
+    return msgspec.structs.replace(
+        status, lag=lag, problems=problems, rounds=rounds, source="", master="", declared=None
+    )
 
 
 def _without_words(summary: RoundSummary) -> RoundSummary:

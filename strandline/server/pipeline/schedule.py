@@ -29,6 +29,8 @@ class Thresholds(msgspec.Struct, frozen=True, kw_only=True):
     start_bytes: int
     start_s: float
     idle_s: float
+    #: Whether the process runs all the time, because it keeps declared tables.
+    lasting: bool = False
 
 
 class StartSchedule:
@@ -130,6 +132,8 @@ class StartSchedule:
         thresholds = self._thresholds
         if self.asked:
             return "a run was requested"
+        if thresholds.lasting:
+            return "declared tables are kept current"
         reason = self._reason_by_amount()
         if reason:
             return reason
@@ -151,7 +155,7 @@ class StartSchedule:
 
     def should_end(self, tick: float, status: PipelineStatus | None) -> bool:
         """Whether the process should stop: it is between rounds and has had too little to do for some time."""
-        at_rest = status is not None and status.state == "idle"
+        at_rest = status is not None and status.state == "idle" and not self._thresholds.lasting
         return at_rest and not self.asked and tick - self._busy_at >= self._thresholds.idle_s
 
     def wait_seconds(self, tick: float) -> float:

@@ -56,6 +56,13 @@ class Program(msgspec.Struct, frozen=True):
     missing: Callable[[], list[str]]
 
 
+class OwnServer(msgspec.Struct, frozen=True):
+    """How the process reaches the server that has started it. ``key`` is an API key that only it knows."""
+
+    url: str
+    key: str
+
+
 class PipelineSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     """The state of the pipeline at the last observation."""
 
@@ -85,10 +92,13 @@ class PipelineSupervisor:
         program: Program | None,
         engine: Engine,
         *,
+        own: OwnServer | None = None,
         tick: Callable[[], float] = monotonic,
         wall: Callable[[], int] | None = None,
     ) -> None:
         chosen = settings.pipeline
+        #: Declared tables follow the logs by URL.
+        self._own = own if chosen.pipeline_project else None
         self._wanted = program is not None and chosen.pipeline != "off"
         self._must = chosen.pipeline == "on"
         self._program = program
@@ -102,6 +112,7 @@ class PipelineSupervisor:
                 start_bytes=chosen.pipeline_start_bytes,
                 start_s=chosen.pipeline_start_s,
                 idle_s=chosen.pipeline_idle_s,
+                lasting=bool(chosen.pipeline_project),
             )
         )
         self._interval = chosen.pipeline_interval_s
@@ -234,7 +245,12 @@ class PipelineSupervisor:
     def _begin(self, tick: float, reason: str) -> None:
         assert self._program is not None
         try:
-            self._child = Child(self._program.command)
+            own = self._own
+            if own is None:
+                self._child = Child(self._program.command)
+            else:
+                # The key is not an argument, because every user of the machine can see those.
+                self._child = Child([*self._program.command, "--server", own.url], {"STRANDLINE_KEY": own.key})
         except OSError as error:
             self._failed(tick, f"the process cannot be started: {error}")
             return

@@ -337,3 +337,14 @@ def test_erasures_do_not_wait_longer_than_anything_else(start_s: float) -> None:
     world.erase()
     world.look()
     assert world.look(start_s)
+
+
+def test_declared_tables_keep_the_pipeline_running() -> None:
+    schedule = StartSchedule(Thresholds(start_records=1000, start_bytes=1000, start_s=3600, idle_s=1, lasting=True))
+    schedule.see(0.0, 0, EngineExtent(), None)
+    assert schedule.why_start(0.0) == "declared tables are kept current"
+    schedule.started(0.0)
+    assert not schedule.should_end(1000.0, PipelineStatus(state="idle"))
+    schedule.ended(1000.0, well=False)
+    assert schedule.why_start(1000.5) == ""
+    assert schedule.why_start(1001.0) == "declared tables are kept current"

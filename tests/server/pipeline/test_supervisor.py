@@ -16,7 +16,7 @@ from support import pipeline_stand_in
 from strandline.engine import Batch, Engine
 from strandline.lake.fence import claim
 from strandline.server.pipeline import supervisor
-from strandline.server.pipeline.supervisor import MISSING_SECONDS, PipelineSupervisor, Program
+from strandline.server.pipeline.supervisor import MISSING_SECONDS, OwnServer, PipelineSupervisor, Program
 from strandline.server.settings import PipelineSettings, Settings, StorageSettings
 
 STAND_IN = Path(pipeline_stand_in.__file__)
@@ -283,3 +283,25 @@ def test_by_itself_it_looks_again_and_again(bench: Bench) -> None:
         assert monotonic() < deadline
         sleep(0.01)
     bench.keeper.close()
+
+
+def test_the_process_of_a_project_reaches_its_server_with_a_key_of_its_own(tmp_path: Path) -> None:
+    told = tmp_path / "told"
+    code = "import os, sys; open(sys.argv[1], 'w').write(' '.join([*sys.argv[2:], os.environ['STRANDLINE_KEY']]))"
+    engine = Engine.open(tmp_path / "data", background=False)
+    settings = Settings(
+        storage=StorageSettings(data_dir=str(tmp_path / "data")), pipeline=PipelineSettings(pipeline_project="shop")
+    )
+    program = Program([sys.executable, "-c", code, str(told)], list)
+    keeper = PipelineSupervisor(settings, program, engine, own=OwnServer("http://127.0.0.1:1", "secret"))
+    try:
+        keeper.look()
+        assert keeper.standing.reason == "declared tables are kept current"
+        deadline = monotonic() + SECONDS
+        while not (told.exists() and told.read_text()):
+            assert monotonic() < deadline
+            sleep(0.005)
+        assert told.read_text() == "--server http://127.0.0.1:1 secret"
+    finally:
+        keeper.close()
+        engine.close()

@@ -64,7 +64,9 @@ COMMANDS = {
     "import": CommandPlace(
         "import_:import_command", "Import the rows of files, or the messages of Kafka topics, into logs."
     ),
-    "export": CommandPlace("export:export_command", "Export the records of logs to Parquet, JSON or CSV files."),
+    "export": CommandPlace(
+        "export:export_command", "Export the records of logs to Parquet, JSON or CSV files, or to a Kafka topic."
+    ),
     "bench": CommandPlace("bench:bench_command", "Run the benchmarks. Needs a clone of the repository."),
     "pipeline": CommandPlace("pipeline:app", "Copy the history of logs to a lake with Spark."),
 }

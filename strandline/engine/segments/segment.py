@@ -24,13 +24,13 @@ from operator import attrgetter
 from typing import Any, Generic, Literal, NamedTuple, TypeVar, overload
 
 import numpy as np
-import pyarrow as pa
 import xxhash
 
+from strandline.arrow import pa
 from strandline.engine.errors import DamagedFile, MissingFile
 from strandline.engine.segments import check
 from strandline.engine.segments.footer import ENDING, BlockInfo, RunInfo, decode_footer, edges_sum, tail_start
-from strandline.engine.segments.writer import SCHEMA, Codes, Ints
+from strandline.engine.segments.writer import Codes, Ints, schema
 from strandline.engine.state.block import Block, Numbers
 from strandline.engine.state.ranges import SeqRanges
 
@@ -157,8 +157,9 @@ class Segment:
             seqs,
         )
 
-    def batch(self, index: int, columns: tuple[str, ...] = tuple(SCHEMA.names)) -> Any:
-        """Return these columns of a block, verified and decompressed, as an Arrow record batch."""
+    def batch(self, index: int, columns: tuple[str, ...] | None = None) -> Any:
+        """Return these columns of a block, or all, verified and decompressed, as an Arrow record batch."""
+        columns = tuple(schema.SCHEMA.names) if columns is None else columns
         block = self.blocks[index]
         if self._fetch is not None:
             self._fetch(block.offset, block.end)
@@ -179,7 +180,7 @@ class Segment:
         reader = self._readers.get(columns)
         if reader is None:
             options = pa.ipc.IpcReadOptions(
-                included_fields=[SCHEMA.get_field_index(name) for name in columns], use_threads=False
+                included_fields=[schema.SCHEMA.get_field_index(name) for name in columns], use_threads=False
             )
             reader = self._readers[columns] = pa.ipc.open_file(self._buffer, options=options)
             if reader.num_record_batches != len(self.blocks):

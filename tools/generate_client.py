@@ -35,6 +35,7 @@ WORDS = {
     "async_told_to_stop": "sync_told_to_stop",
     "asynchronous": "synchronous",
     "handle_async_request": "handle_request",
+    "task_concurrency": "thread_concurrency",
 }
 INITIAL = (
     '"""The client for threads. Generated from ``strandline.client.asynchronous`` by ``tools/generate_client.py``."""\n'

@@ -1,10 +1,11 @@
-"""The class of every command: it accepts former option names, and lays out the help text."""
+"""The classes of commands and groups: former option names, the layout of the help text, and a quick start."""
 
 from __future__ import annotations
 
-from typing import Any
+import re
+from typing import Any, Literal, get_origin
 
-from typer.core import TyperCommand
+from typer.core import TyperCommand, TyperGroup
 
 #: Options that were renamed, by their former names. A former name works for one release and is not in the help.
 FORMER_NAMES = {
@@ -14,11 +15,30 @@ FORMER_NAMES = {
     "--ttl": "--max-age",
     "--keys": "--filter",
 }
+_DIGITS = re.compile(r"[0-9]{1,18}")
 #: A paragraph of a docstring that starts with this keeps its line breaks.
 EXAMPLE = "Example"
 
 
-class Command(TyperCommand):
+class _QuickParameters:
+    """A command or group that imports pydantic only if it has to. Typer validates values with it, also defaults and
+    texts that need no validation, and importing it takes longer than most commands."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        params: list[Any] = super().get_params(ctx)  # type: ignore[misc]
+        for param in params:
+            # Versions of typer that convert in another way are not affected.
+            if hasattr(param, "get_runtime_param") and hasattr(param, "type_descriptor"):
+                if not isinstance(getattr(param.get_runtime_param, "__self__", None), _LazyConversion):
+                    param.get_runtime_param = _LazyConversion(param).itself
+        return params
+
+
+class Group(_QuickParameters, TyperGroup):
+    """A group of commands."""
+
+
+class Command(_QuickParameters, TyperCommand):
     def __init__(self, name: str | None, *, help: str | None = None, **settings: Any) -> None:
         super().__init__(name, help=None if help is None else _unwrapped(help), **settings)
 
@@ -29,6 +49,37 @@ class Command(TyperCommand):
             if name in options:
                 options.setdefault(former, options[name])
         return parser
+
+
+class _LazyConversion:
+    """Takes the place of typer's conversion of a parameter, and calls it for values that need it."""
+
+    def __init__(self, param: Any) -> None:
+        self._typers = param.get_runtime_param
+        self._type = param.type_descriptor.annotation
+        self._least, self._most = param.type_descriptor.parameter_info.min, param.type_descriptor.parameter_info.max
+        self._is_list = param.multiple or param.nargs != 1
+
+    def itself(self) -> _LazyConversion:
+        return self
+
+    def coerce(self, value: Any, **context: Any) -> Any:
+        if value is None and not self._is_list:
+            return None
+        if self._type == list[str] and isinstance(value, (list, tuple)) and all(type(each) is str for each in value):
+            return list(value)
+        if self._type is int and isinstance(value, str) and _DIGITS.fullmatch(value) and self._allows(int(value)):
+            return int(value)
+        if self._type is type(value) in (str, int, float) or _is_choice(self._type, value):
+            return value
+        return self._typers().coerce(value, **context)
+
+    def _allows(self, number: int) -> bool:
+        return (self._least is None or number >= self._least) and (self._most is None or number <= self._most)
+
+
+def _is_choice(type: Any, value: Any) -> bool:
+    return get_origin(type) is Literal and isinstance(value, str) and value in type.__args__
 
 
 def _unwrapped(text: str) -> str:

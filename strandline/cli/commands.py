@@ -2,58 +2,105 @@
 
 from __future__ import annotations
 
-import os
-import sys
-from collections.abc import Iterable
+from functools import cache
 from importlib import import_module
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import typer
+import typer.main
+from typer.core import TyperCommand
 
 from strandline import __version__
-from strandline.cli.command_class import Command
+from strandline.cli.command_class import Command, Group
 from strandline.cli.exit_codes import CommandGroup
 from strandline.cli.output import put
 from strandline.cli.startup import this_process_runs_one_command
 
-#: Where each command is, in the order of the help.
+
+class CommandPlace(NamedTuple):
+    """Where a command is, and the first line of its help: what the list of all commands needs without importing it."""
+
+    attribute: str
+    line: str
+
+
+#: All commands, in the order of the help.
 COMMANDS = {
-    "serve": "serve:serve_command",
-    "log": "log:app",
-    "queue": "queue:app",
-    "router": "router:app",
-    "index": "index:app",
-    "search": "search:search_command",
-    "aggregate": "search:aggregate_command",
-    "sql": "sql:sql_command",
-    "types": "types:types_command",
-    "shell": "verify:shell_command",
-    "demo": "demo.command:demo_command",
-    "verify": "verify:verify_command",
-    "dump": "verify:dump_command",
-    "backup": "backup:backup_command",
-    "restore": "backup:restore_command",
-    "import": "import_:import_command",
-    "export": "export:export_command",
-    "bench": "bench:bench_command",
-    "pipeline": "pipeline:app",
+    "serve": CommandPlace("serve:serve_command", "Run a server on a data directory."),
+    "log": CommandPlace("log:app", "Create, list, read, append to and delete logs."),
+    "queue": CommandPlace("queue:app", "Inspect the jobs of a queue, and process them."),
+    "router": CommandPlace("router:app", "Copy new records of one log to another log."),
+    "index": CommandPlace("index:app", "Make the records of a log searchable."),
+    "search": CommandPlace(
+        "search:search_command",
+        "Search the records of a log. The log needs a search configuration, see `strandline index`.",
+    ),
+    "aggregate": CommandPlace(
+        "search:aggregate_command",
+        "Aggregate the records of a log by time and fields, with a rollup of its search configuration.",
+    ),
+    "sql": CommandPlace(
+        "sql:sql_command",
+        "Query logs with SQL. Every log is a table with the columns seq, ts, key, node, meta and data.",
+    ),
+    "types": CommandPlace(
+        "types:types_command", "Write the types of the declared tables, for TypeScript or for Python."
+    ),
+    "shell": CommandPlace(
+        "verify:shell_command", "Open a data directory at a Python prompt. No server may be running on it."
+    ),
+    "demo": CommandPlace(
+        "demo.command:demo_command", "Show the features of the server in about a minute, and check every result."
+    ),
+    "verify": CommandPlace(
+        "verify:verify_command", "Check the files and logs of a data directory. Without --repair, nothing is changed."
+    ),
+    "dump": CommandPlace("verify:dump_command", "Print the content of a file of a data directory, including damage."),
+    "backup": CommandPlace("backup:backup_command", "Back up a data directory, even while a server is running on it."),
+    "restore": CommandPlace(
+        "backup:restore_command",
+        "Restore a backup into a new data directory: the newest one, or the state at a given time.",
+    ),
+    "import": CommandPlace(
+        "import_:import_command", "Import the rows of files, or the messages of Kafka topics, into logs."
+    ),
+    "export": CommandPlace(
+        "export:export_command", "Export the records of logs to Parquet, JSON or CSV files, or to a Kafka topic."
+    ),
+    "bench": CommandPlace("bench:bench_command", "Run the benchmarks. Needs a clone of the repository."),
+    "pipeline": CommandPlace("pipeline:app", "Copy the history of logs to a lake with Spark."),
 }
 #: All arguments are passed on to another program.
 _PASSED_ON = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
 
 
-def put_together(names: Iterable[str] = COMMANDS) -> typer.Typer:
-    """The program, with the commands of these names."""
-    app = typer.Typer(name="strandline", no_args_is_help=True, cls=CommandGroup, pretty_exceptions_enable=False)
-    app.callback()(strandline)
-    for name in names:
-        module, _, attribute = COMMANDS[name].partition(":")
-        command: Any = getattr(import_module(f"strandline.cli.{module}"), attribute)
-        if isinstance(command, typer.Typer):
-            app.add_typer(command)
-        else:
-            app.command(name, cls=Command, context_settings=_PASSED_ON if name == "bench" else None)(command)
-    return app
+@cache
+def load(name: str) -> Any:
+    """Import a command or a group of commands."""
+    module, _, attribute = COMMANDS[name].attribute.partition(":")
+    command: Any = getattr(import_module(f"strandline.cli.{module}"), attribute)
+    if isinstance(command, typer.Typer):
+        command.info.cls = Group
+        return typer.main.get_group(command)
+    alone = typer.Typer(add_completion=False)
+    alone.command(name, cls=Command, context_settings=_PASSED_ON if name == "bench" else None)(command)
+    return typer.main.get_command(alone)
+
+
+class Program(CommandGroup):
+    """The group of all commands. It imports a command when the command runs or a shell completes its arguments."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        for name, place in COMMANDS.items():
+            self.add_command(TyperCommand(name, help=place.line))
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        name, command, rest = super().resolve_command(ctx, args)
+        return name, None if command is None else load(str(name)), rest
+
+
+app = typer.Typer(name="strandline", no_args_is_help=True, cls=Program, pretty_exceptions_enable=False)
 
 
 def _print_version(wanted: bool) -> None:
@@ -62,6 +109,7 @@ def _print_version(wanted: bool) -> None:
         raise typer.Exit
 
 
+@app.callback()
 def strandline(
     version: Annotated[
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
@@ -76,15 +124,7 @@ def strandline(
     """
 
 
-def called(arguments: list[str], completing: str | None) -> Iterable[str]:
-    """The command that runs, or whose arguments a shell completes; all commands if the first word is not a command."""
-    words = arguments if completing is None else completing.split()[1:-1]
-    if words and words[0] in COMMANDS:
-        return [words[0]]
-    return () if words == ["--version"] else COMMANDS
-
-
 def run() -> None:
     """Run a command, and nothing else in this process."""
     this_process_runs_one_command()
-    put_together(called(sys.argv[1:], os.environ.get("COMP_WORDS")))()
+    app()

@@ -5,13 +5,15 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable
 from itertools import islice
+from typing import TYPE_CHECKING
 
-import httpx
 import typer
 
 from strandline.cli.exit_codes import CommandFailed, Exit, naming
-from strandline.client import Client, StrandlineError
-from strandline.client.topic_types import TopicState
+
+if TYPE_CHECKING:
+    from strandline.client import Client
+    from strandline.client.topic_types import TopicState
 
 DEFAULT_URL = "http://127.0.0.1:4000"
 #: How long a request is retried: long enough for a server that restarts, and short enough for a person who waits.
@@ -20,6 +22,8 @@ PATIENCE_SECONDS = 3.0
 
 def connect(url: str, api_key: str | None, *, patience: float = PATIENCE_SECONDS) -> Client:
     """Raises BadParameter if the URL is not valid."""
+    from strandline.client import Client
+
     try:
         return Client(url, api_key, patience=patience)
     except ValueError as error:
@@ -59,9 +63,11 @@ def complete_router(incomplete: str) -> list[str]:
 
 def _first(names: Callable[[Client], Iterable[str]]) -> list[str]:
     """The first names, or none if the server does not answer: a shell has no place for errors."""
+    from strandline.client import Client, StrandlineError
+
     url, key = os.environ.get("STRANDLINE_URL", DEFAULT_URL), os.environ.get("STRANDLINE_KEY")
     try:
         with Client(url, key, timeout=SECONDS, patience=0) as client:
             return list(islice(names(client), MAX_NAMES))
-    except (StrandlineError, ValueError, httpx.HTTPError):
+    except (StrandlineError, ValueError):
         return []

@@ -9,8 +9,8 @@ from enum import IntEnum
 from typing import Any
 
 import typer
-from typer.core import TyperGroup
 
+from strandline.cli.command_class import Group
 from strandline.cli.output import say
 
 
@@ -34,13 +34,13 @@ class Exit(IntEnum):
 
 def code_of(error: Exception) -> Exit | None:
     """The exit code for an error; None for a bug in this program."""
-    # All of this is loaded already: nothing else could have raised the error.
-    from strandline import client
-    from strandline.engine.errors import EngineError, UnknownLog
+    from strandline.client import errors as client
 
     sql = sys.modules.get("strandline.sql.statement")
     if sql is not None and isinstance(error, sql.QueryFailed):
         return QUERIES[error.reason]
+    # If it is not loaded, it did not raise the error. Loading the engine takes longer than most commands.
+    engine = sys.modules.get("strandline.engine.errors")
     # The first match counts.
     by_error: tuple[tuple[type[Exception], Exit], ...] = (
         (client.Unreachable, Exit.UNREACHABLE),
@@ -48,13 +48,13 @@ def code_of(error: Exception) -> Exit | None:
         (client.Forbidden, Exit.NOT_ALLOWED),
         (client.NotFound, Exit.NOT_FOUND),
         (client.Gone, Exit.NOT_FOUND),
-        (UnknownLog, Exit.NOT_FOUND),
+        *(() if engine is None else ((engine.UnknownLog, Exit.NOT_FOUND),)),
         (client.Conflict, Exit.CONFLICT),
         (client.Busy, Exit.BUSY),
         (client.Full, Exit.BUSY),
         (client.BadRequest, Exit.USAGE),
         (client.StrandlineError, Exit.FAILED),
-        (EngineError, Exit.FAILED),
+        *(() if engine is None else ((engine.EngineError, Exit.FAILED),)),
         (OSError, Exit.FAILED),
     )
     return next((code for kind, code in by_error if isinstance(error, kind)), None)
@@ -90,7 +90,7 @@ def not_found(kind: str, name: str) -> CommandFailed:
 @contextmanager
 def naming(kind: str, name: str) -> Iterator[None]:
     """Requests about one log, queue or router: a 404 becomes :func:`not_found`."""
-    from strandline.client import NotFound
+    from strandline.client.errors import NotFound
 
     try:
         yield
@@ -101,7 +101,7 @@ def naming(kind: str, name: str) -> Iterator[None]:
 # --- An expected error is one line on standard error and an exit code, never a traceback ----------------------------
 
 
-class CommandGroup(TyperGroup):
+class CommandGroup(Group):
     """The group of all commands: it turns their errors into messages and exit codes."""
 
     def invoke(self, ctx: Any) -> Any:

@@ -6,11 +6,10 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 import typer
-from rich.progress import BarColumn, Progress, TextColumn
 
 from strandline.cli.command_class import Command
 from strandline.cli.connection import DEFAULT_URL, connect
@@ -18,8 +17,13 @@ from strandline.cli.exit_codes import CommandFailed, Exit, naming
 from strandline.cli.options import ApiKey, AsJson, LogName, Url
 from strandline.cli.output import counted, open_console, print_json, print_line, print_table
 from strandline.cli.times import show_age
-from strandline.client import Client, IndexProgress, SearchConfig, Stream
 from strandline.client.calls import segment
+from strandline.client.search_types import IndexProgress, SearchConfig
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
+
+    from strandline.client import Client, Stream
 
 #: The time between two requests for the progress.
 POLL_SECONDS = 0.5
@@ -249,6 +253,8 @@ def _waited(stream: Stream[Any]) -> IndexProgress | None:
 
 def index_bar() -> Progress:
     console = open_console(stderr=True)
+    from rich.progress import BarColumn, Progress, TextColumn
+
     columns = (TextColumn("indexing"), BarColumn(bar_width=30), TextColumn("{task.description}"))
     progress = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
     progress.add_task("", total=None)

@@ -7,12 +7,11 @@ from collections.abc import Callable, Iterator
 from heapq import nlargest, nsmallest
 from itertools import islice
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
 import typer
 from rich.filesize import decimal
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from strandline.cli.command_class import Command
 from strandline.cli.connection import DEFAULT_URL, connect
@@ -23,8 +22,8 @@ from strandline.cli.options import ApiKey, AsJson, KeyPrefix, LogName, NamePrefi
 from strandline.cli.output import counted, open_console, print_fields, print_json, print_line, print_table, say
 from strandline.cli.records import LogReader, RecordFilter, ShownRecord, line_of, open_reader, pages, seq_range
 from strandline.cli.times import parse_duration, show_duration, show_time
-from strandline.client import Client, Conflict, NotFound
 from strandline.client.calls import segment
+from strandline.client.errors import Conflict, NotFound
 from strandline.client.topic_types import (
     QueueConfigArguments,
     RouterState,
@@ -33,6 +32,11 @@ from strandline.client.topic_types import (
     TopicRow,
     TopicState,
 )
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
+
+    from strandline.client import Client
 
 # --- log ls ---------------------------------------------------------------------------------------------------------
 
@@ -573,6 +577,8 @@ def _count(deletion: Deletion, record: ShownRecord) -> None:
 
 
 def _watching(total: int) -> Progress:
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
     console = open_console(stderr=True)
     columns = (TextColumn("counting records"), BarColumn(bar_width=30), MofNCompleteColumn())
     progress = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from typing import Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import msgspec
 import typer
@@ -16,7 +16,11 @@ from strandline.cli.options import ApiKey, AsJson, LogName, Url
 from strandline.cli.output import counted, print_json, print_line
 from strandline.cli.records import seq_range
 from strandline.cli.times import now_ms, parse_duration
-from strandline.client import Client, Conflict, Draft, NotFound
+from strandline.client.errors import Conflict, NotFound
+from strandline.client.topic_types import Draft
+
+if TYPE_CHECKING:
+    from strandline.client import Client
 
 #: Lines of one write with an idempotency key: a repeated command makes the same writes. Without a key, lines are
 #: written as soon as they are read.

@@ -7,17 +7,15 @@ are printed. Output to a file or to another program is not changed.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import Any, TextIO
-
-import msgspec
-from rich.console import Console, ConsoleOptions, RenderableType
-from rich.segment import Segment
-from rich.table import Table
-from rich.text import Text
+from typing import TYPE_CHECKING, Any, TextIO, TypeAlias
 
 from strandline.control_characters import visible
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.text import Text
 
 
 def put(text: str = "", *, end: str = "\n", flush: bool = False, file: TextIO | None = None) -> None:
@@ -32,32 +30,24 @@ def say(text: str) -> None:
         print(f"strandline: {visible(line)}", file=sys.stderr, flush=True)
 
 
-class SafeConsole(Console):
+def open_console(*, stderr: bool = False, **options: Any) -> Console:
     """A terminal with colours and tables, whose text is escaped and whose own control sequences are not."""
+    # Only commands that write to a terminal import rich.
+    from strandline.cli.safe_console import SafeConsole
 
-    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
-        segments = super().render(renderable, options)
-        return map(_escaped, segments) if self.is_terminal else segments
-
-
-def _escaped(segment: Segment) -> Segment:
-    if segment.control:
-        return segment
-    return Segment(visible(segment.text), segment.style)
-
-
-def open_console(*, stderr: bool = False, **options: Any) -> SafeConsole:
     return SafeConsole(stderr=stderr, **options)
 
 
 # --- Printing: tables and colours at a terminal, plain text everywhere else, JSON for programs ----------------------
 
-Cell = str | Text
+Cell: TypeAlias = "str | Text"
 
 
 def print_json(value: object) -> None:
     """One line, flushed: a program may wait for it."""
     # Data is printed as it was written and may have line breaks between its members; JSON strings have none.
+    import msgspec
+
     line = msgspec.json.encode(value).replace(b"\r", b" ").replace(b"\n", b" ")
     put(line.decode(), flush=True)
 
@@ -83,6 +73,9 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[Cell]], right: S
     if not at_terminal():
         print_plain(columns, rows, right)
         return
+    from rich.table import Table
+    from rich.text import Text
+
     table = Table(box=None, pad_edge=False, header_style="bold")
     for name in columns:
         table.add_column(name, justify="right" if name in right else "left", overflow="fold", no_wrap=name in right)
@@ -107,6 +100,8 @@ def print_fields(fields: Mapping[str, Any]) -> None:
     """One line per field that has a value."""
     shown = {name: str(value) for name, value in fields.items() if value not in (None, "")}
     width = max((len(name) for name in shown), default=0)
+    if at_terminal():
+        from rich.text import Text
     for name, value in shown.items():
         if at_terminal():
             terminal().print(Text(name.ljust(width), "bold"), Text(value), sep="  ", soft_wrap=True)
@@ -116,6 +111,8 @@ def print_fields(fields: Mapping[str, Any]) -> None:
 
 def print_line(text: Cell) -> None:
     if at_terminal():
+        from rich.text import Text
+
         terminal().print(text if isinstance(text, Text) else Text(text), soft_wrap=True)
     else:
         put(str(text), flush=True)

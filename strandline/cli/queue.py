@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import socket
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from msgspec import Raw
@@ -17,10 +17,13 @@ from strandline.cli.output import counted, print_fields, print_json, print_line,
 from strandline.cli.queue_work import work_command
 from strandline.cli.records import line_of, of_topic
 from strandline.cli.times import parse_duration, show_age, show_time
-from strandline.client import Client, Job, NotFound
+from strandline.client.errors import NotFound
 from strandline.client.failures import summary_of
-from strandline.client.queue_calls import DeadLetter, Redriven, dead_letter
+from strandline.client.queue_calls import DeadLetter, Job, Redriven, dead_letter
 from strandline.client.topic_types import Page
+
+if TYPE_CHECKING:
+    from strandline.client import Client
 
 #: Characters of a reason or of data in a table. ``--json`` prints all of it.
 SHOWN_CHARACTERS = 100

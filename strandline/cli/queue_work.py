@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 from contextlib import suppress
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from msgspec import Raw
@@ -20,7 +20,10 @@ from strandline.cli.exit_codes import CommandFailed, Exit
 from strandline.cli.options import ApiKey, AsJsonLines, QueueName, Url
 from strandline.cli.output import counted, print_json, say
 from strandline.cli.times import parse_duration
-from strandline.client import Client, Job, Worker
+from strandline.client.queue_calls import Job
+
+if TYPE_CHECKING:
+    from strandline.client import Client, Worker
 
 #: How long the worker retries to acknowledge a job: less than the default lease.
 PATIENCE_SECONDS = 20.0

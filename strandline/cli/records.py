@@ -12,13 +12,16 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 from msgspec import Raw, Struct
-from rich.text import Text
 
 from strandline.cli.exit_codes import CommandFailed, Exit, naming
 from strandline.cli.times import show_time
-from strandline.client import Arrived, CaughtUp, Client, Conflict, Deleted, Lost, Record, Start, Tombstone
+from strandline.client.errors import Conflict
+from strandline.client.topic_types import Arrived, CaughtUp, Deleted, Lost, Record, Tombstone
 
 if TYPE_CHECKING:
+    from rich.text import Text
+
+    from strandline.client import Client
     from strandline.history.log_info import LogInfo
 
 #: The maximum of the server.
@@ -111,6 +114,8 @@ class JsonReader:
         return RecordPage(records, found.next_from_seq, found.head_seq, found.earliest_seq, found.caught_up, lost)
 
     def follow(self, wanted: RecordFilter | None) -> Iterator[ShownRecord | RecordLoss]:
+        from strandline.client.watch import Start
+
         start = Start(None) if wanted is None else Start(wanted.after, wanted.match, wanted.since)
         with self._client.watch({self._log: start}, Raw) as watch:
             for event in watch:
@@ -261,6 +266,8 @@ def of_tombstone(tombstone: Tombstone) -> RecordLoss:
 
 def line_of(record: ShownRecord) -> Text:
     """One line: seq, time, key, payload, node and meta."""
+    from rich.text import Text
+
     line = Text.assemble((f"{record.seq:>6}", "cyan"), "  ", (show_time(record.ts), "dim"), "  ")
     line.append(record.key or "-", "green" if record.key else "dim")
     line.append("  " + record.payload.rstrip("\n").replace("\n", "\\n"))
@@ -285,6 +292,8 @@ _LOSS_REASONS = {
 
 
 def line_of_loss(loss: RecordLoss) -> Text:
+    from rich.text import Text
+
     reason = _LOSS_REASONS.get(loss.reason, loss.reason)
     return Text(f"------  {seq_range(loss.first, loss.last)} {reason}", "red")
 

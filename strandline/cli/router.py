@@ -11,7 +11,7 @@ from strandline.cli.connection import DEFAULT_URL, complete_log, connect
 from strandline.cli.exit_codes import CommandFailed, Exit, naming, not_found
 from strandline.cli.options import ApiKey, AsJson, RouterName, Url
 from strandline.cli.output import print_fields, print_json, print_line, print_table
-from strandline.client import NotFound
+from strandline.client.errors import NotFound
 from strandline.client.topic_types import RouterState
 
 app = typer.Typer(name="router", no_args_is_help=True, help="Copy new records of one log to another log.")

@@ -5,23 +5,26 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from itertools import islice
-from typing import Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import msgspec
 import typer
 from msgspec import Raw
-from rich.text import Text
 
 from strandline.cli.connection import DEFAULT_URL, connect
 from strandline.cli.exit_codes import CommandFailed, Exit, naming
 from strandline.cli.options import ApiKey, AsJson, LogName, Since, Until, Url
 from strandline.cli.output import counted, print_json, print_line, print_table
 from strandline.cli.times import now_ms, parse_duration, parse_moment, show_time
-from strandline.client import BadRequest, Client
+from strandline.client.errors import BadRequest
 from strandline.client.stream_calls import Aggregated, Group, Hit
-from strandline.protocols.streams.offsets import decode
 from strandline.query.errors import BadQuery
 from strandline.query.language import And, Bare, Compare, Node, Not, Or, parse
+
+if TYPE_CHECKING:
+    from rich.text import Text
+
+    from strandline.client import Client
 
 PAGE_HITS = 100
 #: The message of a server for a log without a search configuration, as the protocol of streams publishes it.
@@ -80,6 +83,8 @@ def search_command(
     if as_json:
         print_json({"log": log, "query": asked, "hits": hits, "more": more})
         return
+    from rich.text import Text
+
     for hit in hits:
         line = Text.assemble((f"{hit.seq:>6}", "cyan"), "  ")
         line.append(marked(bytes(hit.data).decode(), words))
@@ -88,6 +93,8 @@ def search_command(
 
 
 def _found(hit: Hit[Raw]) -> ShownHit:
+    from strandline.protocols.streams.offsets import decode
+
     return ShownHit(decode(hit.offset) or 0, hit.offset, hit.score, hit.fields, hit.source)
 
 
@@ -135,6 +142,8 @@ def _words(node: Node) -> Iterator[str]:
 
 def marked(text: str, words: list[str]) -> Text:
     """A text in which these words, and words that start with them, are marked."""
+    from rich.text import Text
+
     shown = Text(text)
     if words:
         pattern = "|".join(re.escape(word) for word in sorted(words, key=len, reverse=True))
@@ -314,6 +323,8 @@ def bar_of(value: float, highest: float, width: int = WIDTH) -> str:
 def print_bars(bars: list[Bar], highest: float) -> None:
     labels = max(len(bar.label) for bar in bars)
     numbers = max(len(bar.shown) for bar in bars)
+    from rich.text import Text
+
     for bar in bars:
         line = Text.assemble(f"{bar.label:<{labels}}  {bar.shown:>{numbers}}  ", (bar_of(bar.value, highest), "cyan"))
         line.rstrip()

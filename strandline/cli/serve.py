@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from strandline.cli.output import put, say
+from strandline.cli.startup import keep_pandas_out
 from strandline.server.settings import (
     OPTIONS,
     SETTINGS,
@@ -96,6 +97,7 @@ def serve_command(
     for variable, setting in VARIABLES.items():
         if setting == "api_keys":
             os.environ.pop(variable, None)
+    keep_pandas_out()
     # Only this command imports the HTTP stack.
     from strandline.server.run import run
 

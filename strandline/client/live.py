@@ -4,19 +4,21 @@ events."""
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 import msgspec
 
 from strandline.client import stream_calls as calls
 from strandline.client import table_types as types
 from strandline.client.calls import Answer, AnswerReader, Request, get
-from strandline.client.collection_calls import Element
-from strandline.client.elements import Opening
 from strandline.client.errors import BadAnswer, refusal
 from strandline.client.server_events import Event
 from strandline.client.stream_calls import StreamPage
-from strandline.client.table_calls import TableCalls
+
+if TYPE_CHECKING:
+    from strandline.client.collection_calls import Element
+    from strandline.client.elements import Opening
+    from strandline.client.table_calls import TableCalls
 
 T = TypeVar("T")
 E_co = TypeVar("E_co", covariant=True)
@@ -127,6 +129,8 @@ class ElementsState(Generic[T]):
         if event.name != "element":
             return None
         try:
+            from strandline.client.collection_calls import Element
+
             element = msgspec.json.decode(event.data, type=Element[dict[str, Any]])
         except msgspec.DecodeError as error:
             raise BadAnswer(f"the server sent an unexpected element: {error}") from error

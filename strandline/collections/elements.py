@@ -5,14 +5,18 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from math import isfinite
-from typing import Any, NamedTuple
-
-import jsonschema_rs
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from strandline.collections.errors import CollectionError
+from strandline.late_import import LateModule
 from strandline.signing.author_proofs import DOMAIN, Proof, meta_of
 from strandline.signing.canonical_json import canonical, parse
 from strandline.signing.keys import verify
+
+if TYPE_CHECKING:
+    import jsonschema_rs
+else:
+    jsonschema_rs = LateModule("jsonschema_rs")
 
 #: The maximum depth of nested objects and arrays, counting the object ``{"data": …}`` around an element. The limit
 #: protects the stacks of recursive parsers, in the server and in clients.

@@ -20,8 +20,8 @@ from contextlib import suppress
 from typing import IO, Any, Generic, TypeVar
 
 import msgspec
-import pyarrow as pa
 
+from strandline.arrow import pa
 from strandline.engine.disk import LocalDisk
 from strandline.engine.errors import DamagedFile, MissingFile, UnsupportedFormat, WorkerFailed
 from strandline.engine.process import FOR_A_PROCESS, SpareDescriptors, child_environment, give_back

@@ -11,8 +11,8 @@ from itertools import islice
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
-import pyarrow as pa
 
+from strandline.arrow import pa
 from strandline.engine import Log, Page
 from strandline.engine.errors import MissingFile
 from strandline.engine.operations.journaled import let_all_expire
@@ -25,12 +25,14 @@ from strandline.engine.state.ranges import inside
 from strandline.history.pieces import (
     BATCH_ROWS,
     EVERYTHING,
-    RECORDS,
     Where,
     record_batch,
     stored_batch,
     stored_columns,
 )
+from strandline.late_import import LateModule
+
+record_schema: Any = LateModule("strandline.history.record_schema")
 
 #: A batch is not much larger than this, however many records are requested: a reader has several batches in memory.
 BATCH_BYTES = 2 << 20
@@ -49,13 +51,15 @@ def sweep(
     where: Where = EVERYTHING,
     batch_rows: int = BATCH_ROWS,
     batch_bytes: int = BATCH_BYTES,
-    schema: Any = RECORDS,
+    schema: Any = None,
 ) -> Iterator[Any]:
     """Yield the visible records after ``after`` up to ``through``, which is at most the head, as batches of
-    ``RECORDS``, in order. Includes records that a fork shares. ``schema`` may have fewer columns (``projected``).
+    ``RECORDS``, in order. Includes records that a fork shares. ``schema`` may have fewer columns (``projected``); the
+    default is all.
 
     Waits for the disk, so do not call it on an event loop. Raises UnknownLog if the log is dropped in the meantime.
     """
+    schema = record_schema.RECORDS if schema is None else schema
     first, last = _bounds(log, after, through, where)
     if where.key is not None:
         found = _of_key(log, where.key, first, last, schema)
@@ -302,6 +306,6 @@ def _of_page(log: Log, page: Page, rows: int, schema: Any) -> Any:
         pa.array(page.keys[:rows], pa.string()),
         pa.array(page.nodes[:rows], pa.string()),
         pa.array(page.metas[:rows], pa.binary()),
-        pa.array(page.data[:rows], RECORDS.field("data").type),
+        pa.array(page.data[:rows], record_schema.RECORDS.field("data").type),
         schema,
     )

@@ -13,13 +13,16 @@ from typing import Any, Protocol
 
 import msgspec
 import numpy as np
-import pyarrow as pa
 
+from strandline.arrow import pa
 from strandline.engine.disk import LocalDisk
 from strandline.engine.segments.cold_tier import ObjectStoreCold
 from strandline.engine.segments.segment import ROW_COLUMNS, Segment
 from strandline.engine.segments.store import SegmentStore
 from strandline.engine.state.ranges import inside
+from strandline.late_import import LateModule
+
+record_schema: Any = LateModule("strandline.history.record_schema")
 
 #: Batches are rarely larger, because several are in memory at a time, in the worker and where they are sent.
 BATCH_ROWS = 65_536
@@ -155,7 +158,7 @@ def amended_data(seqs: Any, data: Any, amended: dict[int, bytes]) -> Any:
     values = data.to_pylist()
     for row in rows:
         values[row] = amended[int(seqs[row])]
-    return pa.array(values, RECORDS.field("data").type)
+    return pa.array(values, record_schema.RECORDS.field("data").type)
 
 
 # --- open files of this process ------------------------------------------------------------------------------------
@@ -215,29 +218,17 @@ def _opened_cold(piece: SegmentPiece) -> Segment:
 
 # --- the schema of records in bulk ----------------------------------------------------------------------------------
 
-#: The columns of records, from any source.
-RECORDS = pa.schema(
-    [
-        pa.field("log", pa.string(), nullable=False),
-        pa.field("epoch", pa.int64(), nullable=False),
-        pa.field("seq", pa.int64(), nullable=False),
-        pa.field("ts", pa.timestamp("us", tz="UTC"), nullable=False),
-        pa.field("key", pa.string()),
-        pa.field("node", pa.string()),
-        pa.field("meta", pa.binary()),
-        pa.field("data", pa.binary(), nullable=False),
-    ]
-)
-
 
 def projected(columns: Sequence[str] | None) -> Any:
     """The schema of batches with only these columns of ``RECORDS``. Raises ValueError for an unknown name."""
     if columns is None:
-        return RECORDS
-    unknown = [name for name in columns if name not in RECORDS.names]
+        return record_schema.RECORDS
+    unknown = [name for name in columns if name not in record_schema.RECORDS.names]
     if unknown:
-        raise ValueError(f"unknown column {unknown[0]!r}; the columns of records are {', '.join(RECORDS.names)}")
-    return pa.schema([field for field in RECORDS if field.name in columns])
+        raise ValueError(
+            f"unknown column {unknown[0]!r}; the columns of records are {', '.join(record_schema.RECORDS.names)}"
+        )
+    return pa.schema([field for field in record_schema.RECORDS if field.name in columns])
 
 
 def stored_columns(schema: Any, *, timed: bool = False) -> tuple[str, ...]:
@@ -246,8 +237,10 @@ def stored_columns(schema: Any, *, timed: bool = False) -> tuple[str, ...]:
     return tuple(name for name in ROW_COLUMNS if name == "seq" or name in schema.names or (timed and name == "ts"))
 
 
-def stored_batch(log: str, epoch: int, rows: Any, amended: Mapping[int, bytes], schema: Any = RECORDS) -> Any:
-    """Make a batch from rows of a segment. ``amended`` has new payloads for some seqs."""
+def stored_batch(log: str, epoch: int, rows: Any, amended: Mapping[int, bytes], schema: Any = None) -> Any:
+    """Make a batch from rows of a segment, by default with the columns of ``RECORDS``. ``amended`` has new payloads for
+    some seqs."""
+    schema = record_schema.RECORDS if schema is None else schema
     columns = dict(zip(rows.schema.names, rows.columns, strict=True))
     if amended and "data" in schema.names:
         columns["data"] = amended_data(columns["seq"].to_numpy(), columns["data"], dict(amended))
@@ -263,17 +256,18 @@ def stored_batch(log: str, epoch: int, rows: Any, amended: Mapping[int, bytes], 
 
 def record_batch(
     log: str, epoch: int, seqs: Any, milliseconds: Any, keys: Any, nodes: Any, metas: Any, data: Any,
-    schema: Any = RECORDS,
+    schema: Any = None,
 ) -> Any:  # fmt: skip
     """Make a batch of ``RECORDS`` from Arrow arrays of one log's records. Times are integers in milliseconds, of any
-    type. Columns that ``schema`` leaves out are ignored."""
+    type. Columns that ``schema`` leaves out are ignored; the default is all."""
+    schema = record_schema.RECORDS if schema is None else schema
     rows = len(seqs)
     made = {
         "log": lambda: pa.repeat(log, rows),
         "epoch": lambda: pa.array(np.full(rows, epoch, np.int64)),
         "seq": lambda: seqs,
         "ts": lambda: pa.array(
-            np.asarray(milliseconds, "datetime64[ms]").astype("datetime64[us]"), RECORDS.field("ts").type
+            np.asarray(milliseconds, "datetime64[ms]").astype("datetime64[us]"), record_schema.RECORDS.field("ts").type
         ),
         "key": lambda: keys,
         "node": lambda: nodes,

@@ -16,15 +16,15 @@ from urllib.request import getproxies, proxy_bypass
 
 import httpx
 import msgspec
-import pyarrow as pa
 from msgspec import Raw
 
+from strandline.arrow import pa
 from strandline.client.calls import ALWAYS, Answer, Request, delete, get, query_string, segment
-from strandline.client.concurrency import sync_sleep
 from strandline.client.connection import LIMITS, Address
 from strandline.client.errors import BadAnswer, Conflict, Refused, StrandlineError
 from strandline.client.retry import Patience, Tries
 from strandline.client.synchronous.transport import ByteStream, Transport
+from strandline.client.thread_concurrency import sync_sleep
 from strandline.engine.errors import UnknownLog
 from strandline.history.log_info import LogInfo
 from strandline.history.pieces import BATCH_ROWS, EVERYTHING, Where, projected

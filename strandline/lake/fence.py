@@ -21,14 +21,22 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
-from obstore.exceptions import BaseError
 
-from strandline.lake import typed_tables
 from strandline.lake.location import Lake
 from strandline.lake.status import read_status
 from strandline.lake.table import DRIVER, LakeTable, TableMoved
+from strandline.late_import import LateModule
+
+if TYPE_CHECKING:
+    import obstore.exceptions
+
+    from strandline.lake import typed_tables
+else:
+    obstore = LateModule("obstore")
+    typed_tables = LateModule("strandline.lake.typed_tables")
 
 NAME = "pipeline.lock"
 
@@ -205,7 +213,7 @@ def take_fence(lake: Lake, now: Callable[[], int]) -> Iterator[Fence]:
     finally:
         try:
             fence.mark_done()
-        except (OSError, BaseError) as error:
+        except (OSError, obstore.exceptions.BaseError) as error:
             # The next driver then takes over the tables from this one, which is harmless.
             log.warning("cannot write %s: %s", lake.place_of(_name(number)), error)
 

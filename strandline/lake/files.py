@@ -12,11 +12,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
-import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
-from pyarrow.fs import LocalFileSystem
 
+from strandline.arrow import fs, pa, pc, pq
 from strandline.lake.location import Lake
 
 #: The transaction log keeps the minimum and maximum of these columns per file, and of no others: values in the log
@@ -189,7 +186,7 @@ def read_lake_file(
 
     format = ds.ParquetFileFormat()
     if lake.directory is not None:
-        fragment = format.make_fragment(str(lake.directory / name), LocalFileSystem())
+        fragment = format.make_fragment(str(lake.directory / name), fs.LocalFileSystem())
     else:
         fragment = format.make_fragment(pa.BufferReader(_fetched(lake, name)))
     for batch in fragment.to_batches(columns=list(columns), filter=condition, batch_size=batch_rows):

@@ -8,16 +8,20 @@ import time
 import uuid
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
-import obstore
-import pyarrow as pa
-from obstore.exceptions import AlreadyExistsError
-from obstore.store import from_url
 
+from strandline.arrow import pa
 from strandline.engine.errors import DamagedFile
 from strandline.engine.segments.cold_tier import directory_of
+from strandline.late_import import LateModule
+
+if TYPE_CHECKING:
+    import obstore.exceptions
+    import obstore.store
+else:
+    obstore = LateModule("obstore")
 
 
 class FileState(NamedTuple):
@@ -115,7 +119,7 @@ class Lake(msgspec.Struct, frozen=True, array_like=True, dict=True):
         if directory is None:
             try:
                 obstore.put(self._store, name, data, mode="create")
-            except AlreadyExistsError:
+            except obstore.exceptions.AlreadyExistsError:
                 return False
             return True
         path = directory / name
@@ -227,7 +231,7 @@ class Lake(msgspec.Struct, frozen=True, array_like=True, dict=True):
         if found is None:
             settings: dict[str, Any] = dict(self.options)
             client: Any = {"allow_http": settings.pop("allow_http")} if "allow_http" in settings else None
-            found = self.__dict__["_opened"] = from_url(self.url, client_options=client, **settings)
+            found = self.__dict__["_opened"] = obstore.store.from_url(self.url, client_options=client, **settings)
         return found
 
 

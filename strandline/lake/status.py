@@ -9,12 +9,17 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
-from obstore.exceptions import BaseError
 
 from strandline.lake.location import Lake
+from strandline.late_import import LateModule
+
+if TYPE_CHECKING:
+    import obstore.exceptions
+else:
+    obstore = LateModule("obstore")
 
 NAME = "status.json"
 
@@ -213,6 +218,6 @@ def write_status(lake: Lake, status: PipelineStatus) -> None:
 def _errors(lake: Lake) -> Iterator[None]:
     try:
         yield
-    except BaseError as error:
+    except obstore.exceptions.BaseError as error:
         # The following lines are debug output of the library.
         raise OSError(f"{lake.place_of(NAME)}: {str(error).splitlines()[0]}") from error

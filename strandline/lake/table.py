@@ -14,17 +14,19 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, NoReturn
 
-import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Schema, Transaction
-from deltalake.exceptions import CommitFailedError, DeltaError
-from deltalake.transaction import AddAction, RemoveAction
-
+from strandline.arrow import pa
 from strandline.lake.files import BOUNDED, DataFile
 from strandline.lake.location import FileState, Lake
 from strandline.lake.transaction_log import NO_TABLE, BrokenLog, TransactionLog
+from strandline.late_import import LateModule
 
 if TYPE_CHECKING:
+    import deltalake.exceptions
+    import deltalake.transaction
+
     from strandline.lake.fence import Fence
+else:
+    deltalake = LateModule("deltalake")
 
 #: A checkpoint of the transaction log is written after this many commits.
 CHECKPOINT_INTERVAL = 50
@@ -68,11 +70,13 @@ class LakeTable:
 
     @property
     def exists(self) -> bool:
-        return DeltaTable.is_deltatable(self.lake.place_of(self.name), self.lake.storage_options)
+        return deltalake.DeltaTable.is_deltatable(self.lake.place_of(self.name), self.lake.storage_options)
 
-    def open(self, version: int | None = None) -> DeltaTable:
+    def open(self, version: int | None = None) -> deltalake.DeltaTable:
         """Open the table. Raises deltalake's TableNotFoundError if nothing was ever committed to it."""
-        return DeltaTable(self.lake.place_of(self.name), version=version, storage_options=self.lake.storage_options)
+        return deltalake.DeltaTable(
+            self.lake.place_of(self.name), version=version, storage_options=self.lake.storage_options
+        )
 
     def snapshot(self, fence: Fence | None = None) -> TableSnapshot:
         """Return the current state of the table, to plan a change from. A driver passes its ``fence``, so that a
@@ -91,7 +95,7 @@ class LakeTable:
         """Return the files of an earlier version of the table; none if that version is no longer known."""
         try:
             earlier = self.open(version)
-        except DeltaError:
+        except deltalake.exceptions.DeltaError:
             return set()
         return set(pa.table(earlier.get_add_actions()).column("path").to_pylist())
 
@@ -116,7 +120,7 @@ class TableSnapshot:
         self._log: TransactionLog | None = TransactionLog(table.lake, table.name)
         #: NO_TABLE if nothing was ever committed.
         self.version = self._log.latest
-        self._opened: DeltaTable | None = None
+        self._opened: deltalake.DeltaTable | None = None
         self._files: list[KnownFile] | None = None
         self._progress: dict[str, int] | None = None
 
@@ -191,9 +195,14 @@ class TableSnapshot:
             return self.version
         table = self._delta() if self.exists else self._create()
         changes = not is_rearranged
-        actions: list[AddAction | RemoveAction] = [*_additions(add, changes)]
+        actions: list[deltalake.transaction.AddAction | deltalake.transaction.RemoveAction] = [
+            *_additions(add, changes)
+        ]
         time_ms = int(time.time() * 1000) if now is None else now
-        actions += [RemoveAction(file.path, changes, time_ms, file.size, file.partition) for file in remove]
+        actions += [
+            deltalake.transaction.RemoveAction(file.path, changes, time_ms, file.size, file.partition)
+            for file in remove
+        ]
         self._write(table, actions, "append", table.schema(), progress or {})
         return self.version
 
@@ -201,27 +210,27 @@ class TableSnapshot:
         """Create the next version with these files alone, and the columns of the table's ``schema``. Raises as
         ``commit`` does."""
         table = self._delta() if self.exists else self._create()
-        self._write(table, _additions(add, True), "overwrite", Schema.from_arrow(self.table.schema), progress)
+        self._write(table, _additions(add, True), "overwrite", deltalake.Schema.from_arrow(self.table.schema), progress)
         return self.version
 
     def add_columns(self, names: Sequence[str], progress: Mapping[str, int]) -> int:
         """Create the next version with more columns of the table's ``schema``, which are null in every row so far.
         Raises as ``commit`` does."""
         table = self._delta()
-        fields = [field for field in Schema.from_arrow(self.table.schema).fields if field.name in names]
+        fields = [field for field in deltalake.Schema.from_arrow(self.table.schema).fields if field.name in names]
         try:
             table.alter.add_columns(fields, **_properties(progress))
-        except DeltaError as error:
+        except deltalake.exceptions.DeltaError as error:
             self._raise_conflict(error)
         self._made(self.version + 1, progress)
         return self.version
 
     def _write(
         self,
-        table: DeltaTable,
-        actions: Sequence[AddAction | RemoveAction],
+        table: deltalake.DeltaTable,
+        actions: Sequence[deltalake.transaction.AddAction | deltalake.transaction.RemoveAction],
         mode: Literal["append", "overwrite"],
-        schema: Schema,
+        schema: deltalake.Schema,
         progress: Mapping[str, int],
     ) -> None:
         partition_by = self.table.partition_by or None
@@ -229,16 +238,16 @@ class TableSnapshot:
             table.create_write_transaction(
                 list(actions), mode, schema, partition_by=partition_by, **_properties(progress)
             )
-        except CommitFailedError as error:
+        except deltalake.exceptions.CommitFailedError as error:
             self._raise_conflict(error)
         self._made(self.version + 1, progress)
 
-    def _create(self) -> DeltaTable:
+    def _create(self) -> deltalake.DeltaTable:
         """Create the table without rows, as version 0."""
         schema, partition_by = self.table.schema, self.table.partition_by
         bounded = [name for name in BOUNDED if name in schema.names and name not in partition_by]
         try:
-            self._opened = DeltaTable.create(
+            self._opened = deltalake.DeltaTable.create(
                 self.table.lake.place_of(self.table.name),
                 schema,
                 partition_by=partition_by or None,
@@ -249,9 +258,9 @@ class TableSnapshot:
                     "delta.logRetentionDuration": LOG_RETENTION,
                 },
                 storage_options=self.table.lake.storage_options,
-                commit_properties=CommitProperties(max_commit_retries=0),
+                commit_properties=deltalake.CommitProperties(max_commit_retries=0),
             )
-        except DeltaError as error:
+        except deltalake.exceptions.DeltaError as error:
             self._raise_conflict(error)
         self._made(0, {})
         if self._fence is not None:
@@ -269,7 +278,7 @@ class TableSnapshot:
     def _list(self) -> TransactionLog:
         return TransactionLog(self.table.lake, self.table.name)
 
-    def _delta(self) -> DeltaTable:
+    def _delta(self) -> deltalake.DeltaTable:
         """Return the table at this version."""
         if self._opened is None:
             self._opened = self.table.open(self.version)
@@ -289,19 +298,22 @@ class TableSnapshot:
         ) from error
 
 
-def _additions(files: Sequence[DataFile], changes: bool) -> list[AddAction | RemoveAction]:
+def _additions(
+    files: Sequence[DataFile], changes: bool
+) -> list[deltalake.transaction.AddAction | deltalake.transaction.RemoveAction]:
     return [
-        AddAction(file.path, file.size, file.partition, file.written_ms, changes, file.statistics) for file in files
+        deltalake.transaction.AddAction(file.path, file.size, file.partition, file.written_ms, changes, file.statistics)
+        for file in files
     ]
 
 
 def _properties(progress: Mapping[str, int]) -> dict[str, Any]:
-    transactions = [Transaction(app, version) for app, version in progress.items()]
+    transactions = [deltalake.Transaction(app, version) for app, version in progress.items()]
     return {
         # Without this, the library checks commits made in between by its own rules, finds that appends do not conflict,
         # and commits on top.
-        "commit_properties": CommitProperties(app_transactions=transactions, max_commit_retries=0),
-        "post_commithook_properties": PostCommitHookProperties(cleanup_expired_logs=True),
+        "commit_properties": deltalake.CommitProperties(app_transactions=transactions, max_commit_retries=0),
+        "post_commithook_properties": deltalake.PostCommitHookProperties(cleanup_expired_logs=True),
     }
 
 
@@ -335,7 +347,7 @@ def _transactions(log: TransactionLog, version: int) -> dict[str, int]:
     return found
 
 
-def _known_files(table: DeltaTable) -> list[KnownFile]:
+def _known_files(table: deltalake.DeltaTable) -> list[KnownFile]:
     actions = pa.table(table.get_add_actions(flatten=True))
     names = actions.column_names
     found = []

@@ -12,9 +12,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import msgspec
-import pyarrow as pa
-import pyarrow.parquet as pq
 
+from strandline.arrow import pa, pq
 from strandline.lake.location import FileState, Lake
 
 LOG = "_delta_log"

@@ -14,9 +14,8 @@ from typing import Any
 
 import msgspec
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 
+from strandline.arrow import pa, pc
 from strandline.query.columns import Numbers
 from strandline.query.config import Measure
 from strandline.query.groups import Groups, numbered
@@ -62,8 +61,6 @@ def render(sums: Sums, measures: Sequence[Measure], interval_ms: int) -> Rendere
 
 
 _END = "]},"
-#: pyarrow imports pandas, if installed, when it converts the first Python list. This must not happen in a request.
-_COMMA = pa.array([","])
 _OPEN = '","groups":['
 
 
@@ -76,7 +73,7 @@ def _leads(starts: Numbers, interval_ms: int) -> Texts:
     begun = heads(starts, ends)
     if len(begun) == len(begins):
         return begun
-    return _taken(pa.concat_arrays([begun, _COMMA]), np.where(begins, np.cumsum(begins) - 1, len(begun)))
+    return _taken(pa.concat_arrays([begun, pa.array([","])]), np.where(begins, np.cumsum(begins) - 1, len(begun)))
 
 
 def _keys(sums: Sums) -> tuple[Texts, Numbers]:

@@ -14,9 +14,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
-import pyarrow.compute as pc
 
+from strandline.arrow import pa, pc
 from strandline.query.occurrences import Occurrences
 from strandline.query.selection import Mask as Mask
 from strandline.query.selection import Numbers as Numbers

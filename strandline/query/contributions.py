@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
+from strandline.arrow import pa
 from strandline.query.chunk import Chunk
 from strandline.query.columns import AnyColumn, HistogramColumn, KeywordColumn, Mask, NumberColumn, used_words
 from strandline.query.config import Measure
@@ -27,7 +27,6 @@ Array = npt.NDArray[Any]
 
 #: Integers from here on do not fit into 64 bits.
 _LARGE = 1 << 63
-_NO_WORD = pa.nulls(1, pa.string())
 
 
 class Contributions:
@@ -106,7 +105,7 @@ def dimension_codes(column: AnyColumn, rows: Rows) -> tuple[Array, Any]:
     without a value."""
     places, missing = column.places(rows)
     if not column.count:
-        return np.zeros(len(rows), np.int64), _NO_WORD
+        return np.zeros(len(rows), np.int64), pa.nulls(1, pa.string())
     codes: Array
     if isinstance(column, KeywordColumn):
         codes, words = used_words(column.codes[places], column.words)
@@ -117,7 +116,7 @@ def dimension_codes(column: AnyColumn, rows: Rows) -> tuple[Array, Any]:
     codes = codes.astype(np.int64) + 1
     if missing is not None:
         codes[missing] = 0
-    return codes, pa.concat_arrays([_NO_WORD, words])
+    return codes, pa.concat_arrays([pa.nulls(1, pa.string()), words])
 
 
 def text_of(value: Any) -> str:

@@ -9,9 +9,8 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
-import pyarrow.compute as pc
 
+from strandline.arrow import pa, pc
 from strandline.query.columns import (
     DTYPES,
     AnyColumn,

@@ -12,8 +12,8 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
-import pyarrow as pa
 
+from strandline.arrow import pa
 from strandline.query.columns import Numbers
 from strandline.query.payloads import database
 

@@ -11,10 +11,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
-import pyarrow.compute as pc
 from msgspec import Struct
 
+from strandline.arrow import pa, pc
 from strandline.query.chunk import Chunk
 from strandline.query.columns import KeywordColumn, Mask, NumberColumn
 from strandline.query.config import Field

@@ -16,9 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
-import pyarrow.compute as pc
 
+from strandline.arrow import pa, pc
 from strandline.query.columns import Mask, encode_words
 from strandline.query.pointers import parse_pointer
 from strandline.query.values import tokens

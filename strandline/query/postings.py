@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import pyarrow.compute as pc
 
+from strandline.arrow import pc
 from strandline.query.columns import KeywordColumn, Rows, used_words
 from strandline.query.selection import Mask, Numbers, Selection
 from strandline.query.sorted_words import SortedWords

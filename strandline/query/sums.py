@@ -10,9 +10,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 from msgspec import Struct
 
+from strandline.arrow import pa
 from strandline.query.columns import Mask, Numbers
 from strandline.query.groups import Groups, Piece
 

@@ -11,11 +11,15 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import jsonschema_rs
-
+from strandline.late_import import LateModule
 from strandline.schema.errors import SchemaError
+
+if TYPE_CHECKING:
+    import jsonschema_rs
+else:
+    jsonschema_rs = LateModule("jsonschema_rs")
 
 #: Maximum number of examined parts of schemas, counting repetitions. Enough for hundreds of operations on thousands of
 #: properties, and at most a second or two.
@@ -63,10 +67,10 @@ _SCHEMAS = frozenset({"allOf", "anyOf", "oneOf", "prefixItems"})
 _NAMED_SCHEMAS = frozenset({"properties", "patternProperties", "dependentSchemas", "dependencies"})
 _REFERENCES = frozenset({"$ref", "$dynamicRef", "$recursiveRef"})
 
-#: The dialects that a schema can name; the default is draft 7.
-_DIALECTS: dict[str, type[jsonschema_rs.Validator]] = {
-    "https://json-schema.org/draft/2019-09/schema": jsonschema_rs.Draft201909Validator,
-    "https://json-schema.org/draft/2020-12/schema": jsonschema_rs.Draft202012Validator,
+#: The dialects that a schema can name, and the names of their validators; the default is draft 7.
+_DIALECTS = {
+    "https://json-schema.org/draft/2019-09/schema": "Draft201909Validator",
+    "https://json-schema.org/draft/2020-12/schema": "Draft202012Validator",
 }
 
 
@@ -81,7 +85,9 @@ class Validation:
         refuse_references(schema)
         named = schema.get("$schema") if isinstance(schema, dict) else None
         dialect = named.rstrip("#") if isinstance(named, str) else ""
-        self._validator = _compile(_assertions(schema), _DIALECTS.get(dialect, jsonschema_rs.Draft7Validator))
+        self._validator = _compile(
+            _assertions(schema), getattr(jsonschema_rs, _DIALECTS.get(dialect, "Draft7Validator"))
+        )
 
     def accepts(self, document: Any) -> bool:
         try:

@@ -13,9 +13,10 @@ from starlette.applications import Starlette
 from starlette.routing import WebSocketRoute
 from starlette.types import Receive, Send
 
+from strandline import arrow
 from strandline.collections.revocation_files import BadRevocationFile
 from strandline.delivery.hub import Hub, Recurrence
-from strandline.engine import Engine
+from strandline.engine import Engine, Log
 from strandline.engine.clock import Clock, SteadyClock, SystemClock
 from strandline.lake.location import Lake
 from strandline.protocols.arrow.context import ArrowContext
@@ -239,6 +240,7 @@ class Application:
         further = [self.collections.described, self.tables.described]
         self.gate.add([*routes, openapi_route([*self.probes.routes(), *routes], further)])
         await asyncio.to_thread(self.indexer.prepare)
+        await self._prepare_imports(kernel)
         self.status.progress = 1.0
         self.status.ready = True
         self._sampling = hub.every(SAMPLE_MS / 1000, "sampling of the pressure", kernel.pressure.sample)
@@ -259,6 +261,18 @@ class Application:
 
     def _own_server(self) -> OwnServer | None:
         return OwnServer(f"http://{self.address}", self._pipeline_key) if self.address else None
+
+    async def _prepare_imports(self, kernel: Kernel) -> None:
+        """Import what every server with logs needs: now, or when the first log is created."""
+        if kernel.catalog.count:
+            await asyncio.to_thread(arrow.prepare)
+            return
+
+        def first(_: Log) -> None:
+            del kernel.catalog.created[first]
+            self.workers.normal.submit(arrow.prepare)
+
+        kernel.catalog.created[first] = None
 
     def _surroundings(self, keeper: PipelineSupervisor) -> Surroundings:
         return Surroundings(

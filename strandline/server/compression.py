@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import Any
 
-import pyarrow as pa
-
+from strandline.arrow import pa
+from strandline.late_import import is_loaded
 from strandline.service.http import StreamEncoder
 from strandline.service.problems import INVALID_REQUEST, Refusal, body_too_large
 
@@ -73,6 +73,11 @@ class NotSmall(Exception):
 def compresses(content_type: bytes) -> bool:
     """Whether content of this type is likely to shrink."""
     return not content_type.startswith(_COMPRESSED_TYPES) or content_type.startswith(b"image/svg")
+
+
+def is_quick(coding: bytes) -> bool:
+    """Whether the library of this coding is loaded. Loading it takes too long for the event loop."""
+    return coding == GZIP or is_loaded("pyarrow")
 
 
 def compress(body: bytes, coding: bytes) -> bytes | None:

@@ -30,6 +30,7 @@ from strandline.server.compression import (
     compresses,
     decompress,
     decompress_small,
+    is_quick,
 )
 from strandline.server.cors import Origins
 from strandline.server.route_table import Paths
@@ -335,7 +336,7 @@ class Gate:
         reply = self._finished(call.head, reply, (VARY_ENCODING,) if vary else ())
         if coding is None:
             send(call, reply)
-        elif len(reply.body) <= INLINE_BYTES:
+        elif len(reply.body) <= INLINE_BYTES and is_quick(coding):
             send(call, _compressed(reply, compress(reply.body, coding), coding))
         else:
             later_of(self._compress_large(reply, coding)).then(lambda later: send(call, later.answer or reply))

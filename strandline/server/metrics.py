@@ -7,17 +7,20 @@ This module writes the series itself, because prometheus-client would write whol
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from math import inf
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
-from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
 
 from strandline.delivery.queues import QueueFigures
 from strandline.engine.stats import FLUSH_BOUNDS, Histogram, Stats
 from strandline.query.index_files.indexer import Indexer
 from strandline.server.pipeline.lake_marks import RetentionLag
 from strandline.server.pipeline.supervisor import STATES, PipelineSnapshot
+
+if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry
 
 #: The media type of the text.
 TEXT_TYPE = b"text/plain; version=0.0.4"
@@ -218,11 +221,19 @@ def render_text(snapshot: Snapshot) -> bytes:
 
 def process_text() -> bytes:
     """The memory, processor time and open files of this process, as Prometheus text."""
-    return generate_latest(_PROCESS)
+    # Imported at the first request for metrics in this form.
+    from prometheus_client import generate_latest
+
+    return generate_latest(_process_collector())
 
 
-_PROCESS = CollectorRegistry()
-ProcessCollector(registry=_PROCESS)
+@cache
+def _process_collector() -> CollectorRegistry:
+    from prometheus_client import CollectorRegistry, ProcessCollector
+
+    registry = CollectorRegistry()
+    ProcessCollector(registry=registry)
+    return registry
 
 
 def _totals(snapshot: Snapshot) -> Iterator[str]:

@@ -16,8 +16,6 @@ from secrets import token_bytes
 from typing import Any, NamedTuple
 from unicodedata import normalize
 
-from cryptography.hazmat.primitives.kdf.argon2 import Argon2id
-
 from strandline.signing import globs
 from strandline.signing.canonical_json import NotJson, canonical, parse_signed
 from strandline.signing.keys import KemKey, Signer, is_key, user_id, verify
@@ -360,6 +358,8 @@ def root_of(passphrase: str) -> Root:
         raise ValueError("a passphrase must not be empty")
     # The same letters can have different code points, depending on the keyboard.
     secret = normalize("NFC", passphrase).encode()
+    from cryptography.hazmat.primitives.kdf.argon2 import Argon2id
+
     master = Argon2id(salt=_SALT, length=32, iterations=_ROUNDS, lanes=1, memory_cost=_MEMORY_KIB).derive(secret)
     seed = derived(master, b"starfish-root-sign", b"ed25519")
     return Root(Signer(seed.hex()), KemKey(derived(master, b"starfish-root-kem", b"x25519").hex()))

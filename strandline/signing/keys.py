@@ -9,11 +9,17 @@ import re
 from base64 import b64decode, b64encode
 from hashlib import sha256
 from secrets import token_hex
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
-from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 from nacl.bindings import crypto_sign, crypto_sign_BYTES, crypto_sign_open, crypto_sign_seed_keypair
 from nacl.exceptions import BadSignatureError
+
+from strandline.late_import import LateModule
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric import x25519
+else:
+    x25519 = LateModule("cryptography.hazmat.primitives.asymmetric.x25519")
 
 _KEY = re.compile("[0-9a-fA-F]{64}")
 _KEY_BYTES = 32
@@ -57,18 +63,18 @@ class KemKey:
 
     def __init__(self, private: str) -> None:
         """Raises BadKey."""
-        self._key = X25519PrivateKey.from_private_bytes(key_bytes(private))
+        self._key = x25519.X25519PrivateKey.from_private_bytes(key_bytes(private))
         self.private = private.lower()
         self.public = self._key.public_key().public_bytes_raw().hex()
 
     @classmethod
     def generate(cls) -> Self:
-        return cls(X25519PrivateKey.generate().private_bytes_raw().hex())
+        return cls(x25519.X25519PrivateKey.generate().private_bytes_raw().hex())
 
     def shared_with(self, public: str) -> bytes:
         """Return the secret that this key shares with the owner of the other one. Raises BadKey."""
         try:
-            return self._key.exchange(X25519PublicKey.from_public_bytes(key_bytes(public)))
+            return self._key.exchange(x25519.X25519PublicKey.from_public_bytes(key_bytes(public)))
         except BadKey:
             raise
         except ValueError as error:

@@ -8,16 +8,24 @@ from __future__ import annotations
 
 from base64 import b64decode, b64encode
 from secrets import token_bytes
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
-from cryptography.exceptions import InvalidTag
-from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-from cryptography.hazmat.primitives.hashes import SHA256
-from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
+from strandline.late_import import LateModule
 from strandline.signing.canonical_json import canonical
 from strandline.signing.keys import KemKey, Signer, verify
+
+if TYPE_CHECKING:
+    from cryptography import exceptions
+    from cryptography.hazmat.primitives import hashes
+    from cryptography.hazmat.primitives.ciphers import aead
+    from cryptography.hazmat.primitives.kdf import hkdf
+else:
+    exceptions = LateModule("cryptography.exceptions")
+    hashes = LateModule("cryptography.hazmat.primitives.hashes")
+    aead = LateModule("cryptography.hazmat.primitives.ciphers.aead")
+    hkdf = LateModule("cryptography.hazmat.primitives.kdf.hkdf")
 
 IV_BYTES = 12
 CONTENT_KEY_BYTES = 32
@@ -98,20 +106,20 @@ def signed_bytes(entry: WrappedKey, epoch: int) -> bytes:
 def encrypt(key: bytes, plaintext: bytes, context: bytes | None, iv: bytes | None = None) -> bytes:
     """Encrypt with AES-256-GCM. The result starts with the initialisation vector."""
     iv = iv or token_bytes(IV_BYTES)
-    return iv + AESGCM(key).encrypt(iv, plaintext, context)
+    return iv + aead.AESGCM(key).encrypt(iv, plaintext, context)
 
 
 def decrypt(key: bytes, text: bytes, context: bytes | None) -> bytes:
     """Decrypt. Raises CannotOpen."""
     try:
-        return AESGCM(key).decrypt(text[:IV_BYTES], text[IV_BYTES:], context)
-    except (InvalidTag, ValueError) as error:
+        return aead.AESGCM(key).decrypt(text[:IV_BYTES], text[IV_BYTES:], context)
+    except (exceptions.InvalidTag, ValueError) as error:
         raise CannotOpen("decryption failed: tampered data, or another key or context") from error
 
 
 def derived(secret: bytes, salt: bytes, info: bytes) -> bytes:
     """Derive a key of 32 bytes from a secret (HKDF with SHA-256)."""
-    return HKDF(SHA256(), 32, salt, info).derive(secret)
+    return hkdf.HKDF(hashes.SHA256(), 32, salt, info).derive(secret)
 
 
 #: Blobs have no epochs; their entries are signed with this one.

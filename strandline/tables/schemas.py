@@ -8,14 +8,19 @@ import sys
 import typing
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
-import jsonschema_rs
 import msgspec
 
+from strandline.late_import import LateModule
 from strandline.tables.errors import BadDeclaration, TableError, invalid, invalid_fields
 from strandline.tables.names import is_field
 from strandline.tables.schema_forms import Unknown, completion, form_of, referenced
+
+if TYPE_CHECKING:
+    import jsonschema_rs
+else:
+    jsonschema_rs = LateModule("jsonschema_rs")
 
 #: The exceptions that msgspec raises for an invalid value, including those of __post_init__.
 _REFUSED = (msgspec.ValidationError, ValueError, TypeError, OverflowError, RecursionError)

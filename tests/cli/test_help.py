@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 from support.command_line import app
-from typer.main import get_command
 from typer.testing import CliRunner
 
 from strandline.cli.command_class import FORMER_NAMES, Command
+from strandline.cli.commands import COMMANDS as PLACES
+from strandline.cli.commands import load
 
 #: Turns of phrase that hide what is meant; a sentence that needs one is rewritten.
 UNCLEAR = re.compile(
@@ -22,13 +23,13 @@ UNCLEAR = re.compile(
 )
 
 
-def commands(command: Any = None, name: str = "") -> Iterator[tuple[str, Any]]:
-    command = command or get_command(app)
-    for word, each in command.commands.items():
-        if hasattr(each, "commands"):
-            yield from commands(each, f"{name}{word} ")
+def commands() -> Iterator[tuple[str, Any]]:
+    for name in PLACES:
+        command = load(name)
+        if hasattr(command, "commands"):
+            yield from ((f"{name} {word}", each) for word, each in command.commands.items())
         else:
-            yield f"{name}{word}", each
+            yield name, command
 
 
 COMMANDS = dict(commands())
@@ -59,6 +60,14 @@ def test_the_examples_of_a_command_can_be_parsed(name: str) -> None:
         if "strandline" in words:
             start = words.index("strandline") + 1 + len(name.split())
             command.make_context(name, words[start:])
+
+
+def test_the_list_of_all_commands_has_the_first_line_of_each() -> None:
+    lines = {name: load(name).help.split("\n\n")[0] for name in PLACES}
+    assert lines == {name: place.line for name, place in PLACES.items()}
+    shown = CliRunner().invoke(app, ["--help"], env={"COLUMNS": "200"}).output
+    listed = shown.partition("Commands")[2].splitlines()
+    assert [word for line in listed for word in line.split()[1:2] if word in PLACES] == [*PLACES]
 
 
 def test_former_names_of_options_work_and_are_not_in_the_help() -> None:

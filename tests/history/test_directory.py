@@ -21,7 +21,8 @@ from strandline.engine import Batch, Config, Engine, Log, Options
 from strandline.engine.errors import NoDataDirectory, UnknownLog
 from strandline.engine.reads.directory_view import VIEWS
 from strandline.history.directory import DirectoryHistory, KnownLogs
-from strandline.history.pieces import RECORDS, SegmentPiece, Where
+from strandline.history.pieces import SegmentPiece, Where
+from strandline.history.record_schema import RECORDS
 
 
 def rows_of(history: DirectoryHistory, name: str, **kwargs: Any) -> list[tuple[int, str | None, bytes]]:

@@ -14,7 +14,8 @@ from strandline.engine import Batch, Config, Engine, Log, ManualClock, Options
 from strandline.engine.errors import UnknownLog
 from strandline.history import live
 from strandline.history.live import sweep
-from strandline.history.pieces import EVERYTHING, RECORDS, Where, projected
+from strandline.history.pieces import EVERYTHING, Where, projected
+from strandline.history.record_schema import RECORDS
 
 NOW = 1_700_000_000_000
 COLUMNS = ("seq", "key", "node", "meta", "data")

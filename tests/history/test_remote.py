@@ -22,7 +22,8 @@ from strandline.client.synchronous import transport
 from strandline.engine.errors import UnknownLog
 from strandline.history import remote
 from strandline.history.directory import DirectoryHistory
-from strandline.history.pieces import RECORDS, Where
+from strandline.history.pieces import Where
+from strandline.history.record_schema import RECORDS
 from strandline.history.remote import (
     BulkAppendResult,
     LogReplaced,

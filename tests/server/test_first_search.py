@@ -7,52 +7,39 @@ import sys
 from pathlib import Path
 
 from support.document_tables import ROOT
+from support.real_server import RealServer
 from support.searched_log import DECLARED as SEARCH
-from support.server_process import StartServer
 from support.tables_client import TablesClient
 
-#: A table with search, and a record of all imports of the server except those of the work in the background.
+#: A table with search.
 DECLARED = """
-import sys
-import traceback
-
 from strandline.tables import make_log
 
-vote = make_log("vote", parent="poll", schema={{"type": "object"}}, pub=True, search="comment")
-
-
-def note(event, arguments):
-    if event == "import" and "prepare" not in [frame.name for frame in traceback.extract_stack()]:
-        with open({imports!r}, "a") as file:
-            print(arguments[0], file=file)
-
-
-sys.addaudithook(note)
+vote = make_log("vote", parent="poll", schema={"type": "object"}, pub=True, search="comment")
 """
 START = 1_767_225_600_000
 RECORDS = [{"at": START + number, "service": "api", "status": 200, "took": 5, "note": "red"} for number in range(2)]
 
 
-def test_requests_import_nothing(start_server: StartServer, tmp_path: Path) -> None:
-    imports, declared = tmp_path / "imports", tmp_path / "declared.py"
-    declared.write_text(DECLARED.format(imports=str(imports)))
-    server = start_server(declare=declared)
-    client = server.client()
-    stream = "/v1/stream/requests"
-    client.request("PUT", stream, headers={"content-type": "application/json"})
-    client.call("POST", f"{stream}/_schema", {"schema": {"type": "object"}, "search": SEARCH})
-    assert client.request("POST", stream, RECORDS).status_code == 204
-    TablesClient(server.url, "ann").append("vote", "p", {"comment": "red"})
-    imports.write_text("")
+def test_requests_import_nothing(tmp_path: Path) -> None:
+    with RealServer(tmp_path, declared=DECLARED) as server:
+        client = server.client()
+        stream = "/v1/stream/requests"
+        client.request("PUT", stream, headers={"content-type": "application/json"})
+        client.call("POST", f"{stream}/_schema", {"schema": {"type": "object"}, "search": SEARCH})
+        assert client.request("POST", stream, RECORDS).status_code == 204
+        TablesClient(server.url, "ann").append("vote", "p", {"comment": "red"})
 
-    assert len(client.call("POST", f"{stream}/_search", {"q": "note:red"})["hits"]) == 2
-    asked = {"rollup": "requests", "interval": "1m", "from": START, "to": START + 60_000}
-    assert len(client.call("POST", f"{stream}/_aggregate", asked)["buckets"]) == 1
-    assert len(client.call("GET", f"{stream}?offset=-1&format=json&filter=service:api")) == 2
-    rows, _ = TablesClient(server.url, "ann").found("vote", parent="p", query="red")
-    assert len(rows) == 1
-
-    assert imports.read_text() == ""
+    with RealServer(tmp_path, declared=DECLARED) as server:
+        client = server.client()
+        server.forget_imports()
+        assert len(client.call("POST", f"{stream}/_search", {"q": "note:red"})["hits"]) == 2
+        asked = {"rollup": "requests", "interval": "1m", "from": START, "to": START + 60_000}
+        assert len(client.call("POST", f"{stream}/_aggregate", asked)["buckets"]) == 1
+        assert len(client.call("GET", f"{stream}?offset=-1&format=json&filter=service:api")) == 2
+        rows, _ = TablesClient(server.url, "ann").found("vote", parent="p", query="red")
+        assert len(rows) == 1
+        assert server.imports() == []
 
 
 IN_PROCESS = """
@@ -61,6 +48,9 @@ from pathlib import Path
 
 from support.searched_log import bed
 
+from strandline import arrow
+
+arrow.prepare()
 known = set(sys.modules)
 with bed(Path(sys.argv[1])) as logs:
     logs.append({"at": 0, "service": "api", "status": 200, "took": 5, "note": "red"})

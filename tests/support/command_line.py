@@ -7,9 +7,7 @@ from typing import Any
 
 from typer.testing import CliRunner, Result
 
-from strandline.cli.commands import put_together
-
-app = put_together()
+from strandline.cli.commands import app
 
 
 class Cli:

@@ -20,7 +20,8 @@ from strandline.query.config import SearchConfig
 from strandline.query.index_files.builder import Made, Origin, build, merge
 from strandline.query.index_files.catalog import IndexCatalog
 from strandline.query.index_files.file import IndexFile, open_index_file
-from strandline.query.index_files.table import ERASURES, FOLDER, LISTED, TABLE, IndexEntry, listed_in, listed_table
+from strandline.query.index_files.table import ERASURES, FOLDER, TABLE, IndexEntry, listed_in, listed_table
+from strandline.query.index_files.table_schemas import LISTED
 from strandline.query.searcher import Searcher
 from strandline.service.workers import Workers
 from support.searched_log import CONFIG, NOW, ROOM, Bed, encode

@@ -18,6 +18,9 @@ _context = multiprocessing.get_context("forkserver")
 #: What a server imports until it is ready, also what it imports late.
 _PRELOADED = (
     "encodings.idna",
+    "jsonschema_rs",
+    "pyarrow.compute",
+    "pyarrow.parquet",
     "strandline.cli.commands",
     "strandline.cli.main",
     "strandline.cli.serve",

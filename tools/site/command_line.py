@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import typer.main
-
-from strandline.cli.commands import COMMANDS, put_together
+from strandline.cli.commands import COMMANDS, load
 
 DOCS = Path(__file__).parents[2] / "docs"
 #: Commands that the documents run come first.
@@ -26,18 +24,15 @@ _BLOCK = re.compile(r"^```(?:console|sh)\n(.*?)^```", flags=re.MULTILINE | re.DO
 
 
 def render() -> str:
-    return "\n".join(_group(typer.main.get_command(put_together()), "strandline"))
+    return "\n".join(_commands({name: load(name) for name in COMMANDS}, "strandline"))
 
 
-def _group(group: Any, words: str) -> Iterator[str]:
-    # Typer lists groups last; the program has an order of its own.
-    order = [name for name in COMMANDS if name in group.commands] or list(group.commands)
-    for name in order:
-        command = group.commands[name]
+def _commands(commands: Mapping[str, Any], words: str) -> Iterator[str]:
+    for name, command in commands.items():
         called = f"{words} {name}"
         if hasattr(command, "commands"):
             yield from (f"## {called}", "", _text(command.help), "")
-            yield from _group(command, called)
+            yield from _commands(command.commands, called)
         else:
             yield from _command(command, called, "###" if " " in words else "##")
 

@@ -3,27 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
-from typing import Any, TypeVar, overload
-
-import httpx
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from strandline.client import stream_calls
 from strandline.client import topic_calls as calls
-from strandline.client.asynchronous.collections import AsyncCollections
-from strandline.client.asynchronous.queues import AsyncQueue
-from strandline.client.asynchronous.streams import AsyncStream
-from strandline.client.asynchronous.tables import AsyncTable
 from strandline.client.asynchronous.topics import AsyncRouter, AsyncTopic
 from strandline.client.asynchronous.transport import AsyncTransport
-from strandline.client.asynchronous.watch import AsyncWatch
 from strandline.client.calls import Answer, any_request, get
 from strandline.client.connection import Address
-from strandline.client.credentials import Credentials
 from strandline.client.retry import Patience
 from strandline.client.stream_calls import StreamRow
 from strandline.client.topic_calls import Match, Write
 from strandline.client.topic_types import RouterState, TopicRow, Written
-from strandline.client.watch import Start, WatchState
+
+if TYPE_CHECKING:
+    import httpx
+
+    from strandline.client.asynchronous.collections import AsyncCollections
+    from strandline.client.asynchronous.queues import AsyncQueue
+    from strandline.client.asynchronous.streams import AsyncStream
+    from strandline.client.asynchronous.tables import AsyncTable
+    from strandline.client.asynchronous.watch import AsyncWatch
+    from strandline.client.credentials import Credentials
+    from strandline.client.watch import Start
 
 T = TypeVar("T")
 
@@ -139,6 +141,9 @@ class AsyncClient:
         """Watch topics over one connection. For each topic, give the seq to start after, or None to receive only new
         records. A name that ends in ``*`` matches all topics with that prefix, including topics created later."""
         options = calls.watch_options(without_nodes, strong, match)
+        from strandline.client.asynchronous.watch import AsyncWatch
+        from strandline.client.watch import WatchState
+
         return AsyncWatch(self.transport, WatchState(topics, type, options))
 
     # --- queues ----------------------------------------------------------------------------------------------------
@@ -151,6 +156,8 @@ class AsyncClient:
 
     def queue(self, name: str, type: Any = Any, *, node: str | None = None) -> AsyncQueue[Any]:
         """A queue. Job data is decoded as ``type``. ``node`` identifies this program; the default is a unique name."""
+        from strandline.client.asynchronous.queues import AsyncQueue
+
         return AsyncQueue(self.transport, name, type, node)
 
     # --- streams ---------------------------------------------------------------------------------------------------
@@ -163,6 +170,8 @@ class AsyncClient:
 
     def stream(self, name: str, type: Any = Any, *, content_type: str = stream_calls.JSON_TYPE) -> AsyncStream[Any]:
         """A stream. The values of a JSON stream are decoded as ``type``; set ``content_type`` for other streams."""
+        from strandline.client.asynchronous.streams import AsyncStream
+
         return AsyncStream(self.transport, name, type, content_type)
 
     async def streams(self, prefix: str = "") -> AsyncIterator[StreamRow]:
@@ -181,6 +190,8 @@ class AsyncClient:
     def collections(self, credentials: Credentials | None = None, *, namespace: str | None = None) -> AsyncCollections:
         """The collections of the server, or of one namespace. Without ``credentials`` requests are anonymous, which is
         enough for public collections. If ``credentials`` is a function, it is called for every request."""
+        from strandline.client.asynchronous.collections import AsyncCollections
+
         return AsyncCollections(self.transport, credentials, namespace)
 
     # --- tables ----------------------------------------------------------------------------------------------------
@@ -193,6 +204,8 @@ class AsyncClient:
 
     def table(self, name: str, type: Any = Any, *, public: bool = False) -> AsyncTable[Any]:
         """A table. Payloads are decoded as ``type``. ``public``: reads return only rows that everyone may see."""
+        from strandline.client.asynchronous.tables import AsyncTable
+
         return AsyncTable(self.transport, name, type, public)
 
     # --- routers ---------------------------------------------------------------------------------------------------

@@ -21,11 +21,11 @@ from strandline.client.collection_calls import (
     Entry,
     Pulled,
 )
-from strandline.client.concurrency import AsyncLock, AsyncResult
 from strandline.client.credentials import Credentials, current
 from strandline.client.elements import Authors, CursorState, Encrypting, Opening
 from strandline.client.errors import BadRequest, Conflict, Refused
 from strandline.client.live import ElementsState
+from strandline.client.task_concurrency import AsyncLock, AsyncResult
 from strandline.signing import author_proofs
 from strandline.signing.author_proofs import Proof
 from strandline.signing.keys import KemKey, Signer

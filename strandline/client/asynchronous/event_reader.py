@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Generic, Self, TypeVar
 
 from strandline.client.asynchronous.transport import AsyncEventSource, AsyncTransport
-from strandline.client.concurrency import async_sleep
 from strandline.client.errors import StrandlineError
 from strandline.client.retry import Tries
+from strandline.client.task_concurrency import async_sleep
 
 E = TypeVar("E")
 

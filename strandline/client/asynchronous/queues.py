@@ -14,7 +14,6 @@ from strandline.client import topic_calls
 from strandline.client.asynchronous.topics import AsyncTopic
 from strandline.client.asynchronous.transport import AsyncTransport
 from strandline.client.calls import get
-from strandline.client.concurrency import AsyncCrew, AsyncFlag, async_check, async_told_to_stop
 from strandline.client.errors import NotFound, StrandlineError
 from strandline.client.failures import JobFailed, fitting, summary_of
 from strandline.client.queue_calls import (
@@ -31,6 +30,7 @@ from strandline.client.queue_calls import (
     is_passing,
     usual_delay_ms,
 )
+from strandline.client.task_concurrency import AsyncCrew, AsyncFlag, async_check, async_told_to_stop
 from strandline.client.topic_calls import Match
 from strandline.client.topic_types import Configured, Draft, QueueConfigArguments, QueueState, Tombstone, Written
 

@@ -10,7 +10,6 @@ from strandline.client import stream_calls as calls
 from strandline.client.asynchronous.event_reader import AsyncEventReader
 from strandline.client.asynchronous.transport import AsyncTransport
 from strandline.client.calls import ALWAYS, Request, delete, get, post
-from strandline.client.concurrency import AsyncLock
 from strandline.client.errors import BadAnswer, Refused
 from strandline.client.live import TailState
 from strandline.client.search_types import IndexProgress, SearchConfig
@@ -26,6 +25,7 @@ from strandline.client.stream_calls import (
     StreamInfo,
     StreamPage,
 )
+from strandline.client.task_concurrency import AsyncLock
 from strandline.client.topic_calls import given
 
 T = TypeVar("T")

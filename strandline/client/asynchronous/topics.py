@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
-from typing import Any, Generic, Literal, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, Unpack
 
-from strandline.client import queue_calls
 from strandline.client import topic_calls as calls
 from strandline.client.asynchronous.transport import AsyncTransport
-from strandline.client.asynchronous.watch import AsyncTail, AsyncWatch, tell_loss
 from strandline.client.calls import AnswerReader, delete, get, put
-from strandline.client.concurrency import AsyncResult
-from strandline.client.queue_calls import Redriven
+from strandline.client.errors import RecordsLost
+from strandline.client.task_concurrency import AsyncResult
 from strandline.client.topic_calls import Match
 from strandline.client.topic_types import (
     Configured,
@@ -28,7 +26,10 @@ from strandline.client.topic_types import (
     TopicState,
     Written,
 )
-from strandline.client.watch import Start, WatchState
+
+if TYPE_CHECKING:
+    from strandline.client.asynchronous.watch import AsyncTail
+    from strandline.client.queue_calls import Redriven
 
 T = TypeVar("T")
 
@@ -159,6 +160,9 @@ class AsyncTopic(Generic[T]):
     ) -> AsyncTail[T]:
         """Records as they arrive: first those after ``after``, or only new ones (None). The tail survives broken
         connections and server restarts. ``strong`` delivers only records that survive a power failure."""
+        from strandline.client.asynchronous.watch import AsyncTail, AsyncWatch
+        from strandline.client.watch import Start, WatchState
+
         start = {self.name: Start(after, match, since_ts)}
         watch: AsyncWatch[T] = AsyncWatch(
             self._transport, WatchState(start, self._kind, calls.watch_options(without_nodes, strong))
@@ -204,6 +208,8 @@ class AsyncTopic(Generic[T]):
     ) -> Redriven:
         """Move dead letters of this topic back to the queues they came from, or all of them to the topic ``to``. With
         ``seq``, move only the one with this seq."""
+        from strandline.client import queue_calls
+
         return await self._transport.ask(queue_calls.redrive(self._path, to, limit, match, seq), queue_calls.REDRIVEN)
 
     async def delete(self, *, if_empty: bool = False) -> TopicDeleted:
@@ -328,3 +334,9 @@ async def read_records(
             tell_loss(found.tombstone, on_loss)
         for record in found.records:
             yield record
+
+
+def tell_loss(tombstone: Tombstone, on_loss: Callable[[Tombstone], None] | None) -> None:
+    if on_loss is None:
+        raise RecordsLost(f"{tombstone}; pass on_loss to continue after lost records", tombstone, tombstone.after)
+    on_loss(tombstone)

@@ -8,11 +8,11 @@ from typing import TypeVar
 import httpx
 
 from strandline.client.calls import Answer, AnswerReader, Request, get
-from strandline.client.concurrency import async_sleep
 from strandline.client.connection import LIMITS, Address
 from strandline.client.errors import Refused, StrandlineError, Unreachable, refusal
 from strandline.client.retry import Patience, Tries
 from strandline.client.server_events import Event, EventParser
+from strandline.client.task_concurrency import async_sleep
 
 T = TypeVar("T")
 

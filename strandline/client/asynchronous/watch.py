@@ -7,8 +7,9 @@ from collections.abc import Callable
 from typing import Generic, TypeVar
 
 from strandline.client.asynchronous.event_reader import AsyncEventReader
+from strandline.client.asynchronous.topics import tell_loss
 from strandline.client.asynchronous.transport import AsyncTransport
-from strandline.client.errors import NotFound, RecordsLost, StrandlineError
+from strandline.client.errors import NotFound, StrandlineError
 from strandline.client.topic_types import Arrived, Deleted, Lost, Record, Tombstone
 from strandline.client.watch import SILENCE_SECONDS, WatchEvent, WatchState, goes_on
 
@@ -98,9 +99,3 @@ class AsyncTail(Generic[T]):
                 await self.aclose()
                 raise NotFound(404, "topic_not_found", f"topic {event.topic!r} was deleted", {"topic": event.topic})
         return self._records.popleft()
-
-
-def tell_loss(tombstone: Tombstone, on_loss: Callable[[Tombstone], None] | None) -> None:
-    if on_loss is None:
-        raise RecordsLost(f"{tombstone}; pass on_loss to continue after lost records", tombstone, tombstone.after)
-    on_loss(tombstone)

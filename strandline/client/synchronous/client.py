@@ -5,27 +5,29 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, TypeVar, overload
-
-import httpx
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from strandline.client import stream_calls
 from strandline.client import topic_calls as calls
 from strandline.client.calls import Answer, any_request, get
 from strandline.client.connection import Address
-from strandline.client.credentials import Credentials
 from strandline.client.retry import Patience
 from strandline.client.stream_calls import StreamRow
-from strandline.client.synchronous.collections import Collections
-from strandline.client.synchronous.queues import Queue
-from strandline.client.synchronous.streams import Stream
-from strandline.client.synchronous.tables import Table
 from strandline.client.synchronous.topics import Router, Topic
 from strandline.client.synchronous.transport import Transport
-from strandline.client.synchronous.watch import Watch
 from strandline.client.topic_calls import Match, Write
 from strandline.client.topic_types import RouterState, TopicRow, Written
-from strandline.client.watch import Start, WatchState
+
+if TYPE_CHECKING:
+    import httpx
+
+    from strandline.client.credentials import Credentials
+    from strandline.client.synchronous.collections import Collections
+    from strandline.client.synchronous.queues import Queue
+    from strandline.client.synchronous.streams import Stream
+    from strandline.client.synchronous.tables import Table
+    from strandline.client.synchronous.watch import Watch
+    from strandline.client.watch import Start
 
 T = TypeVar("T")
 
@@ -138,6 +140,9 @@ class Client:
         """Watch topics over one connection. For each topic, give the seq to start after, or None to receive only new
         records. A name that ends in ``*`` matches all topics with that prefix, including topics created later."""
         options = calls.watch_options(without_nodes, strong, match)
+        from strandline.client.synchronous.watch import Watch
+        from strandline.client.watch import WatchState
+
         return Watch(self.transport, WatchState(topics, type, options))
 
     # --- queues ----------------------------------------------------------------------------------------------------
@@ -150,6 +155,8 @@ class Client:
 
     def queue(self, name: str, type: Any = Any, *, node: str | None = None) -> Queue[Any]:
         """A queue. Job data is decoded as ``type``. ``node`` identifies this program; the default is a unique name."""
+        from strandline.client.synchronous.queues import Queue
+
         return Queue(self.transport, name, type, node)
 
     # --- streams ---------------------------------------------------------------------------------------------------
@@ -162,6 +169,8 @@ class Client:
 
     def stream(self, name: str, type: Any = Any, *, content_type: str = stream_calls.JSON_TYPE) -> Stream[Any]:
         """A stream. The values of a JSON stream are decoded as ``type``; set ``content_type`` for other streams."""
+        from strandline.client.synchronous.streams import Stream
+
         return Stream(self.transport, name, type, content_type)
 
     def streams(self, prefix: str = "") -> Iterator[StreamRow]:
@@ -179,6 +188,8 @@ class Client:
     def collections(self, credentials: Credentials | None = None, *, namespace: str | None = None) -> Collections:
         """The collections of the server, or of one namespace. Without ``credentials`` requests are anonymous, which is
         enough for public collections. If ``credentials`` is a function, it is called for every request."""
+        from strandline.client.synchronous.collections import Collections
+
         return Collections(self.transport, credentials, namespace)
 
     # --- tables ----------------------------------------------------------------------------------------------------
@@ -191,6 +202,8 @@ class Client:
 
     def table(self, name: str, type: Any = Any, *, public: bool = False) -> Table[Any]:
         """A table. Payloads are decoded as ``type``. ``public``: reads return only rows that everyone may see."""
+        from strandline.client.synchronous.tables import Table
+
         return Table(self.transport, name, type, public)
 
     # --- routers ---------------------------------------------------------------------------------------------------

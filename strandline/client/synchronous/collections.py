@@ -19,7 +19,6 @@ from strandline.client.collection_calls import (
     Entry,
     Pulled,
 )
-from strandline.client.concurrency import SyncLock, SyncResult
 from strandline.client.credentials import Credentials, current
 from strandline.client.elements import Authors, CursorState, Encrypting, Opening
 from strandline.client.errors import BadRequest, Conflict, Refused
@@ -28,6 +27,7 @@ from strandline.client.synchronous.keyrings import SharedKeyring
 from strandline.client.synchronous.live import Live
 from strandline.client.synchronous.regular_documents import RegularDocument
 from strandline.client.synchronous.transport import Transport
+from strandline.client.thread_concurrency import SyncLock, SyncResult
 from strandline.signing import author_proofs
 from strandline.signing.author_proofs import Proof
 from strandline.signing.keys import KemKey, Signer

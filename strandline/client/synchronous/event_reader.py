@@ -6,10 +6,10 @@ from __future__ import annotations
 
 from typing import Generic, Self, TypeVar
 
-from strandline.client.concurrency import sync_sleep
 from strandline.client.errors import StrandlineError
 from strandline.client.retry import Tries
 from strandline.client.synchronous.transport import EventSource, Transport
+from strandline.client.thread_concurrency import sync_sleep
 
 E = TypeVar("E")
 

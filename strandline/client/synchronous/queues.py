@@ -14,7 +14,6 @@ import msgspec
 from strandline.client import queue_calls as calls
 from strandline.client import topic_calls
 from strandline.client.calls import get
-from strandline.client.concurrency import SyncCrew, SyncFlag, sync_check, sync_told_to_stop
 from strandline.client.errors import NotFound, StrandlineError
 from strandline.client.failures import JobFailed, fitting, summary_of
 from strandline.client.queue_calls import (
@@ -33,6 +32,7 @@ from strandline.client.queue_calls import (
 )
 from strandline.client.synchronous.topics import Topic
 from strandline.client.synchronous.transport import Transport
+from strandline.client.thread_concurrency import SyncCrew, SyncFlag, sync_check, sync_told_to_stop
 from strandline.client.topic_calls import Match
 from strandline.client.topic_types import Configured, Draft, QueueConfigArguments, QueueState, Tombstone, Written
 

@@ -10,7 +10,6 @@ from typing import Any, Generic, TypeVar
 
 from strandline.client import stream_calls as calls
 from strandline.client.calls import ALWAYS, Request, delete, get, post
-from strandline.client.concurrency import SyncLock
 from strandline.client.errors import BadAnswer, Refused
 from strandline.client.live import TailState
 from strandline.client.search_types import IndexProgress, SearchConfig
@@ -28,6 +27,7 @@ from strandline.client.stream_calls import (
 )
 from strandline.client.synchronous.event_reader import EventReader
 from strandline.client.synchronous.transport import Transport
+from strandline.client.thread_concurrency import SyncLock
 from strandline.client.topic_calls import given
 
 T = TypeVar("T")

@@ -5,15 +5,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Generic, Literal, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, Unpack
 
-from strandline.client import queue_calls
 from strandline.client import topic_calls as calls
 from strandline.client.calls import AnswerReader, delete, get, put
-from strandline.client.concurrency import SyncResult
-from strandline.client.queue_calls import Redriven
+from strandline.client.errors import RecordsLost
 from strandline.client.synchronous.transport import Transport
-from strandline.client.synchronous.watch import Tail, Watch, tell_loss
+from strandline.client.thread_concurrency import SyncResult
 from strandline.client.topic_calls import Match
 from strandline.client.topic_types import (
     Configured,
@@ -30,7 +28,10 @@ from strandline.client.topic_types import (
     TopicState,
     Written,
 )
-from strandline.client.watch import Start, WatchState
+
+if TYPE_CHECKING:
+    from strandline.client.queue_calls import Redriven
+    from strandline.client.synchronous.watch import Tail
 
 T = TypeVar("T")
 
@@ -161,6 +162,9 @@ class Topic(Generic[T]):
     ) -> Tail[T]:
         """Records as they arrive: first those after ``after``, or only new ones (None). The tail survives broken
         connections and server restarts. ``strong`` delivers only records that survive a power failure."""
+        from strandline.client.synchronous.watch import Tail, Watch
+        from strandline.client.watch import Start, WatchState
+
         start = {self.name: Start(after, match, since_ts)}
         watch: Watch[T] = Watch(
             self._transport, WatchState(start, self._kind, calls.watch_options(without_nodes, strong))
@@ -206,6 +210,8 @@ class Topic(Generic[T]):
     ) -> Redriven:
         """Move dead letters of this topic back to the queues they came from, or all of them to the topic ``to``. With
         ``seq``, move only the one with this seq."""
+        from strandline.client import queue_calls
+
         return self._transport.ask(queue_calls.redrive(self._path, to, limit, match, seq), queue_calls.REDRIVEN)
 
     def delete(self, *, if_empty: bool = False) -> TopicDeleted:
@@ -329,3 +335,9 @@ def read_records(
         if found.tombstone is not None:
             tell_loss(found.tombstone, on_loss)
         yield from found.records
+
+
+def tell_loss(tombstone: Tombstone, on_loss: Callable[[Tombstone], None] | None) -> None:
+    if on_loss is None:
+        raise RecordsLost(f"{tombstone}; pass on_loss to continue after lost records", tombstone, tombstone.after)
+    on_loss(tombstone)

@@ -10,11 +10,11 @@ from typing import TypeVar
 import httpx
 
 from strandline.client.calls import Answer, AnswerReader, Request, get
-from strandline.client.concurrency import sync_sleep
 from strandline.client.connection import LIMITS, Address
 from strandline.client.errors import Refused, StrandlineError, Unreachable, refusal
 from strandline.client.retry import Patience, Tries
 from strandline.client.server_events import Event, EventParser
+from strandline.client.thread_concurrency import sync_sleep
 
 T = TypeVar("T")
 

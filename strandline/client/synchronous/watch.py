@@ -8,8 +8,9 @@ from collections import deque
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
-from strandline.client.errors import NotFound, RecordsLost, StrandlineError
+from strandline.client.errors import NotFound, StrandlineError
 from strandline.client.synchronous.event_reader import EventReader
+from strandline.client.synchronous.topics import tell_loss
 from strandline.client.synchronous.transport import Transport
 from strandline.client.topic_types import Arrived, Deleted, Lost, Record, Tombstone
 from strandline.client.watch import SILENCE_SECONDS, WatchEvent, WatchState, goes_on
@@ -100,9 +101,3 @@ class Tail(Generic[T]):
                 self.close()
                 raise NotFound(404, "topic_not_found", f"topic {event.topic!r} was deleted", {"topic": event.topic})
         return self._records.popleft()
-
-
-def tell_loss(tombstone: Tombstone, on_loss: Callable[[Tombstone], None] | None) -> None:
-    if on_loss is None:
-        raise RecordsLost(f"{tombstone}; pass on_loss to continue after lost records", tombstone, tombstone.after)
-    on_loss(tombstone)

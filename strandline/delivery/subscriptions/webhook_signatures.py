@@ -11,8 +11,6 @@ from binascii import Error as BadBase64
 from hashlib import sha256
 
 import msgspec
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from strandline.delivery.subscriptions.errors import BadToken, TokenExpired
 
@@ -32,6 +30,9 @@ class WebhookSigner:
     """Signs webhooks. The same seed always gives the same key and the same ``kid``."""
 
     def __init__(self, seed: bytes) -> None:
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+        from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+
         self._key = Ed25519PrivateKey.from_private_bytes(seed)
         x = base64url(self._key.public_key().public_bytes(Encoding.Raw, PublicFormat.Raw))
         #: The key id is the thumbprint of RFC 7638: these members in this order.

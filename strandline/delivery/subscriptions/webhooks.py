@@ -15,12 +15,17 @@ import ssl
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
 from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address, ip_network
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-import httpx
 import msgspec
 
 from strandline.delivery.subscriptions.errors import AddressRejected
+from strandline.late_import import LateModule
+
+if TYPE_CHECKING:
+    import httpx
+else:
+    httpx = LateModule("httpx")
 
 MAX_URL = 2048
 

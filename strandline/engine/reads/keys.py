@@ -6,11 +6,13 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from heapq import merge, nsmallest
 from itertools import islice
+from operator import itemgetter
 from time import perf_counter
 from typing import NamedTuple
 
 from strandline.engine.errors import BadRequest
 from strandline.engine.log import Log
+from strandline.engine.reads.latest import within as are_within
 from strandline.engine.reads.view import LogView, SealedView, with_view
 from strandline.engine.segments.segment import Segment
 from strandline.engine.state.parts import Piece, Run
@@ -26,16 +28,20 @@ class KeyCount(NamedTuple):
     last: int
 
 
+#: The count of a key without a visible record.
+NO_RECORDS = KeyCount(0, 0)
+
+
 def seqs_with(log: Log, *, key: str | None = None, prefix: str | None = None) -> list[int]:
     """Return the ascending seqs of visible records with this key, a key with this prefix, or both. Waits for the
     disk."""
     return with_view(log, lambda seen: _seqs(log, seen, key, prefix))
 
 
-def counts_of(log: Log, keys: Iterable[str]) -> dict[str, KeyCount]:
-    """Count the visible records of several keys. Keys without a record are omitted."""
-    wanted = list(dict.fromkeys(keys))
-    return with_view(log, lambda seen: _counts(log, seen, wanted))
+def count_of(log: Log, key: str) -> KeyCount:
+    """Count the visible records with this key. Waits for the disk."""
+    seqs = seqs_with(log, key=key)
+    return KeyCount(len(seqs), seqs[-1]) if seqs else NO_RECORDS
 
 
 def _seqs(log: Log, seen: LogView, key: str | None, prefix: str | None) -> list[int]:
@@ -70,29 +76,6 @@ def _seqs_of_piece(piece: Piece, key: str | None, prefix: str | None) -> list[in
     ]
 
 
-def _counts(log: Log, seen: LogView, keys: list[str]) -> dict[str, KeyCount]:
-    counts: dict[str, KeyCount] = {}
-
-    def add(key: str, records: int, last: int) -> None:
-        known = counts.get(key)
-        counts[key] = KeyCount(records if known is None else known.records + records, last)
-
-    wanted = set(keys)
-    for part in seen.parts:
-        if isinstance(part, SealedView):
-            for key in keys:
-                seqs = _seqs_of_run(log, part, key, None)
-                if seqs:
-                    add(key, len(seqs), seqs[-1])
-            continue
-        block, start, end = part
-        for row, held in enumerate(() if block.keys is None else block.keys[start:end], start):
-            if held in wanted:
-                assert held is not None
-                add(held, 1, block.seq(row))
-    return counts
-
-
 def within(seqs: Iterable[int], ranges: Sequence[tuple[int, int]]) -> list[int]:
     """Return the seqs that are in one of the ascending ranges."""
     found = []
@@ -124,6 +107,55 @@ def keys_of(log: Log, after: str | None, limit: int) -> KeyPage:
     return with_view(log, lambda seen: _page(log, seen.sealed, seen.tail, after, limit))
 
 
+def key_counts_of(log: Log, after: str | None, limit: int) -> list[tuple[str, KeyCount]]:
+    """Return the first ``limit`` keys after ``after`` that a visible record has, with their counts. Waits for the
+    disk. Reads the part of the key index that holds these keys, and no payloads."""
+    return with_view(log, lambda seen: _counted_page(log, seen, after, limit))
+
+
+def _counted_page(log: Log, seen: LogView, after: str | None, limit: int) -> list[tuple[str, KeyCount]]:
+    ways: list[list[tuple[str, KeyCount]]] = []
+    for part in seen.sealed:
+        if _may_have(part.run, after):
+            counted = _key_counts(part, log.engine.store.segment(part.run.segment), after)
+            ways.append(list(islice(counted, limit)))
+    names = _tail_keys(seen.tail, after, limit)
+    ways.append(list(_tail_counts(seen.tail, names).items()))
+    # Each way has all of its keys up to the last key of the page.
+    found: dict[str, KeyCount] = {}
+    for key, count in merge(*ways, key=itemgetter(0)):
+        known = found.get(key)
+        if known is not None:
+            found[key] = KeyCount(known.records + count.records, max(known.last, count.last))
+        elif len(found) < limit:
+            found[key] = count
+        else:
+            break
+    return list(found.items())
+
+
+def _key_counts(part: SealedView, segment: Segment, after: str | None) -> Iterator[tuple[str, KeyCount]]:
+    for rows in segment.keys(part.run.row, part.run.rows, after):
+        if part.visible is None:
+            yield rows.key, KeyCount(rows.records, rows.last())
+            continue
+        seqs = rows.seqs()
+        seqs = seqs[are_within(seqs, part.visible)]
+        if len(seqs):
+            yield rows.key, KeyCount(len(seqs), int(seqs[-1]))
+
+
+def _tail_counts(pieces: list[Piece], keys: Sequence[str]) -> dict[str, KeyCount]:
+    """Return the counts of these keys, in their order."""
+    counts = dict.fromkeys(keys, NO_RECORDS)
+    for block, start, end in pieces:
+        for row, key in enumerate(() if block.keys is None else block.keys[start:end], start):
+            if key in counts:
+                assert key is not None
+                counts[key] = KeyCount(counts[key].records + 1, block.seq(row))
+    return counts
+
+
 def _page(log: Log, sealed: list[SealedView], tail: list[Piece], after: str | None, limit: int) -> KeyPage:
     begun = perf_counter()
     runs = [(part, log.engine.store.segment(part.run.segment)) for part in sealed if _may_have(part.run, after)]
@@ -152,17 +184,9 @@ def _may_have(run: Run, after: str | None) -> bool:
 
 def _keys(part: SealedView, segment: Segment, after: str | None) -> Iterator[str]:
     run = part.run
-    for key in segment.keys(run.row, run.rows, after):
-        if part.visible is None or _any_within(segment.seqs_with_key(run.row, run.rows, key), part.visible):
-            yield key
-
-
-def _any_within(seqs: list[int], ranges: Sequence[tuple[int, int]]) -> bool:
-    for seq in seqs:
-        at = bisect_right(ranges, (seq, _LAST)) - 1
-        if at >= 0 and seq <= ranges[at][1]:
-            return True
-    return False
+    for rows in segment.keys(run.row, run.rows, after):
+        if part.visible is None or are_within(rows.seqs(), part.visible).any():
+            yield rows.key
 
 
 def _tail_keys(pieces: list[Piece], after: str | None, limit: int) -> list[str]:

@@ -13,9 +13,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 
+from strandline.arrow import pa, pc
 from strandline.engine.operations.journaled import let_all_expire
 from strandline.engine.reads.page import NotResident, PageQuery, Resident, fetch, needs_the_disk_to_expire, read_page
 from strandline.engine.reads.view import LogView, SealedView, with_view
@@ -36,7 +35,6 @@ MAX_BYTES = 64 << 20
 STEP_RECORDS = 1 << 18
 
 _KEY_COLUMNS = ("seq", "key")
-_KEYS = pa.large_string()
 _NO_SEQS: Ints = np.empty(0, np.int64)
 
 
@@ -53,7 +51,7 @@ class LastByKey:
     __slots__ = ("keys", "last", "through")
 
     def __init__(self, keys: Any = None, last: Ints = _NO_SEQS, through: int = 0) -> None:
-        self.keys = pa.nulls(0, _KEYS) if keys is None else keys
+        self.keys = pa.nulls(0, pa.large_string()) if keys is None else keys
         self.last = last
         self.through = through
 
@@ -125,7 +123,7 @@ class _Found:
     def columns(self) -> tuple[Any, Ints]:
         """Return the rows that have a key."""
         if not self._seqs:
-            return pa.nulls(0, _KEYS), _NO_SEQS
+            return pa.nulls(0, pa.large_string()), _NO_SEQS
         keys, seqs = pa.concat_arrays(self._keys), np.concatenate(self._seqs)
         if keys.null_count:
             there = keys.is_valid()
@@ -149,7 +147,7 @@ def _rows_of_run(segment: Segment, sealed: SealedView, first: int, last: int) ->
         block = segment.blocks[index]
         stop = min(end, block.row + block.rows)
         batch = segment.batch(index, _KEY_COLUMNS).slice(row - block.row, stop - row)
-        seqs, keys = batch.column(0).to_numpy(), batch.column(1).dictionary_decode().cast(_KEYS)
+        seqs, keys = batch.column(0).to_numpy(), batch.column(1).dictionary_decode().cast(pa.large_string())
         wanted = seqs <= last
         if sealed.visible is not None:
             wanted &= within(seqs, sealed.visible)
@@ -169,7 +167,7 @@ def _rows_of_piece(piece: Piece, first: int, last: int) -> Iterator[tuple[Any, I
         seqs = np.arange(block.first + start, block.first + end, dtype=np.int64)
     else:
         seqs = np.asarray(block.seqs[start:end], np.int64)
-    yield pa.array(block.keys[start:end], _KEYS), seqs
+    yield pa.array(block.keys[start:end], pa.large_string()), seqs
 
 
 def within(seqs: Ints, ranges: Sequence[tuple[int, int]]) -> Any:

@@ -6,10 +6,9 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from strandline.arrow import pa, pc
 from strandline.engine.segments.writer import Codes, Ints, Strings
 
 #: The source of replacement values, which are not in any file.

@@ -6,8 +6,8 @@ from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-import pyarrow as pa
 
+from strandline.arrow import pa
 from strandline.engine.errors import DamagedFile
 from strandline.engine.segments.footer import RunInfo
 

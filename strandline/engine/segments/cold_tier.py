@@ -24,14 +24,15 @@ from threading import Condition
 from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import unquote, urlsplit
 
-import obstore
-from obstore.exceptions import BaseError
-from obstore.store import LocalStore, S3Store
-
 from strandline.engine.errors import BadConfig, DamagedFile, MissingFile
+from strandline.late_import import LateModule
 
 if TYPE_CHECKING:
-    from obstore.store import ClientConfig, RetryConfig
+    import obstore.exceptions
+    import obstore.store
+    from obstore.store import ClientConfig, LocalStore, RetryConfig, S3Store
+else:
+    obstore = LateModule("obstore")
 
 #: Larger objects are uploaded in parts of this size, a few at a time. S3 requires at least 5 MiB.
 PART_BYTES = 8 << 20
@@ -160,7 +161,7 @@ class ObjectStoreCold:
     def _errors(self, name: str) -> Iterator[None]:
         try:
             yield
-        except (BaseError, OSError) as error:
+        except (obstore.exceptions.BaseError, OSError) as error:
             why = _reason(error)
             if isinstance(error, FileNotFoundError) and "NoSuchBucket" not in why:
                 raise FileNotFoundError(errno.ENOENT, why, self._place(name)) from error
@@ -185,7 +186,7 @@ def _open_directory(directory: Path, options: dict[str, str | bool]) -> LocalSto
         if not parent.exists():
             parent.mkdir(exist_ok=True)
             _sync(parent.parent)
-    return LocalStore(directory)
+    return obstore.store.LocalStore(directory)
 
 
 def _open_s3(url: str, options: dict[str, str | bool]) -> S3Store:
@@ -197,8 +198,8 @@ def _open_s3(url: str, options: dict[str, str | bool]) -> S3Store:
         # The client reads its settings from the environment only if no client option is given.
         client = {"allow_http": settings.pop("allow_http")}
     try:
-        return S3Store.from_url(url, client_options=client, retry_config=RETRY, **settings)
-    except BaseError as error:
+        return obstore.store.S3Store.from_url(url, client_options=client, retry_config=RETRY, **settings)
+    except obstore.exceptions.BaseError as error:
         raise BadConfig("cold", url, _reason(error)) from error
 
 

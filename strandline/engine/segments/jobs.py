@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
+from strandline.arrow import pa
 from strandline.engine.disk import Disk
 from strandline.engine.process import memory_limit
 from strandline.engine.segments.byte_ranges import Pieces, Rows, sorted_strings

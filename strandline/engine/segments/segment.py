@@ -16,19 +16,21 @@ import os
 import threading
 from abc import abstractmethod
 from bisect import bisect_left, bisect_right
+from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from operator import attrgetter
 from typing import Any, Generic, Literal, NamedTuple, TypeVar, overload
 
 import numpy as np
-import pyarrow as pa
 import xxhash
 
+from strandline.arrow import pa
 from strandline.engine.errors import DamagedFile, MissingFile
 from strandline.engine.segments import check
 from strandline.engine.segments.footer import ENDING, BlockInfo, RunInfo, decode_footer, edges_sum, tail_start
-from strandline.engine.segments.writer import SCHEMA, Codes, Ints
+from strandline.engine.segments.writer import Codes, Ints, schema
 from strandline.engine.state.block import Block, Numbers
 from strandline.engine.state.ranges import SeqRanges
 
@@ -40,6 +42,10 @@ BLOCK_OVERHEAD_BYTES = 2048
 ROW_COLUMNS = ("seq", "ts", "key", "node", "meta", "data")
 INDEX_COLUMNS = ("key", "by_key")
 
+#: How many blocks are searched for the end of a key before its size is estimated by its power of two.
+SCANNED_BLOCKS = 4
+#: The number of blocks whose keys are in memory during a lookup: at most 8 MB.
+KEPT_BLOCKS = 64
 #: Higher than every code: the key of a row without one.
 _NO_CODE = 1 << 31
 
@@ -151,8 +157,9 @@ class Segment:
             seqs,
         )
 
-    def batch(self, index: int, columns: tuple[str, ...] = tuple(SCHEMA.names)) -> Any:
-        """Return these columns of a block, verified and decompressed, as an Arrow record batch."""
+    def batch(self, index: int, columns: tuple[str, ...] | None = None) -> Any:
+        """Return these columns of a block, or all, verified and decompressed, as an Arrow record batch."""
+        columns = tuple(schema.SCHEMA.names) if columns is None else columns
         block = self.blocks[index]
         if self._fetch is not None:
             self._fetch(block.offset, block.end)
@@ -173,7 +180,7 @@ class Segment:
         reader = self._readers.get(columns)
         if reader is None:
             options = pa.ipc.IpcReadOptions(
-                included_fields=[SCHEMA.get_field_index(name) for name in columns], use_threads=False
+                included_fields=[schema.SCHEMA.get_field_index(name) for name in columns], use_threads=False
             )
             reader = self._readers[columns] = pa.ipc.open_file(self._buffer, options=options)
             if reader.num_record_batches != len(self.blocks):
@@ -223,13 +230,25 @@ class Segment:
         index = _Index(self)
         return index.seqs(row, rows, *index.codes(row, prefix, prefix=True))
 
-    def keys(self, row: int, rows: int, after: str | None) -> Iterator[str]:
-        """Yield the distinct keys of a run after ``after``, ascending."""
+    def keys(self, row: int, rows: int, after: str | None) -> Iterator[KeyRows]:
+        """Yield the distinct keys of a run after ``after``, ascending. Reads a block at most once while the iterator is
+        in use, and only few blocks for each key."""
         return _Index(self).keys(row, rows, after)
 
     def verify(self) -> list[str]:
         """Return all problems of the file, as sentences. Empty if it is undamaged."""
         return check.check(self)
+
+
+class KeyRows(NamedTuple):
+    """The records of a run with one key, in the order of their seqs."""
+
+    key: str
+    records: int
+    #: Reads the seq of the last record.
+    last: Callable[[], int]
+    #: Reads the seqs of all records.
+    seqs: Callable[[], Ints]
 
 
 class _IndexBlock(NamedTuple):
@@ -238,11 +257,12 @@ class _IndexBlock(NamedTuple):
 
 
 class _Index:
-    """The seqs and keys of a segment for one lookup. A block is read once, when it is first needed."""
+    """The seqs and keys of a segment for one lookup. A block is read when it is first needed. The blocks that were used
+    last stay in memory."""
 
     def __init__(self, segment: Segment) -> None:
         self._segment = segment
-        self._blocks: dict[int, _IndexBlock] = {}
+        self._blocks: OrderedDict[int, _IndexBlock] = OrderedDict()
         self._seqs: dict[int, Ints] = {}
         self._keys: Any = None
 
@@ -253,12 +273,16 @@ class _Index:
 
     def _block(self, number: int) -> _IndexBlock:
         block = self._blocks.get(number)
-        if block is None:
+        if block is not None:
+            self._blocks.move_to_end(number)
+        else:
             key, by_key = self._segment.batch(number, INDEX_COLUMNS).columns
             self._keys = key.dictionary
             block = self._blocks[number] = _IndexBlock(
                 key.indices.fill_null(-1).to_numpy(), by_key.fill_null(-1).to_numpy()
             )
+            if len(self._blocks) > KEPT_BLOCKS:
+                self._blocks.popitem(last=False)
         return block
 
     def _block_seqs(self, number: int) -> Ints:
@@ -289,19 +313,56 @@ class _Index:
             return low, bisect_left(codes, True, lo=low, key=lambda code: not key(code).startswith(text))
         return low, low + 1 if low < len(codes) and key(low) == text else low
 
-    def keys(self, row: int, rows: int, after: str | None) -> Iterator[str]:
+    def keys(self, row: int, rows: int, after: str | None) -> Iterator[KeyRows]:
         """Yield the distinct keys of a run after ``after``, ascending."""
         end = row + rows
         at = row
         if after is not None:
             at = bisect_left(range(end), self.codes(row, after, prefix=False)[1], lo=row, key=self._code_at)
         while at < end and (code := self._code_at(at)) != _NO_CODE:
-            yield self._keys[code].as_py()
-            # Most keys have few rows; some have very many.
-            step = 1
-            while at + step < end and self._code_at(at + step) == code:
-                step *= 2
-            at = bisect_left(range(min(at + step, end)), code + 1, lo=at + step // 2, key=self._code_at)
+            start, at = at, self._end_of_key(at, end, code)
+            yield KeyRows(
+                self._keys[code].as_py(),
+                at - start,
+                partial(self._last_seq, row, at),
+                partial(self._seqs_between, row, start, at),
+            )
+
+    def _end_of_key(self, at: int, end: int, code: int) -> int:
+        """Return the position after the last row with the key of the row at ``at``.
+
+        The rows of a key ascend, so a key ends at the latest where the row numbers fall. Looking for that place reads
+        ``by_key`` in order. Looking up the keys of the rows reads blocks all over the segment."""
+        fall = self._fall_after(at, end)
+        if fall is not None:
+            if self._code_at(fall - 1) == code:
+                return fall
+            return bisect_left(range(fall), code + 1, lo=at, key=self._code_at)
+        # The key has very many rows.
+        step = 1
+        while at + step < end and self._code_at(at + step) == code:
+            step *= 2
+        return bisect_left(range(min(at + step, end)), code + 1, lo=at + step // 2, key=self._code_at)
+
+    def _fall_after(self, at: int, end: int) -> int | None:
+        """Return the first position after ``at`` whose row is not after the previous position's row, or ``end``; None
+        if a few blocks have no such position."""
+        number, place = self._place(at)
+        before = -1
+        for index in range(number, min(number + SCANNED_BLOCKS, len(self._segment.blocks))):
+            base = self._segment.blocks[index].row
+            part = self._block(index).by_key[place : end - base]
+            falls = np.flatnonzero(np.diff(part, prepend=np.int32(before)) <= 0)
+            if len(falls):
+                return base + place + int(falls[0])
+            if base + place + len(part) >= end:
+                return end
+            before, place = int(part[-1]), 0
+        return None
+
+    def _last_seq(self, row: int, end: int) -> int:
+        """Return the seq of the row that ``by_key`` has before the position ``end``."""
+        return int(self._seqs_between(row, end - 1, end)[0])
 
     def seqs(self, row: int, rows: int, low: int, high: int) -> list[int]:
         """Return the ascending seqs of the rows of a run with codes from ``low`` to before ``high``."""
@@ -309,13 +370,18 @@ class _Index:
             return []
         start = bisect_left(range(row + rows), low, lo=row, key=self._code_at)
         end = bisect_left(range(row + rows), high, lo=start, key=self._code_at)
-        found: list[int] = []
+        found: list[int] = self._seqs_between(row, start, end).tolist()
+        return found
+
+    def _seqs_between(self, row: int, start: int, end: int) -> Ints:
+        """Return the ascending seqs of the rows that ``by_key`` has at these positions."""
+        parts: list[Codes] = []
         while start < end:
             number, place = self._place(start)
-            part = self._block(number).by_key[place : place + end - start].tolist()
-            found.extend(part)
+            part = self._block(number).by_key[place : place + end - start]
+            parts.append(part)
             start += len(part)
-        return self._seqs_of(row, np.sort(np.array(found, np.int64)))
+        return self._seqs_of(row, np.sort(np.concatenate(parts).astype(np.int64))) if parts else np.empty(0, np.int64)
 
     def _code_at(self, position: int) -> int:
         """Return the code of the row that ``by_key`` has at a position."""
@@ -326,20 +392,19 @@ class _Index:
         number, place = self._place(row)
         return int(self._block(number).codes[place])
 
-    def _seqs_of(self, run_row: int, rows: Ints) -> list[int]:
+    def _seqs_of(self, run_row: int, rows: Ints) -> Ints:
         run = self._segment.run_at(run_row)
         if run.last - run.first + 1 == run.rows:
-            dense: list[int] = (rows + (run.first - run.row)).tolist()
-            return dense
-        seqs: list[int] = []
+            return rows + (run.first - run.row)
+        seqs: list[Ints] = []
         at = 0
         while at < len(rows):
             number, _ = self._place(int(rows[at]))
             block = self._segment.blocks[number]
             end = int(np.searchsorted(rows, block.row + block.rows))
-            seqs.extend(self._block_seqs(number)[rows[at:end] - block.row].tolist())
+            seqs.append(self._block_seqs(number)[rows[at:end] - block.row])
             at = end
-        return seqs
+        return np.concatenate(seqs)
 
 
 class _Lazy(Sequence[T | None], Generic[T]):

@@ -9,10 +9,10 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
-import pyarrow as pa
 import xxhash
 from numpy.typing import NDArray
 
+from strandline.arrow import pa
 from strandline.engine.disk import Disk
 from strandline.engine.segments.footer import (
     METADATA_KEY,
@@ -24,6 +24,7 @@ from strandline.engine.segments.footer import (
     encode_footer,
     find_footer,
 )
+from strandline.late_import import LateModule
 
 #: Reading one row decompresses the whole block, so blocks must be small: searches show records from all over a history.
 #: But every block costs a checksum, a context per compressed buffer and a worse compression ratio (2 % at this size),
@@ -34,18 +35,7 @@ BLOCK_BYTES = 1 << 18
 Ints: TypeAlias = NDArray[np.int64]
 Codes: TypeAlias = NDArray[np.int32]
 
-SCHEMA = pa.schema(
-    [
-        pa.field("log", pa.dictionary(pa.int32(), pa.utf8()), nullable=False),
-        pa.field("seq", pa.int64(), nullable=False),
-        pa.field("ts", pa.timestamp("ms", tz="UTC"), nullable=False),
-        pa.field("key", pa.dictionary(pa.int32(), pa.utf8())),
-        pa.field("node", pa.dictionary(pa.int32(), pa.utf8())),
-        pa.field("meta", pa.binary()),
-        pa.field("data", pa.binary(), nullable=False),
-        pa.field("by_key", pa.int32()),
-    ]
-)
+schema: Any = LateModule("strandline.engine.segments.schema")
 
 
 class Values(Protocol):
@@ -129,7 +119,7 @@ class _SegmentFile:
         sink, head = _Sink(), b""
         infos: list[BlockInfo] = []
         options = pa.ipc.IpcWriteOptions(compression="zstd")
-        with pa.ipc.new_file(sink, SCHEMA, options=options, metadata={METADATA_KEY: self._draft}) as writer:
+        with pa.ipc.new_file(sink, schema.SCHEMA, options=options, metadata={METADATA_KEY: self._draft}) as writer:
             for (start, end), batch in zip(self._cuts, self._batches, strict=True):
                 writer.write_batch(batch)
                 piece = sink.take()
@@ -239,7 +229,7 @@ def _batches(
     whole = {
         "log": _log_column(runs),
         "seq": pa.array(columns.seqs),
-        "ts": pa.array(columns.ts).view(SCHEMA.field("ts").type),
+        "ts": pa.array(columns.ts).view(schema.SCHEMA.field("ts").type),
         "key": _dictionary_array(columns.keys),
         "node": _dictionary_array(columns.nodes),
         "by_key": by_key,
@@ -248,7 +238,7 @@ def _batches(
         arrays = {name: column.slice(start, end - start) for name, column in whole.items()}
         arrays["meta"] = _binary_array(columns.metas, start, end)
         arrays["data"] = _binary_array(columns.data, start, end)
-        yield pa.RecordBatch.from_arrays([arrays[name] for name in SCHEMA.names], schema=SCHEMA)
+        yield pa.RecordBatch.from_arrays([arrays[name] for name in schema.SCHEMA.names], schema=schema.SCHEMA)
 
 
 def _log_column(runs: Sequence[SegmentRun]) -> Any:

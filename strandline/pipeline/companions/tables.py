@@ -26,8 +26,8 @@ from strandline.pipeline.round import Round
 from strandline.query.config import SearchConfig
 from strandline.query.index_files.builder import rollups_id
 from strandline.query.index_files.file import DamagedIndexFile
-from strandline.query.index_files.rollups import ROLLUP_ROWS
-from strandline.query.index_files.table import ERASURES, LISTED, TABLE, IndexEntry, listed_in, listed_table, rollup_rows
+from strandline.query.index_files.table import ERASURES, TABLE, IndexEntry, listed_in, listed_table, rollup_rows
+from strandline.query.index_files.table_schemas import LISTED, ROLLUP_ROWS
 
 #: With more files than this, a change rewrites all of them as one.
 MAX_FILES = 16

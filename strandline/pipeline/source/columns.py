@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
-from strandline.history.pieces import RECORDS
+from strandline.history.record_schema import RECORDS
 from strandline.pipeline.source.options import Payload
 from strandline.pipeline.typed_columns import PayloadColumns
 from strandline.schema.registry import Registry

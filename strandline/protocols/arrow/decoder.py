@@ -8,10 +8,9 @@ from typing import Any
 
 import msgspec
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 from msgspec import Raw
 
+from strandline.arrow import pa, pc
 from strandline.engine import Batch
 from strandline.protocols.arrow.errors import decompressed_too_large, not_json, record_too_large
 from strandline.service.problems import Refusal, invalid
@@ -19,8 +18,9 @@ from strandline.service.problems import Refusal, invalid
 #: The most rows of one append. Each row becomes a record with entries in several indexes, even if it is empty.
 MAX_ROWS = 1 << 20
 
-_TEXT = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
-_BYTES = (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_binary_view)
+#: The names of Arrow's functions that recognise the types of a column.
+_TEXT = ("is_string", "is_large_string", "is_string_view")
+_BYTES = ("is_binary", "is_large_binary", "is_binary_view")
 #: The allowed columns and their types.
 _COLUMNS = {"data": (*_TEXT, *_BYTES), "key": _TEXT, "node": _TEXT, "meta": (*_TEXT, *_BYTES)}
 _VALUES = msgspec.json.Decoder(list[Raw])
@@ -109,7 +109,7 @@ def _check_schema(schema: Any) -> None:
         kind = schema.field(name).type
         if pa.types.is_dictionary(kind):
             kind = kind.value_type
-        if not any(fits(kind) for fits in _COLUMNS[name]) and not pa.types.is_null(kind):
+        if not any(getattr(pa.types, fits)(kind) for fits in _COLUMNS[name]) and not pa.types.is_null(kind):
             wanted = "strings" if _COLUMNS[name] is _TEXT else "strings or binary"
             raise invalid(f"column {name!r} must be {wanted}, not {schema.field(name).type}")
     if "data" not in schema.names:

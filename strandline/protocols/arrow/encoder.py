@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-import pyarrow as pa
+from strandline.arrow import pa
 
 MEDIA_TYPE = "application/vnd.apache.arrow.stream"
 COMPRESSIONS = ("zstd", "lz4")

@@ -13,6 +13,7 @@ from __future__ import annotations
 import errno
 import os
 import re
+from functools import cache
 from pathlib import Path
 from threading import Lock
 from time import monotonic, time
@@ -20,9 +21,9 @@ from typing import Any
 from uuid import uuid4
 
 import msgspec
-import pyarrow as pa
 import xxhash
 
+from strandline.arrow import pa
 from strandline.engine import Batch
 from strandline.engine.errors import DiskFull
 from strandline.protocols.arrow.context import ArrowContext
@@ -48,8 +49,12 @@ MAX_APPEND_BYTES = 64 << 20
 #: The most ids that one request removes.
 MAX_REMOVED = 1000
 
-_SCHEMA = pa.schema([("data", pa.binary()), ("key", pa.string()), ("node", pa.string()), ("meta", pa.binary())])
 _ID = re.compile(r"[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{16}")
+
+
+@cache
+def _schema() -> Any:
+    return pa.schema([("data", pa.binary()), ("key", pa.string()), ("node", pa.string()), ("meta", pa.binary())])
 
 
 class StagedRun(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
@@ -118,7 +123,7 @@ class StagedRows:
             raise invalid(f"{total} rows are selected; the limit is {MAX_ROWS}")
         if not total:
             return None
-        columns: dict[str, list[Any]] = {name: [None] * total for name in _SCHEMA.names}
+        columns: dict[str, list[Any]] = {name: [None] * total for name in _schema().names}
         size = 0
         # One part at a time is in memory: a selection may take a few rows of each of many parts.
         for part, runs in by_part.items():
@@ -197,8 +202,8 @@ def _checksum(rules: Rules, body: bytes) -> str:
 def _encoded(batch: Batch) -> bytes:
     missing = [None] * len(batch)
     columns = (list(map(bytes, batch.data)), batch.keys or missing, batch.nodes or missing, batch.metas or missing)
-    arrays = [pa.array(values, field.type) for values, field in zip(columns, _SCHEMA, strict=True)]
-    made = pa.record_batch(arrays, schema=_SCHEMA)
+    arrays = [pa.array(values, field.type) for values, field in zip(columns, _schema(), strict=True)]
+    made = pa.record_batch(arrays, schema=_schema())
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, made.schema) as writer:
         writer.write_batch(made)

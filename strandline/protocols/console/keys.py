@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from strandline.engine import Log
-from strandline.engine.reads.keys import counts_of, estimate_delete, keys_of
+from strandline.engine.reads.keys import KeyCount, count_of, estimate_delete, key_counts_of
 from strandline.engine.reads.single_records import records_at
 from strandline.protocols.console.context import ConsoleContext
 from strandline.protocols.console.records import render_all
@@ -51,17 +51,13 @@ class ConsoleKeys:
 
 
 def _page(log: Log, prefix: str, after: str | None, limit: int) -> KeysAnswer:
-    keys: list[str] = []
+    found: list[tuple[str, KeyCount]] = []
     if prefix and (after is None or after < prefix):
         # The keys after the prefix start with it, as long as there are any. The prefix may be a key itself.
         after = prefix
-        keys += counts_of(log, [prefix])
-    keys += [key for key in keys_of(log, after, limit + 1).keys if key.startswith(prefix)]
-    counts = counts_of(log, keys[:limit])
-    rows = [
-        KeyRow(key=key, records=counts[key].records, last_seq=counts[key].last)
-        for key in keys[:limit]
-        # A key that was deleted in the meantime is left out.
-        if key in counts
-    ]
-    return KeysAnswer(keys=rows, more=len(keys) > limit)
+        count = count_of(log, prefix)
+        if count.records:
+            found.append((prefix, count))
+    found += [each for each in key_counts_of(log, after, limit + 1) if each[0].startswith(prefix)]
+    rows = [KeyRow(key=key, records=count.records, last_seq=count.last) for key, count in found[:limit]]
+    return KeysAnswer(keys=rows, more=len(found) > limit)

@@ -6,10 +6,11 @@ import ctypes
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import pyarrow as pa
 from msgspec.structs import asdict
 
+from strandline.arrow import pa
 from strandline.engine import Engine
+from strandline.late_import import is_loaded
 from strandline.protocols.streams.grammar import iso
 from strandline.protocols.streams.wire.server import HighWater, RuntimeBytes
 from strandline.query.searcher import Searcher
@@ -91,7 +92,7 @@ class Memory:
 
     def sample(self, now: int) -> None:
         status = read_status(self._status)
-        arrow = pa.total_allocated_bytes()
+        arrow = pa.total_allocated_bytes() if is_loaded("pyarrow") else 0
         self.rss = status.get("VmRSS", 0)
         own = status.get("RssAnon", 0)
         free = 0 if _malloc_info is None else _malloc_info().fordblks

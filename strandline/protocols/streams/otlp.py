@@ -11,6 +11,7 @@ from strandline.engine import Batch
 from strandline.engine.commit import Commit
 from strandline.engine.ownership import JSON, media_type
 from strandline.engine.record import MAX_RECORD_BYTES
+from strandline.late_import import LateModule
 from strandline.protocols.streams.configuration import notes_of
 from strandline.protocols.streams.context import StreamsContext
 from strandline.protocols.streams.errors import bad_request, conflict
@@ -18,7 +19,6 @@ from strandline.protocols.streams.otlp_json import read_json, write_json
 from strandline.protocols.streams.otlp_limits import ITEMS, SignalName
 from strandline.protocols.streams.otlp_logs import log_event
 from strandline.protocols.streams.otlp_metrics import metric_record
-from strandline.protocols.streams.otlp_protobuf import read_protobuf, write_protobuf
 from strandline.protocols.streams.replies import CLOSED, next_offset
 from strandline.protocols.streams.stream import Stream, StreamTraits
 from strandline.protocols.streams.streams import check_name
@@ -30,8 +30,13 @@ from strandline.service.admission import reply_of
 from strandline.service.http import NO_STORE, Call, Handler, Head, Reply
 from strandline.service.problems import UNSUPPORTED_MEDIA_TYPE, Refusal, body_too_large, may_not_touch
 
+otlp_protobuf: Any = LateModule("strandline.protocols.streams.otlp_protobuf")
+
 PROTOBUF = "application/x-protobuf"
-_FORMS = {PROTOBUF: (read_protobuf, write_protobuf), JSON: (read_json, write_json)}
+_FORMS = {
+    PROTOBUF: (lambda *of: otlp_protobuf.read_protobuf(*of), lambda *of: otlp_protobuf.write_protobuf(*of)),
+    JSON: (read_json, write_json),
+}
 #: How many different reasons for rejected items an answer lists.
 MAX_MESSAGES = 5
 

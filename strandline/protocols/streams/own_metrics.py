@@ -1,6 +1,11 @@
 """The server's own metrics: a stream of intervals that all clients can read and only the server writes.
 
 It has no series per stream: a million streams would be a million series.
+
+An interval has only the series that changed: counters that increased, and gauges with another value than the last one
+written. If there was no request and no other log changed, nothing is written, and the interval continues. So the
+stream's own appends, and the journal's frames for them, are not a reason for the next ones. All gauges are written once
+per hour.
 """
 
 from __future__ import annotations
@@ -25,8 +30,16 @@ from strandline.service.meters import Measured
 
 log = logging.getLogger(__name__)
 
-#: How long the metrics are kept. They take about 50 MB with one interval every ten seconds.
+#: How long the metrics are kept.
 KEPT_MS = 7 * 24 * 3_600_000
+#: The maximum length of an interval: a reader learns within this time that the server is running, and the values of all
+#: gauges.
+IDLE_MS = 3_600_000
+#: Gauges that change by themselves, or with every append of this stream. Their changes alone are not a reason to write,
+#: and small ones are not written.
+RESTLESS = frozenset({"journal.pending", "journal.unsealed", "memory.rss", "pressure"})
+#: The smallest change of a restless gauge, as a part of its value.
+RESTLESS_CHANGE = 0.05
 #: Memory peaks that are shorter than this may be missed.
 STEP_SECONDS = 1.0
 
@@ -50,6 +63,9 @@ class OwnMetrics:
         self._answered = answered
         self._counted: dict[tuple[str, int], int] = dict(answered)
         self._journal = _journal_counters(context.engine)
+        #: The values of the gauges as they were last written, and when all of them were.
+        self._gauges: dict[tuple[str, str], int] = {}
+        self._complete_at: int | None = None
         self._since = context.hub.now()
         self._known: set[tuple[str, tuple[tuple[str, str], ...]]] = set()
 
@@ -74,29 +90,53 @@ class OwnMetrics:
             log.error("cannot create the stream of the server's own metrics: %s", error)
 
     def flush(self, now: int) -> None:
-        """Append the interval since the last flush. It does not wait, and no limit refuses it."""
+        """Append the interval since the last one, if something changed. It does not wait, and no limit refuses it."""
+        try:
+            self._flush(now)
+        except EngineError as error:
+            log.error("cannot write an interval of the server's own metrics: %s", error)
+
+    def _flush(self, now: int) -> None:
         start, end = self._since, max(now, self._since)
+        complete = self._complete_at is None or not 0 <= now - self._complete_at < IDLE_MS
+        found = self._measure(complete)
+        if not found:
+            return
         self._since = end
-        records = [_record(series, start, end) for series in self._measure()]
+        if complete:
+            self._complete_at = now
+        records = [_record(series, start, end) for series in found]
         instance = self._context.engine.maintenance.manifest.id
         for record in records:
             record["instance"] = instance
         data = [msgspec.json.encode(record) for record in METRICS.normalise(records, now)]
         if self._context.engine.journal.failure is not None:
             return  # the failure was logged when it happened
-        try:
-            stream = self._context.streams.find(METRICS_STREAM)
-            if stream is not None:
-                stream.log.append(Batch(data))
-        except EngineError as error:
-            log.error("cannot write an interval of the server's own metrics: %s", error)
+        stream = self._context.streams.find(METRICS_STREAM)
+        if stream is not None:
+            stream.log.append(Batch(data))
 
     # --- measuring -----------------------------------------------------------------------------------------------
 
-    def _measure(self) -> list[Series]:
-        found = [*self._summaries(), *self._requests(), *self._counters(), *self._gauges()]
+    def _measure(self, complete: bool) -> list[Series]:
+        """The series that changed and, if ``complete``, all gauges. Empty if there is no reason to write."""
+        found = [*self._summaries(), *self._requests()]
+        gauges = self._read_gauges()
+        changed = {each for each, value in gauges.items() if self._differs(each, value)}
+        if not (found or complete or any(name not in RESTLESS for name, _ in changed)):
+            return []
+        found += self._counters()
+        for name, unit in gauges if complete else [each for each in gauges if each in changed]:
+            value = self._gauges[name, unit] = gauges[name, unit]
+            found.append(Series(name, unit, "gauge", Measured.once(value)))
         self._known.update((series.name, tuple(series.attributes.items())) for series in found)
         return found
+
+    def _differs(self, gauge: tuple[str, str], value: int) -> bool:
+        written = self._gauges.get(gauge)
+        if written is None or gauge[0] not in RESTLESS:
+            return value != written
+        return abs(value - written) > written * RESTLESS_CHANGE
 
     def _summaries(self) -> Iterator[Series]:
         for name, (unit, meter) in self._context.meters.by_name.items():
@@ -116,15 +156,17 @@ class OwnMetrics:
     def _counters(self) -> Iterator[Series]:
         before, self._journal = self._journal, _journal_counters(self._context.engine)
         for (name, unit), value in self._journal.items():
-            yield Series(name, unit, "counter", Measured.once(value - before[name, unit]))
+            if value != before[name, unit]:
+                yield Series(name, unit, "counter", Measured.once(value - before[name, unit]))
 
-    def _gauges(self) -> Iterator[Series]:
+    def _read_gauges(self) -> dict[tuple[str, str], int]:
         context = self._context
-        stats = context.engine.stats()
-        gauges = {
+        stats, stream = context.engine.stats(), context.streams.find(METRICS_STREAM)
+        own_records, own_bytes = (0, 0) if stream is None else (stream.log.book.count, stream.log.book.size)
+        return {
             ("logs", "logs"): stats.logs,
-            ("records", "records"): stats.records,
-            ("bytes", "bytes"): stats.size,
+            ("records", "records"): stats.records - own_records,
+            ("bytes", "bytes"): stats.size - own_bytes,
             ("journal.unsealed", "bytes"): stats.journal_bytes,
             ("journal.pending", "commits"): stats.pending,
             ("segments", "segments"): stats.segments,
@@ -136,8 +178,6 @@ class OwnMetrics:
             ("memory.rss", "bytes"): context.memory.rss,
             ("pressure", "percent"): round(context.admission.pressure.level * 100),
         }
-        for (name, unit), value in gauges.items():
-            yield Series(name, unit, "gauge", Measured.once(value))
 
 
 def _journal_counters(engine: Engine) -> dict[tuple[str, str], int]:

@@ -50,7 +50,9 @@ class StreamsSettings(Section, frozen=True, kw_only=True):
     sse_rotate_seconds: Annotated[
         Seconds, "How long an event stream stays open; then the server ends it and the client reconnects."
     ] = 60.0
-    metrics_flush_ms: Annotated[Count, "How often the server records its own metrics in a stream; 0: never."] = 10_000
+    metrics_flush_ms: Annotated[
+        Count, "How often the server records its own metrics in a stream, if they changed; 0: never."
+    ] = 10_000
     otlp_traces_stream: Annotated[
         Text, "Stream for traces that arrive by OTLP without the name of a stream; empty: such traces are refused."
     ] = ""

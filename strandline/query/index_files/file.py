@@ -18,10 +18,10 @@ from typing import Any
 
 import msgspec
 import numpy as np
-import pyarrow as pa
 import xxhash
 from msgspec import Struct
 
+from strandline.arrow import pa
 from strandline.query.chunk import Chunk, Seqs
 from strandline.query.columns import AnyColumn, HistogramColumn, KeywordColumn, NumberColumn, TextColumn
 from strandline.query.index_files.mapped_file import map_file

@@ -188,6 +188,7 @@ class Indexer:
     def prepare(self) -> None:
         """Prepare for searches, if a log is searchable, and find the work to do. Removes the index files of other logs,
         which a crash may have left."""
+        searchable = False
         for name in self._engine.names():
             found = self._engine.find(name)
             try:
@@ -197,13 +198,14 @@ class Indexer:
                 continue
             if found is None or search is None:
                 continue
+            searchable = True
             self._want(found)
             if found.head - sealed_through(found) > providers.MAX_REQUEST_ROWS:
                 self._keep_warm(found, *search)
         with self._lock:
             known = set(self._due)
             self._gone.update(epoch for epoch in self.directory.epochs() if epoch not in known)
-        if known:
+        if searchable:
             prepare_extraction()
 
     # --- what is heard -----------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ import os
 import weakref
 from typing import Any
 
-import pyarrow as pa
+from strandline.arrow import pa
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.mmap.restype = ctypes.c_void_p

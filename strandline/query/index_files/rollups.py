@@ -10,9 +10,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 from msgspec import Struct
 
+from strandline.arrow import pa
+from strandline.late_import import LateModule
 from strandline.query.bound import bind_search
 from strandline.query.chunk import Chunk
 from strandline.query.config import Rollup, SearchConfig
@@ -20,6 +21,8 @@ from strandline.query.contributions import Contributions, add_up, contributing
 from strandline.query.requests import AggregateRequest
 from strandline.query.sums import WIDE_PARTS, Histograms, MeasureSums, Sums
 from strandline.query.values import EARLIEST_DATE, LATEST_DATE
+
+table_schemas: Any = LateModule("strandline.query.index_files.table_schemas")
 
 #: The sums of one rollup by the length of the interval in milliseconds.
 ByInterval = dict[int, Sums]
@@ -141,27 +144,6 @@ def _load_measure(stored: StoredMeasure, prefix: str, array: Callable[[str], Any
 
 # --- for the lake ------------------------------------------------------------------------------------------------
 
-#: The table of rollups: a row per group and measure. An index file that replaces others replaces their rows, which are
-#: identified by the log's epoch and the seqs from ``first`` to ``last``.
-ROLLUP_ROWS = pa.schema(
-    [
-        pa.field("log", pa.string(), nullable=False),
-        pa.field("epoch", pa.int64(), nullable=False),
-        pa.field("first", pa.int64(), nullable=False),
-        pa.field("last", pa.int64(), nullable=False),
-        pa.field("rollup", pa.string(), nullable=False),
-        pa.field("interval_ms", pa.int64(), nullable=False),
-        pa.field("start", pa.timestamp("us", tz="UTC"), nullable=False),
-        pa.field("dimensions", pa.map_(pa.string(), pa.string())),
-        pa.field("measure", pa.string(), nullable=False),
-        pa.field("count", pa.float64()),
-        pa.field("sum", pa.float64()),
-        pa.field("min", pa.float64()),
-        pa.field("max", pa.float64()),
-        pa.field("histogram", pa.map_(pa.string(), pa.float64())),
-    ]
-)
-
 
 def rows_of(sums: Sums, constants: Mapping[str, Any]) -> Any:
     """Return the rows of the table, in the schema ``ROLLUP_ROWS``. ``constants`` are the columns up to
@@ -179,7 +161,9 @@ def rows_of(sums: Sums, constants: Mapping[str, Any]) -> Any:
             "max": _floats(measure, "greatest", len(sums)),
             "histogram": _histogram_maps(measure, len(sums)),
         }
-        tables.append(pa.table([columns[field.name] for field in ROLLUP_ROWS], schema=ROLLUP_ROWS))
+        tables.append(
+            pa.table([columns[field.name] for field in table_schemas.ROLLUP_ROWS], schema=table_schemas.ROLLUP_ROWS)
+        )
     return pa.concat_tables(tables)
 
 
@@ -208,7 +192,7 @@ def _floats(measure: MeasureSums, part: str, groups: int) -> Any:
 def _histogram_maps(measure: MeasureSums, groups: int) -> Any:
     held = measure.histograms
     if held is None:
-        return pa.nulls(groups, ROLLUP_ROWS.field("histogram").type)
+        return pa.nulls(groups, table_schemas.ROLLUP_ROWS.field("histogram").type)
     order = np.lexsort((held.places, held.groups))
     offsets = np.zeros(groups + 1, np.int32)
     np.cumsum(np.bincount(held.groups, minlength=groups), out=offsets[1:])

@@ -5,12 +5,15 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
-import pyarrow as pa
 from msgspec import Struct
 
+from strandline.arrow import pa
+from strandline.late_import import LateModule
 from strandline.query.index_files.builder import Made
 from strandline.query.index_files.file import IndexFile, Info
-from strandline.query.index_files.rollups import ROLLUP_ROWS, load_sums, rows_of
+from strandline.query.index_files.rollups import load_sums, rows_of
+
+table_schemas: Any = LateModule("strandline.query.index_files.table_schemas")
 
 #: The name of the table in the lake, and of the folder with the files.
 TABLE = "companions"
@@ -18,26 +21,6 @@ FOLDER = "pieces"
 
 #: The progress of the table under this name: all erasures up to there are applied in all index files that it lists.
 ERASURES = "erasures"
-
-#: One row per index file. ``path`` is relative to the lake; ``versions`` are texts "seq:version".
-LISTED = pa.schema(
-    [
-        pa.field("directory", pa.string(), nullable=False),
-        pa.field("log", pa.string(), nullable=False),
-        pa.field("epoch", pa.int64(), nullable=False),
-        pa.field("plan", pa.string(), nullable=False),
-        pa.field("rollups", pa.string(), nullable=False),
-        pa.field("first", pa.int64(), nullable=False),
-        pa.field("last", pa.int64(), nullable=False),
-        pa.field("versions", pa.list_(pa.string()), nullable=False),
-        pa.field("erasures", pa.int64(), nullable=False),
-        pa.field("records", pa.int64(), nullable=False),
-        pa.field("path", pa.string(), nullable=False),
-        pa.field("size", pa.int64(), nullable=False),
-        pa.field("checksum", pa.string(), nullable=False),
-        pa.field("built_at", pa.timestamp("us", tz="UTC"), nullable=False),
-    ]
-)
 
 
 class IndexEntry(Struct, frozen=True):
@@ -57,7 +40,7 @@ class IndexEntry(Struct, frozen=True):
 
 def listed_table(entries: list[IndexEntry]) -> Any:
     """Return rows for the table."""
-    return pa.Table.from_pylist([_row(entry) for entry in entries], schema=LISTED)
+    return pa.Table.from_pylist([_row(entry) for entry in entries], schema=table_schemas.LISTED)
 
 
 _PLAIN = ("directory", "log", "epoch", "plan", "rollups", "first", "last", "erasures", "records")
@@ -100,7 +83,7 @@ def _entry(row: dict[str, Any]) -> IndexEntry:
 def rollup_rows(index_file: IndexFile) -> Any:
     """Return the sums of an index file as rows of the table of rollups (``ROLLUP_ROWS``): one per group and measure."""
     info = index_file.info
-    tables = [ROLLUP_ROWS.empty_table()]
+    tables = [table_schemas.ROLLUP_ROWS.empty_table()]
     for stored in index_file.head.rollups:
         for interval_ms in stored.intervals:
             constants = {

@@ -10,7 +10,9 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
+from functools import cached_property
 from time import monotonic
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -19,11 +21,18 @@ from strandline.engine.engine import Engine
 from strandline.engine.errors import UnknownLog
 from strandline.engine.log import Log
 from strandline.engine.operations.erasures import NAME as ERASURES
-from strandline.lake import layout
-from strandline.lake.erasures import PROGRESS
 from strandline.lake.fence import LakeOfAnother, belongs
 from strandline.lake.location import Lake
 from strandline.lake.transaction_log import NO_TABLE, commit_state
+from strandline.late_import import LateModule
+
+if TYPE_CHECKING:
+    from strandline.lake import erasures, layout
+    from strandline.lake.table import LakeTable
+else:
+    # They import Arrow, which a server without such logs does not need.
+    layout = LateModule("strandline.lake.layout")
+    erasures = LateModule("strandline.lake.erasures")
 
 log = logging.getLogger("strandline.pipeline")
 
@@ -83,7 +92,6 @@ class LakeMarks:
     ) -> None:
         self._engine = engine
         self._lake = lake
-        self._table = layout.records(lake)
         self._alarm_s = alarm_s
         self._not_run = not_run
         self._tick = tick
@@ -101,6 +109,10 @@ class LakeMarks:
         self._wake = threading.Event()
         self._thread: BackgroundThread | None = None
         self.lag = RetentionLag()
+
+    @cached_property
+    def _table(self) -> LakeTable:
+        return layout.records(self._lake)
 
     # --- from start to end -------------------------------------------------------------------------------------------
 
@@ -215,7 +227,7 @@ class LakeMarks:
 
     def _move(self, each: Log, rewrites: int, event: int) -> None:
         through = min(self._progress.get(str(each.epoch), 0), each.head)
-        if through > each.lake_mark and self._progress.get(PROGRESS, 0) < event:
+        if through > each.lake_mark and self._progress.get(erasures.PROGRESS, 0) < event:
             return
         try:
             each.reach_lake(through, rewrites)

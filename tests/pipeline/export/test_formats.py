@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from strandline.history.pieces import RECORDS
+from strandline.history.record_schema import RECORDS
 from strandline.lake.location import Lake
 from strandline.pipeline.export.files import (
     FORMATS,

@@ -10,7 +10,7 @@ from support.server_process import ServerProcess, StartServer
 from support.streams_client import StreamsClient
 from support.topics_client import Client
 
-from strandline.history.pieces import RECORDS
+from strandline.history.record_schema import RECORDS
 
 
 def test_records_of_any_protocol_come_as_columns(arrow: ArrowClient, topics: Client, name: str) -> None:

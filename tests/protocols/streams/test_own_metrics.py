@@ -11,7 +11,7 @@ from support.server_process import StartServer
 from support.streams_client import StreamsClient
 from support.streams_handlers import NOW, Stand, at_stand
 
-from strandline.protocols.streams.own_metrics import KEPT_MS
+from strandline.protocols.streams.own_metrics import IDLE_MS, KEPT_MS
 from strandline.schema.registry import Registry
 from strandline.service.catalog import METRICS_STREAM
 
@@ -151,6 +151,48 @@ def test_intervals_are_written_when_they_are_due_and_not_before(tmp_path: Path) 
         assert written > 0
         stand.face.sampling.step(NOW + 19_999)
         assert len(intervals(stand)) == written
+
+    at_stand(tmp_path, test)
+
+
+def test_an_interval_has_only_what_changed(tmp_path: Path) -> None:
+    async def test(stand: Stand) -> None:
+        stand.face.metrics.flush(NOW + 10_000)
+        gauges = {each["metric"] for each in intervals(stand) if each["metricKind"] == "gauge"}
+        stand.create("a", 1)
+        stand.face.metrics.flush(NOW + 20_000)
+        changed = {each["metric"] for each in intervals(stand) if each["windowEnd"] == NOW + 20_000}
+        assert {"strandline.logs", "strandline.records", "strandline.journal.frames"} <= changed
+        assert not gauges <= changed
+        # The journal has frames besides those of records, for example for a flush.
+        stand.engine.log(METRICS_STREAM).note({"a": 1}).wait()
+        stand.face.metrics.flush(NOW + 30_000)
+        stand.answered["/v1/streams", 200] = 1
+        stand.face.metrics.flush(NOW + 40_000)
+        ends = {each["windowEnd"] for each in intervals(stand)}
+        assert ends == {NOW + 10_000, NOW + 20_000, NOW + 40_000}
+        last = [each for each in intervals(stand) if each["windowEnd"] == NOW + 40_000]
+        assert {each["windowStart"] for each in last} == {NOW + 20_000}
+        assert {each["metric"] for each in last} & (gauges - {"strandline.journal.unsealed"}) == set()
+        assert "strandline.requests" in {each["metric"] for each in last}
+
+    at_stand(tmp_path, test)
+
+
+def test_an_idle_server_writes_once_an_hour(tmp_path: Path) -> None:
+    async def test(stand: Stand) -> None:
+        day = 24 * IDLE_MS
+        stand.face.metrics.flush(NOW)
+        before = stand.engine.stats().bytes_written
+        for now in range(NOW, NOW + day, 100_000):
+            stand.clock.advance(100_000)
+            stand.face.sampling.step(now + 100_000)
+            stand.engine.flush()
+        written = intervals(stand)
+        ends = sorted({each["windowEnd"] for each in written})
+        assert ends == [NOW + hour * IDLE_MS for hour in range(25)]
+        assert {each["windowStart"] for each in written} == {NOW, *ends[:-1]}
+        assert stand.engine.stats().bytes_written - before < 1_000_000
 
     at_stand(tmp_path, test)
 

@@ -11,8 +11,8 @@ from support.searched_log import DECLARED, NOW
 from strandline.query.config_parser import parse_search_config
 from strandline.query.index_files.builder import CannotMerge, merge, plan_id_of, rollups_id, versions_between
 from strandline.query.index_files.file import IndexFile, array_name, read_index_file
-from strandline.query.index_files.rollups import ROLLUP_ROWS
 from strandline.query.index_files.table import IndexEntry, listed_in, listed_table, rollup_rows
+from strandline.query.index_files.table_schemas import ROLLUP_ROWS
 
 SECRET = "Geheimnis"
 

@@ -19,7 +19,8 @@ from strandline.lake.location import Lake
 from strandline.lake.table import LakeTable
 from strandline.query.index_files import catalog as shelving
 from strandline.query.index_files.catalog import IndexCatalog, StoreRequests
-from strandline.query.index_files.table import LISTED, TABLE
+from strandline.query.index_files.table import TABLE
+from strandline.query.index_files.table_schemas import LISTED
 from strandline.query.searcher import Searcher
 from strandline.service.workers import Workers
 

@@ -75,6 +75,30 @@ def _has_jars(conf: Mapping[str, str]) -> bool:
     return any(JAR in conf.get(name, "") for name in (JARS, JAR_PACKAGES)) or _is_installed()
 
 
+def find_jars() -> list[str]:
+    """The jars of Delta on this machine: those in the local caches of Ivy and Maven, or none if Spark has them in its
+    own directory. No repository is asked.
+
+    Raises DeltaMissing if this machine has no jars for this version of Spark.
+    """
+    if _is_installed():
+        return []
+    jars = []
+    for package in _packages({})[JAR_PACKAGES].split(","):
+        group, name, number = package.split(":")
+        file = f"{name}-{number}.jar"
+        places = [Path.home() / ".m2" / "repository" / group.replace(".", "/") / name / number / file]
+        places += sorted(Path.home().glob(f".ivy2*/jars/{group}_{file}"))
+        found = next((place for place in places if place.is_file()), None)
+        if found is None:
+            raise DeltaMissing(
+                f"declared tables need Delta Lake for Spark, but {file} is not on this machine; give it with --jar, or "
+                "let `strandline pipeline run --project DIR` fetch it from Maven"
+            )
+        jars.append(str(found))
+    return jars
+
+
 def _is_installed() -> bool:
     """Whether the jars are in the directory of jars that every session of this PySpark has."""
     spec = find_spec("pyspark")

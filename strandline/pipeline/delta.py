@@ -82,7 +82,7 @@ def _has_jars(conf: Mapping[str, str]) -> bool:
 
 def find_jars() -> list[str]:
     """The jars of Delta on this machine, for a session without other jars; none if Spark has them in its own directory.
-    No repository is asked.
+    It does not use the network.
 
     Raises DeltaMissing if this machine has no jars for this version of Spark.
     """

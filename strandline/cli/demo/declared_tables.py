@@ -77,8 +77,8 @@ def declare_tables(stage: DemoStage) -> None:
             seconds = time.perf_counter() - started
             tell.show(("minute", "orders", "EUR"), _by_minute(website.revenue), right=("orders", "EUR"))
             tell.proved(
-                f"After {seconds:.0f} s, with the start of Spark, the log `{REVENUE}` had the rows of the table. They are "
-                "equal to the shop's own sums."
+                f"After {seconds:.0f} s, with the start of Spark, the log `{REVENUE}` had the rows of the table. They "
+                "are equal to the shop's own sums."
             )
             tell.say("To watch the table while it changes, open this page, or the pipeline in the console:")
             tell.quote(f"{stack.enter_context(served_page(project / 'page'))}/?server={stage.server.url}")

@@ -78,8 +78,9 @@ function stateOf(table, status) {
 }
 
 function nothing(pipeline) {
+  if (!pipeline.lake) return h("p.pad.muted", {}, "Declared tables are shown only to API keys with access to all logs.");
   const place = pipeline.lake.replace(/^file:\/\//, "");
-  const lake = place ? (/\s/.test(place) ? `'${place}'` : place) : "LAKE";
+  const lake = /\s/.test(place) ? `'${place}'` : place;
   return h(
     "div.pad.stack",
     {},

@@ -17,7 +17,7 @@ help:
 	@echo "make test-next-spark   run the tests of the pipeline with Spark $(NEXT_SPARK)"
 	@echo "make check        lint, formatting, types, import layers, language"
 	@echo "make bench        run the benchmarks"
-	@echo "make demo         a week of a shop, in about a minute"
+	@echo "make demo         a week of a shop, in about a minute and a half"
 	@echo "make docs          build the documentation site, which the server serves at /docs"
 	@echo "make docs-answers  run the documents and write their answers and tables again"
 	@echo "make lock         regenerate requirements.lock from pyproject.toml"

@@ -15,6 +15,8 @@ from deltalake import DeltaTable, QueryBuilder
 DIRECTORY = "declared"
 CHECKPOINTS = "_checkpoints"
 REQUESTS = "_refresh"
+#: The directory of Spark's own catalog. It stays empty.
+WAREHOUSE = "_warehouse"
 GENERATION = "generation.json"
 #: A file whose time says when the files of a table were last cleaned up, and how often that happens.
 CLEANED = "cleaned"
@@ -43,6 +45,10 @@ class DeclaredFiles:
     def of(cls, lake: Path) -> DeclaredFiles:
         """The files in the directory of a lake."""
         return cls(lake / DIRECTORY)
+
+    @property
+    def warehouse(self) -> Path:
+        return self.directory / WAREHOUSE
 
     def table(self, name: str) -> Path:
         return self.directory / name

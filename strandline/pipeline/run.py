@@ -125,7 +125,7 @@ def _run_claimed(
     # From here on the status also reports errors, those of Spark's start included.
     stack.enter_context(renewing(reporter, REMOTE_RENEW_SECONDS if lake.directory is None else RENEW_SECONDS))
     try:
-        spark = open_session(job.master, job.remote, job.conf, "strandline pipeline", delta=bool(job.project))
+        spark = open_session(job.master, job.remote, _conf(job, lake), "strandline pipeline", delta=bool(job.project))
     except SparkUnavailable as error:
         reporter.status.missing = str(error).splitlines()
         raise
@@ -148,6 +148,14 @@ def _run_claimed(
         interval,
         lasting=tables is not None,
     )
+
+
+def _conf(job: PipelineJob, lake: Lake) -> dict[str, str]:
+    """The configuration of the session. With declared tables, Spark makes a directory for tables of its own, which must
+    not be in the current directory."""
+    if not job.project or lake.directory is None:
+        return job.conf
+    return {"spark.sql.warehouse.dir": str(DeclaredFiles.of(lake.directory).warehouse), **job.conf}
 
 
 def _declared_tables(

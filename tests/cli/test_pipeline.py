@@ -55,7 +55,9 @@ class Spark:
         #: What a round does, besides.
         self.work: Callable[[Reporter], None] = lambda reporter: None
 
-    def open_session(self, master: str, remote: str | None, conf: dict[str, str], app_name: str) -> Spark:
+    def open_session(
+        self, master: str, remote: str | None, conf: dict[str, str], app_name: str, *, delta: bool = False
+    ) -> Spark:
         self.sessions.append((master, remote, conf))
         return self
 
@@ -179,7 +181,7 @@ def test_what_goes_wrong_is_told_in_lines_and_has_its_exit_code(
 
 
 def test_what_is_missing_is_in_the_status_too(data: Path, stand_in: Spark, monkeypatch: pytest.MonkeyPatch) -> None:
-    def unavailable(*arguments: object) -> None:
+    def unavailable(*arguments: object, **options: object) -> None:
         raise SparkUnavailable("there is no Java\nand no pyspark")
 
     monkeypatch.setattr(pipeline_run, "open_session", unavailable)

@@ -7,9 +7,12 @@ from pathlib import Path
 
 import pytest
 from support.guide import NEEDED, blocks, settled, steps
+from support.maven_jars import resolve
 from support.node_program import require_packages
 from support.prerequisites import need
 from support.served_guides import COLLECTIONS, GUIDES, TABLES, ServedGuide
+
+from strandline.pipeline.delta import PACKAGES
 
 #: Programs of other products that a page shows beside what replaces them.
 BEFORE = "before_"
@@ -23,6 +26,9 @@ each_guide = pytest.mark.parametrize("guide", GUIDES.values(), ids=list(GUIDES))
 def test_following_a_page_gives_the_answers_that_it_shows(guide: ServedGuide, tmp_path: Path) -> None:
     need(NEEDED)
     require_packages()
+    if "--project" in guide.path.read_text():
+        # Spark finds the jars of Delta in the repository of Maven on this machine.
+        resolve(PACKAGES.split(","), without_spark=True)
     guide.check(tmp_path)
 
 

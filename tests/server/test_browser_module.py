@@ -13,6 +13,7 @@ import pytest
 from support.document_tables import ROOT
 from support.server_process import ServerProcess, StartServer
 
+from strandline.cli.demo.declared_tables import SOURCE as PROJECT
 from strandline.server.browser_module import ENTRY, SOURCE
 
 FILES = sorted(path.name for path in SOURCE.iterdir() if path.is_file())
@@ -57,10 +58,14 @@ def test_everything_that_a_file_imports_is_served() -> None:
             assert (SOURCE / name).is_file() or (path.name, name) == ("react.js", "react"), f"{path.name}: {name}"
 
 
-def test_a_wheel_has_the_module(tmp_path: Path) -> None:
+def test_a_wheel_has_the_module_and_the_project_of_the_demo(tmp_path: Path) -> None:
     build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
     subprocess.run(build, cwd=ROOT, check=True, capture_output=True)
     (wheel,) = tmp_path.glob("*.whl")
     with zipfile.ZipFile(wheel) as archive:
         for name in FILES:
             assert archive.read(f"strandline/server/js/{name}") == (SOURCE / name).read_bytes()
+        files = [path for path in PROJECT.rglob("*") if path.is_file() and "__pycache__" not in path.parts]
+        for path in files:
+            name = path.relative_to(PROJECT).as_posix()
+            assert archive.read(f"strandline/cli/demo/shop-pipeline/{name}") == path.read_bytes()

@@ -37,6 +37,8 @@ class DemoStage:
     shop: Shop
     picture: Path
     with_spark: bool
+    #: Jars for Spark; without any, those on this machine are used.
+    jars: list[str] = field(default_factory=list)
     #: Whether the pipeline has run.
     has_lake: bool = False
     #: Every order that the server has acknowledged; the log is compared with it.

@@ -32,10 +32,12 @@ from strandline.cli.demo.chapters import (
     trade_for_a_week,
 )
 from strandline.cli.demo.crash import kill_and_recover
+from strandline.cli.demo.declared_tables import declare_tables
 from strandline.cli.demo.narration import Teller
 from strandline.cli.demo.server import DECLARED, DemoFailed, DemoServer
 from strandline.cli.demo.shop import Shop
 from strandline.cli.exit_codes import CommandFailed
+from strandline.cli.options import Jars
 from strandline.cli.output import open_console, say
 from strandline.client import StrandlineError
 
@@ -89,6 +91,7 @@ CHAPTERS = (
     run_the_pipeline,
     search_orders,
     draw_takings,
+    declare_tables,
     stop_and_verify,
 )
 
@@ -115,11 +118,13 @@ def demo_command(
     ] = None,
     seed: Annotated[int, typer.Option("--seed", metavar="N", help="Seed of the generated orders.")] = SEED,
     spark: Annotated[bool, typer.Option("--spark/--no-spark", help="Run the pipeline, if Spark is installed.")] = True,
+    jars: Jars = None,
 ) -> None:
-    """Show the features of the server in about a minute, and check every result.
+    """Show the features of the server in about a minute and a half, and check every result.
 
     The demo starts a server, writes the orders of a week, kills the server with SIGKILL, counts the records, and runs
-    the pipeline if Spark is installed.
+    the pipeline if Spark is installed. With Delta Lake for Spark, it also keeps declared tables current and serves a
+    page that shows one of them live.
 
     Example:
       strandline demo --keep shop
@@ -135,7 +140,7 @@ def demo_command(
                 "Strandline demo: a week in a shop",
                 ["An append-only log server at work. The demo checks every result, and stops at the first difference."],
             )
-            tell(DemoStage(server, teller, Shop(seed), kept.picture, spark))
+            tell(DemoStage(server, teller, Shop(seed), kept.picture, spark, jars or []))
     except KeyboardInterrupt:
         say("demo interrupted; all its processes have ended")
         raise typer.Exit(INTERRUPTED) from None

@@ -30,8 +30,16 @@ deliveries = Collection(
 ORDERS: dict[str, Any] = {
     "schema": {
         "type": "object",
-        "required": ["order", "at", "customer", "city", "items", "cents"],
-        "properties": {"order": {"type": "string"}, "cents": {"type": "integer", "minimum": 1}},
+        "required": ["order", "session", "at", "customer", "city", "items", "cents"],
+        "properties": {
+            "order": {"type": "string"},
+            "session": {"type": "string"},
+            "at": {"type": "integer"},
+            "customer": {"type": "string"},
+            "city": {"type": "string"},
+            "items": {"type": "string"},
+            "cents": {"type": "integer", "minimum": 1},
+        },
     },
     "routingKey": {"jsonPointer": "/customer", "required": True},
     "search": {

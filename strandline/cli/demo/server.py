@@ -9,9 +9,10 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import NamedTuple
 
 from strandline.client import Client, Patience
 from strandline.server.settings import VARIABLES
@@ -42,7 +43,7 @@ class DemoServer:
         self.url = f"http://{HOST}:{self.port}"
         self._directory = directory
         self._process: subprocess.Popen[bytes] | None = None
-        self._beside: list[subprocess.Popen[str]] = []
+        self._beside: list[subprocess.Popen[bytes] | subprocess.Popen[str]] = []
 
     def start(self) -> float:
         """Start it and wait until it is ready; returns the seconds that took."""
@@ -106,12 +107,32 @@ class DemoServer:
             )
         return printed
 
+    @contextmanager
+    def beside(self, *arguments: str) -> Iterator[CommandBeside]:
+        """Run a command of ``strandline`` until the block ends, and then ask it to stop."""
+        log = self._directory / "beside.log"
+        with log.open("wb") as lines:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "strandline", *arguments],
+                env=_environment(),
+                stdin=subprocess.DEVNULL,
+                stdout=lines,
+                stderr=lines,
+                start_new_session=True,
+            )
+        self._beside.append(process)
+        yield CommandBeside(" ".join(arguments[:2]), process, log)
+        process.terminate()
+        # A process that does not stop in time is killed at the end of the demo.
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(STOP_SECONDS)
+
     def __enter__(self) -> DemoServer:
         return self
 
     def __exit__(self, *_: object) -> None:
         """End all processes."""
-        processes: Sequence[subprocess.Popen[bytes] | subprocess.Popen[str]] = [*self._beside]
+        processes = [*self._beside]
         if self._process is not None:
             processes = [self._process, *processes]
         for process in processes:
@@ -120,6 +141,19 @@ class DemoServer:
                 with suppress(ProcessLookupError):
                     os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
+
+
+class CommandBeside(NamedTuple):
+    name: str
+    process: subprocess.Popen[bytes]
+    log: Path
+
+    def check(self) -> None:
+        """Raises DemoFailed if the command has ended."""
+        code = self.process.poll()
+        if code is not None:
+            said = _last_line(self.log.read_text(errors="replace"))
+            raise DemoFailed(f"`strandline {self.name}` ended with exit code {code}: {said}")
 
 
 def _environment() -> dict[str, str]:

@@ -9,7 +9,8 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-HOUR_MS = 3_600_000
+MINUTE_MS = 60_000
+HOUR_MS = 60 * MINUTE_MS
 DAY_MS = 24 * HOUR_MS
 #: Monday, 26 October 2026, 00:00 UTC. The week is fixed, so that every run is the same.
 MONDAY = 1_792_972_800_000
@@ -39,10 +40,25 @@ CARRIERS = ("bike", "van", "post")
 _HOURS = (2, 1, 1, 1, 1, 2, 4, 8, 12, 14, 15, 19, 24, 20, 15, 14, 15, 18, 24, 31, 36, 30, 16, 6)
 _DAYS = (10, 9, 10, 11, 13, 16, 19)
 DECLINED = 0.02
+SOURCES = ("search", "newsletter", "direct")
+_SOURCES_WEIGHTS = (5, 3, 2)
+#: The time from the start of a session to its order, in milliseconds.
+TIME_TO_ORDER = range(30_000, 300_000)
+#: Sessions that end without an order, for each one that ends with an order.
+BOUNCES = 2
+
+
+class Visit(msgspec.Struct, frozen=True):
+    """The start of a session on the website, and what brought the customer there."""
+
+    session: str
+    source: str
+    at: int
 
 
 class Order(msgspec.Struct, frozen=True):
     order: str
+    session: str
     at: int
     customer: str
     city: str
@@ -106,10 +122,18 @@ class Shop:
         taken, self._waiting = self._waiting[:parcels], self._waiting[parcels:]
         return taken
 
-    def next_monday(self, hour: int, orders: int) -> list[Order]:
+    def next_monday(self, hour: int, orders: int, minute: int = 0) -> list[Order]:
         """Orders of the Monday after the week, one second apart."""
-        opening = MONDAY + WEEK_MS + hour * HOUR_MS
+        opening = MONDAY + WEEK_MS + hour * HOUR_MS + minute * MINUTE_MS
         return self._orders([opening + second * 1000 for second in range(orders)])
+
+    def visits_of(self, orders: list[Order]) -> list[Visit]:
+        """The start of the session of each order, with sessions that led to no order, in the order of time."""
+        visits = []
+        for order in orders:
+            sessions = [order.session, *(f"{order.session}-{number}" for number in range(1, BOUNCES + 1))]
+            visits += [Visit(each, self._source(), order.at - self._random.choice(TIME_TO_ORDER)) for each in sessions]
+        return sorted(visits, key=lambda visit: visit.at)
 
     def payments_of(self, orders: list[Order]) -> list[Payment]:
         return [self._payment(order) for order in orders]
@@ -129,12 +153,16 @@ class Shop:
         )
         return Order(
             order=f"A-{self._number:06}",
+            session=f"S-{self._number:06}",
             at=at,
             customer=f"customer-{int(self._random.triangular(0, CUSTOMERS, 0)):04}",
             city=self._random.choices(CITIES, cum_weights=_RESIDENTS_SUMMED)[0],
             items=", ".join(items),
             cents=sum(PRODUCTS[item] for item in items),
         )
+
+    def _source(self) -> str:
+        return self._random.choices(SOURCES, _SOURCES_WEIGHTS)[0]
 
     def _payment(self, order: Order) -> Payment:
         return Payment(

@@ -142,12 +142,13 @@ class PipelineSupervisor:
         """Start the thread."""
         if not self._wanted:
             log.info("the pipeline is off: the server does not process history on Spark")
-        else:
-            task = Task("pipeline keeper", self.look, self._engine.health)
-            self._thread = BackgroundThread(task, self._wait, self._wake.set)
-            # The first look must not wait.
-            self._wake.set()
-            self._thread.start()
+            if self.lake.directory is None:
+                return
+        task = Task("pipeline keeper", self.look, self._engine.health)
+        self._thread = BackgroundThread(task, self._wait, self._wake.set)
+        # The first look must not wait.
+        self._wake.set()
+        self._thread.start()
 
     def _wait(self) -> None:
         self._wake.wait(LOOK_SECONDS)
@@ -188,11 +189,13 @@ class PipelineSupervisor:
     # --- one look --------------------------------------------------------------------------------------------------
 
     def look(self) -> None:
-        """Observe the logs, the lake and the process, and start or stop the process."""
-        if not self._wanted:
-            return
+        """Observe the logs, the lake and the process, and start or stop the process. Without a pipeline of its own, the
+        server shows the status of one that others run on the lake."""
         tick = self._tick()
         status, status_error = self._read_status(tick)
+        if not self._wanted:
+            self.standing = msgspec.structs.replace(self.standing, status=status, status_error=status_error)
+            return
         decider = self._decider
         decider.see(tick, self._wall(), self._look_at_logs(tick), status)
         if self._asked:

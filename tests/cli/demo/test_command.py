@@ -13,10 +13,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from support.maven_jars import resolve
 from support.prerequisites import unavailable
 from support.server_process import ServerProcess
 
 from strandline.client import Client
+from strandline.pipeline.delta import PACKAGES
 from strandline.pipeline.spark_session import what_is_missing
 
 #: Most tests look at the same run, which takes its time.
@@ -35,8 +37,11 @@ TITLES = [
     "The pipeline on Spark",
     "A search",
     "A chart",
+    "Tables over logs",
     "Stop and verify",
 ]
+#: With Spark and Delta, the chapters about declared tables are two.
+ALL_TITLES = [*TITLES[:-1], "A table that moves", TITLES[-1]]
 
 
 class Shown(NamedTuple):
@@ -66,7 +71,7 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> Shown:
 def test_it_tells_all_chapters_and_ends_well_by_itself(shown: Shown) -> None:
     assert (shown.code, shown.errors) == (0, "")
     assert titles(shown.output) == TITLES
-    assert "Skipped: --no-spark was given" in shown.output
+    assert shown.output.count("Skipped: --no-spark was given") == 2
 
 
 def test_in_a_pipe_it_is_plain_lines(shown: Shown) -> None:
@@ -128,20 +133,22 @@ def test_what_goes_wrong_is_a_line(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["mine"]
 
 
-def test_with_spark_it_leaves_the_picture_alone(tmp_path: Path) -> None:
+def test_with_spark_it_shows_a_table_that_moves_and_leaves_only_the_picture(tmp_path: Path) -> None:
     missing = what_is_missing()
     if missing:
         unavailable(f"Spark is not here: {missing}")
     temporary, elsewhere = tmp_path / "temporary", tmp_path / "elsewhere"
     temporary.mkdir()
     elsewhere.mkdir()
+    jars = [part for jar in resolve(PACKAGES.split(","), without_spark=True) for part in ("--jar", str(jar))]
     done = subprocess.run(
-        COMMAND, env=environment(temporary), cwd=elsewhere, capture_output=True, text=True, timeout=400, check=False
+        [*COMMAND, *jars], env=environment(temporary), cwd=elsewhere, capture_output=True, text=True, check=False
     )
     assert (done.returncode, done.stderr) == (0, "")
-    assert titles(done.stdout) == TITLES
+    assert titles(done.stdout) == ALL_TITLES
     assert "Skipped" not in done.stdout
     assert "from the indexes that Spark built" in done.stdout
     assert "from sums that the pipeline has stored" in done.stdout
+    assert re.search(r"The table changed \d+ times while the orders were written", done.stdout)
     assert [path.suffix for path in temporary.iterdir()] == [".png"]
     assert list(elsewhere.iterdir()) == []

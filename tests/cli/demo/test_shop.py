@@ -52,3 +52,14 @@ def test_orders_go_on_being_numbered_on_monday() -> None:
     shop = Shop(1)
     list(shop.week(5, 12))
     assert [order.order for order in shop.next_monday(9, 2)] == ["A-000006", "A-000007"]
+
+
+def test_every_order_has_one_session_that_began_before_it() -> None:
+    shop = Shop(1)
+    orders = shop.next_monday(10, 20, minute=3)
+    visits = shop.visits_of(orders)
+    assert orders[0].at == MONDAY + WEEK_MS + 10 * 3_600_000 + 3 * 60_000
+    assert [visit.at for visit in visits] == sorted(visit.at for visit in visits)
+    sessions = {visit.session: visit.at for visit in visits}
+    assert len(sessions) == len(visits) > len(orders)
+    assert all(sessions[order.session] < order.at for order in orders)

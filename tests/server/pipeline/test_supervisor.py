@@ -15,6 +15,7 @@ from support import pipeline_stand_in
 
 from strandline.engine import Batch, Engine
 from strandline.lake.fence import claim
+from strandline.lake.status import PipelineStatus, write_status
 from strandline.server.pipeline import supervisor
 from strandline.server.pipeline.supervisor import MISSING_SECONDS, OwnServer, PipelineSupervisor, Program
 from strandline.server.settings import PipelineSettings, Settings, StorageSettings
@@ -235,7 +236,12 @@ def test_turned_off_it_does_nothing(tmp_path: Path) -> None:
     bench = Bench(tmp_path, pipeline="off")
     bench.append(1000)
     assert bench.look(1e6) == "off"
+    assert bench.keeper.standing.status is None
     assert not bench.keeper.ask()
+    # It still shows what a pipeline reports that was started by hand.
+    write_status(bench.keeper.lake, PipelineStatus(state="running", pid=7))
+    assert bench.look() == "off"
+    assert bench.keeper.standing.status == PipelineStatus(state="running", pid=7)
     assert bench.asked_what_is_missing == 0
     bench.keeper.start()
     bench.keeper.close()

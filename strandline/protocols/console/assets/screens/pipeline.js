@@ -1,4 +1,4 @@
-/** Pipeline: how much of the logs is in the lake, and the last rounds. */
+/** Pipeline: the declared tables, how much of the logs is in the lake, and the last rounds. */
 
 import { get, send } from "../api.js";
 import { codeBlock, curl, python } from "../parts/code.js";
@@ -12,15 +12,20 @@ import { icon } from "../shell/icons.js";
 import { bind } from "../shell/keys.js";
 import { address } from "../shell/routes.js";
 import { needs } from "../shell/session.js";
+import { declaredTables } from "./pipeline/declared.js";
 
 const REFRESH_MS = 2000;
 const WORDS = { off: "off", missing: "cannot run", idle: "idle", running: "running", stopping: "stopping", backing_off: "failed, retries", elsewhere: "runs elsewhere" };
 const KINDS = { running: "good", stopping: "warn", missing: "bad", backing_off: "bad", elsewhere: "accent" };
 
-export function open(root) {
+export function open(root, params) {
   const live = liveMark();
   const state = h("span.chip", {});
-  const body = h("div.stack.pipeline", {}, loading());
+  const declared = declaredTables(params.table);
+  // The tables are not drawn again with the rest, so that focus and scroll positions stay.
+  const above = h("div.stack", {}, loading());
+  const below = h("div.stack");
+  const body = h("div.stack.pipeline", {}, above);
   const code = codeBlock();
   code.set({
     curl: [curl({ path: "/pipeline" }), curl({ path: "/pipeline/run", method: "POST" })].join("\n"),
@@ -37,12 +42,14 @@ export function open(root) {
     run.disabled = !allowed || ["off", "missing"].includes(pipeline.state);
     if (allowed) run.title = pipeline.state === "off" ? "The pipeline is turned off in the server's settings" : pipeline.state === "missing" ? "A requirement of the pipeline is missing on this machine" : "";
     const now = JSON.stringify(pipeline);
-    if (now !== known) draw(body, pipeline);
+    if (now !== known) draw(above, below, pipeline);
+    declared.set(pipeline);
+    if (!known) replace(body, above, declared.element, below);
     known = now;
   };
   const failed = (error) => {
     live.set(error.status ? "refused" : "waiting");
-    if (!known) replace(body, failure(error, () => refresher.now()));
+    if (!known) replace(above, failure(error, () => refresher.now()));
   };
   const refresher = repeat(REFRESH_MS, ask, failed);
   bind("r", "Run now", () => run.disabled || run.click());
@@ -50,19 +57,22 @@ export function open(root) {
   return () => refresher.stop();
 }
 
-function draw(body, pipeline) {
+function draw(above, below, pipeline) {
   const { status } = pipeline;
   const lag = status?.lag;
   const last = status?.rounds?.filter((one) => !one.error && !one.stopped).at(-1);
   replace(
-    body,
-    pipeline.state === "off" ? h("p.card.pad", {}, "The pipeline is turned off in the server's settings (", h("code", {}, 'pipeline = "off"'), "). Logs work as usual, but no records are copied to the lake.") : null,
+    above,
+    pipeline.state === "off" ? h("p.card.pad", {}, "The pipeline is turned off in the server's settings (", h("code", {}, 'pipeline = "off"'), "). ", status ? "This is the last report of a pipeline that was started separately." : "Logs work as usual, but no records are copied to the lake.") : null,
     pipeline.missing.length ? h("div.card.pad.stack", { role: "alert" }, h("h2", {}, "The pipeline cannot run on this machine"), h("ul", {}, pipeline.missing.map((text) => h("li", {}, text)))) : null,
     pipeline.last_error ? h("details.card.pad.problem-card", { open: pipeline.retry_seconds > 0 }, h("summary", {}, `Last failure${pipeline.retry_seconds ? `; next attempt in ${duration(pipeline.retry_seconds * 1000)}` : ""}`), h("pre.json", { tabindex: "0", "aria-label": "Last failure" }, pipeline.last_error)) : null,
     pipeline.status_error ? h("p.problem", { role: "alert" }, pipeline.status_error) : null,
     stats([
-      ["Not in the lake yet", plural(pipeline.new_records, "record"), pipeline.new_records ? "warn" : "good"],
-      ["Pending deletions", count(pipeline.new_erasures), pipeline.new_erasures ? "warn" : undefined],
+      // A server whose pipeline is off does not compare the logs with the lake.
+      ...(pipeline.state === "off" ? [] : [
+        ["Not in the lake yet", plural(pipeline.new_records, "record"), pipeline.new_records ? "warn" : "good"],
+        ["Pending deletions", count(pipeline.new_erasures), pipeline.new_erasures ? "warn" : undefined],
+      ]),
       ["Logs", count(lag?.logs ?? 0)],
       ["Records in the lake", count(lag?.covered?.records ?? 0)],
       ["Rounds", count(status?.rounds_total ?? 0)],
@@ -73,6 +83,9 @@ function draw(body, pipeline) {
     pipeline.warnings?.length ? h("div.card.pad.stack", { role: "alert" }, pipeline.warnings.map((text) => h("p", {}, text))) : null,
     pipeline.retained?.logs ? retained(pipeline.retained) : null,
     status?.stages?.length ? underWay(status.stages) : null,
+  );
+  replace(
+    below,
     h("div.columns", {}, covered(lag), rounds(status?.rounds ?? [])),
     status?.problems?.length ? problems(status) : null,
   );

@@ -97,7 +97,7 @@ function draw(rows) {
   );
 }
 
-function drawEdge({ router, from, to, back }, busiest) {
+function drawEdge({ edge: router, from, to, back }, busiest) {
   const [x1, y1] = back ? [from.x + from.width / 2, from.y + from.height] : [from.x + from.width, from.y + from.height / 2];
   const [x2, y2] = back ? [to.x + to.width / 2, to.y + to.height] : [to.x, to.y + to.height / 2];
   const bend = Math.max(50, (x2 - x1) / 2);

@@ -50,7 +50,8 @@ COMMANDS = {
         "verify:shell_command", "Open a data directory at a Python prompt. No server may be running on it."
     ),
     "demo": CommandPlace(
-        "demo.command:demo_command", "Show the features of the server in about a minute, and check every result."
+        "demo.command:demo_command",
+        "Show the features of the server in about a minute and a half, and check every result.",
     ),
     "verify": CommandPlace(
         "verify:verify_command", "Check the files and logs of a data directory. Without --repair, nothing is changed."

@@ -157,7 +157,7 @@ class Configured(msgspec.Struct, frozen=True):
     topic: str
     created: bool
     config: TopicConfig
-    warnings: tuple[str, ...] = ()
+    warnings: list[str] = []
 
 
 class QueueState(msgspec.Struct, frozen=True):

@@ -199,7 +199,7 @@ def _read(stored: bytes) -> NotedCompanions:
 
 # --- The stage --------------------------------------------------------------------------------------------------------
 
-#: With so many files whose companions would fill less than half of a shared file, they are moved together.
+#: When there are this many files whose companions would fill less than half of a shared file, they are moved together.
 MAX_SPARSE_FILES = 64
 #: How long replaced files are kept. A server looks for new files at the next search, and may be answering from the old
 #: ones until then.

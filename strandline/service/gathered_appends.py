@@ -16,20 +16,9 @@ MAX_GATHERED_RECORDS = 16
 MAX_GATHERED_BYTES = 1 << 20
 
 
-class GatheredAppend(Later):
-    """One append of a group, and its answer."""
-
-    __slots__ = ("batch",)
-
-    def __init__(self, batch: Batch) -> None:
-        # Like in Later, without another call.
-        self.answer = self._error = self._waiting = None
-        self.batch = batch
-
-
 T = TypeVar("T")
 L = TypeVar("L", bound=Hashable)
-A = TypeVar("A", bound=GatheredAppend)
+A = TypeVar("A", bound=Later)
 
 
 class AppendGroup(Generic[A]):
@@ -41,21 +30,6 @@ class AppendGroup(Generic[A]):
         self.appends: list[A] = []
         #: The bytes of the payloads.
         self.size = 0
-
-    def add(self, append: A, size: int) -> None:
-        self.appends.append(append)
-        self.size += size
-
-    def batch(self) -> Batch:
-        return join_batches([append.batch for append in self.appends])
-
-    def settle(self, whole: Appended, reply: Callable[[A, Appended], Reply]) -> None:
-        """Answer each append with its part of the result."""
-        first = whole.first
-        for append in self.appends:
-            last = first + len(append.batch.data) - 1
-            append.settle(reply(append, Appended(first, last, whole.ts)))
-            first = last + 1
 
     def fail(self, error: Exception) -> None:
         for append in self.appends:
@@ -77,15 +51,11 @@ class GatheredAppends(Generic[L, A]):
         #: Whether the last turn had only one append.
         self._alone = True
 
-    def take(self, log: L, append: A) -> bool:
-        """Whether the append waits for the others of this turn.
+    def take(self, log: L, append: A, size: int) -> bool:
+        """Whether the append, with payloads of ``size`` bytes, waits for the others of this turn.
 
-        A large append gains nothing by that. The first append of a turn does not wait either if the last turn had only
-        one: then it is likely to be alone again.
+        The first append of a turn does not wait if the last turn had only one: then it is likely to be alone again.
         """
-        data = append.batch.data
-        if len(data) > MAX_GATHERED_RECORDS:
-            return False
         self._appends_of_turn += 1
         if self._appends_of_turn == 1:
             self._loop.call_soon(self._end_turn)
@@ -94,8 +64,8 @@ class GatheredAppends(Generic[L, A]):
         group = self._groups.get(log)
         if group is None:
             group = self._groups[log] = AppendGroup()
-        size = len(data[0]) if len(data) == 1 else sum(map(len, data))
-        group.add(append, size)
+        group.appends.append(append)
+        group.size += size
         self.count += 1
         self.size += size
         if group.size > MAX_GATHERED_BYTES:
@@ -115,6 +85,29 @@ class GatheredAppends(Generic[L, A]):
         self._appends_of_turn = 0
         for log in list(self._groups):
             self.append_now(log)
+
+
+class BatchAppend(Later):
+    """An append of a batch, and its answer."""
+
+    __slots__ = ("batch",)
+
+    def __init__(self, batch: Batch) -> None:
+        # Like in Later, without another call.
+        self.answer = self._error = self._waiting = None
+        self.batch = batch
+
+
+B = TypeVar("B", bound=BatchAppend)
+
+
+def settle_batches(appends: Sequence[B], whole: Appended, reply: Callable[[B, Appended], Reply]) -> None:
+    """Answer each append with its part of the result of the joined batch."""
+    first = whole.first
+    for append in appends:
+        last = first + len(append.batch.data) - 1
+        append.settle(reply(append, Appended(first, last, whole.ts)))
+        first = last + 1
 
 
 def join_batches(batches: Sequence[Batch]) -> Batch:

@@ -22,7 +22,14 @@ from strandline.protocols.streams.grammar import is_true, time_ms
 from strandline.protocols.streams.replies import CLOSED, next_offset
 from strandline.protocols.streams.stream import STREAM_SEQ, Stream
 from strandline.service.admission import Replying, reply_of
-from strandline.service.gathered_appends import AppendGroup, GatheredAppend, GatheredAppends
+from strandline.service.gathered_appends import (
+    MAX_GATHERED_RECORDS,
+    AppendGroup,
+    BatchAppend,
+    GatheredAppends,
+    join_batches,
+    settle_batches,
+)
 from strandline.service.http import Call, Head, Reply
 from strandline.service.problems import Headers, Refusal, body_too_large
 
@@ -114,7 +121,7 @@ class StreamChanged(Exception):
     """The stream has been closed, deleted, or given rules since its appends were checked."""
 
 
-class _Append(GatheredAppend):
+class _Append(BatchAppend):
     """An append that shares a commit with others."""
 
     __slots__ = ("call", "head")
@@ -162,9 +169,9 @@ class StreamAppends:
         size = len(body)
         if stream.is_plain:
             batch = self._batch(stream, head, body)
-            if head.gathers and size <= CHECKED_AT_ONCE and not apart:
+            if head.gathers and size <= CHECKED_AT_ONCE and len(batch.data) <= MAX_GATHERED_RECORDS and not apart:
                 append = _Append(batch, call, head)
-                if self._gathered.take(stream, append):
+                if self._gathered.take(stream, append, size):
                     return append
             return self._commit(stream, head, batch, size)
         if size <= CHECKED_AT_ONCE:
@@ -221,7 +228,7 @@ class StreamAppends:
         try:
             if stream.closed or stream.gone or not stream.is_plain:
                 raise StreamChanged
-            commit = stream.log.append(group.batch())
+            commit = stream.log.append(join_batches([append.batch for append in group.appends]))
         except (StreamChanged, EngineError):
             # Nothing has been written, and some of the appends may still be possible.
             for append in group.appends:
@@ -234,7 +241,9 @@ class StreamAppends:
         for append in group.appends:
             context.meters.append_records.add(len(append.batch))
             context.meters.append_bytes.add(len(append.call.body))
-        context.settle_appends(commit, group.appends, group.size, lambda whole: group.settle(whole, _appended_of))
+        context.settle_appends(
+            commit, group.appends, group.size, lambda whole: settle_batches(group.appends, whole, _appended_of)
+        )
 
     def _append_apart(self, append: _Append) -> None:
         """Repeat an append on its own."""

@@ -243,6 +243,11 @@ class ConsumerList(msgspec.Struct, frozen=True):
     consumers: dict[str, ConsumerState]
 
 
+class ConsumersList(msgspec.Struct, frozen=True):
+    consumers: list[ConsumerPosition]
+    next_cursor: str | None = None
+
+
 class ConsumerDeleted(msgspec.Struct, frozen=True):
     deleted: bool
 

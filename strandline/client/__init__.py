@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from strandline.client.failures import JobFailed, JobFailure
     from strandline.client.queue_calls import DeadLetter, Job
     from strandline.client.retry import Patience
-    from strandline.client.search_types import IndexProgress, SearchConfig
+    from strandline.client.search_types import Aggregated, Coverage, Found, Hit, IndexProgress, Measure, SearchConfig
     from strandline.client.stream_calls import NOW, START, StreamPage
     from strandline.client.synchronous.client import Client
     from strandline.client.synchronous.collections import AppendLogCursor, Collections, Document
@@ -78,6 +78,7 @@ if TYPE_CHECKING:
 __all__ = [
     "NOW",
     "START",
+    "Aggregated",
     "AppendLogCursor",
     "Appended",
     "Arrived",
@@ -109,6 +110,7 @@ __all__ = [
     "Collections",
     "Conflict",
     "Consumer",
+    "Coverage",
     "Credential",
     "DeadLetter",
     "Deleted",
@@ -119,14 +121,17 @@ __all__ = [
     "Element",
     "Fenced",
     "Forbidden",
+    "Found",
     "Full",
     "Gone",
+    "Hit",
     "IndexProgress",
     "Job",
     "JobFailed",
     "JobFailure",
     "Live",
     "Lost",
+    "Measure",
     "NewRow",
     "NotAuthenticated",
     "NotFound",
@@ -189,7 +194,7 @@ __getattr__ = late_names(
         "failures": "JobFailed JobFailure",
         "queue_calls": "DeadLetter Job",
         "retry": "Patience",
-        "search_types": "IndexProgress SearchConfig",
+        "search_types": "Aggregated Coverage Found Hit IndexProgress Measure SearchConfig",
         "stream_calls": "NOW START StreamPage",
         "synchronous.client": "Client",
         "synchronous.collections": "AppendLogCursor Collections Document",

@@ -80,7 +80,12 @@ DESCRIPTIONS: dict[str, dict[str, str]] = {
         "Cannot be combined with `wait_ms`.",
     },
     "DeleteBody": {"before_seq": "Only records below this seq.", "match": _MATCH},
-    "CommitBody": {"seq": "The consumer has processed every record up to and including this seq, at most the head."},
+    "CommitBody": {
+        "seq": "The consumer has processed every record up to and including this seq, at most the head.",
+        "at": "`start`: before the first record that is there; `end`: after the last one.",
+        "since_ts": "Before the first record of this time or later, in milliseconds since 1970; at the end if there is "
+        "none.",
+    },
     "ClaimBody": {
         "node": "The name of the worker.",
         "max": _MAX_JOBS,

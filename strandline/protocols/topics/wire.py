@@ -256,7 +256,15 @@ class RecordsDeleted(Timed):
 
 
 class CommitBody(msgspec.Struct, forbid_unknown_fields=True):
-    seq: Natural
+    """Has exactly one member."""
+
+    seq: Natural | UnsetType = UNSET
+    at: Literal["start", "end"] | UnsetType = UNSET
+    since_ts: Natural | UnsetType = UNSET
+
+
+#: The body as OpenAPI describes it.
+OneCommit = Annotated[CommitBody, Meta(extra_json_schema={"minProperties": 1, "maxProperties": 1})]
 
 
 class ConsumerAnswer(Timed):
@@ -272,6 +280,20 @@ class ConsumerList(Timed):
     topic: str
     head_seq: Number
     consumers: dict[str, ConsumerState]
+
+
+class ConsumerRow(msgspec.Struct):
+    topic: str
+    consumer: str
+    seq: Number
+    head_seq: Number
+    lag: Number
+    committed_ts: Number
+
+
+class ConsumersList(Timed):
+    consumers: list[ConsumerRow]
+    next_cursor: str | UnsetType = UNSET
 
 
 class ConsumerDeleted(Timed):
@@ -432,6 +454,10 @@ class RouterRow(msgspec.Struct):
     router: str
     source: str
     dest: str
+    preserve_node: bool
+    preserve_tag: bool
+    filter: list[str] | None
+    allow_cycle: bool
     guarantee: Guarantee
     forwarded_total: Number
 

@@ -565,9 +565,9 @@ def test_a_queue_shows_its_age_and_its_rates(client: Client, topic: str) -> None
     queue = client.get(topic)["queue"]
     assert (queue["throughput"], queue["failure_rate"]) == (pytest.approx(0.6, rel=0.9), 0.25)
     metrics = client.http.get("/v0/metrics").text
-    assert f'topics_topic_queue_completed_total{{topic="{topic}"}} 3' in metrics
-    assert f'topics_topic_queue_failed_total{{topic="{topic}",cause="nack"}} 1' in metrics
-    assert f'topics_topic_queue_oldest_ready_seconds{{topic="{topic}"}} ' in metrics
+    assert f'strandline_queue_completed_total{{log="{topic}"}} 3' in metrics
+    assert f'strandline_queue_failed_total{{log="{topic}",cause="nack"}} 1' in metrics
+    assert f'strandline_queue_oldest_ready_seconds{{log="{topic}"}} ' in metrics
 
 
 # --- dead letters ----------------------------------------------------------------------------------------------------

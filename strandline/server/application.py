@@ -56,6 +56,7 @@ from strandline.server.settings import BadSettings, Settings
 from strandline.server.websocket_protocol import UnfinishedMessages
 from strandline.service.access import ALL_SCOPES, Access, Keys
 from strandline.service.admission import SAMPLE_MS
+from strandline.service.flush_in_place import FlushInPlace
 from strandline.service.http import Reply
 from strandline.service.kernel import Kernel
 from strandline.service.limits import Limits
@@ -207,6 +208,7 @@ class Application:
             engine, hub, self.limits.streams, self.workers, target_latency_ms=settings.delivery.target_latency_ms
         )
         self.admission, self.live = kernel.admission, kernel.live
+        kernel.admission.flushes_in_place = FlushInPlace(engine, lambda: self.gate.entered).is_best
         shelf = IndexCatalog(Lake.at(settings.lake), Path(settings.storage.data_dir) / COMPANIONS, self.workers.lake)
         # One memory budget and one set of index files for the searches of all protocols.
         directory = IndexDirectory(engine.disk)

@@ -30,6 +30,7 @@ COMMANDS = {
     "log": CommandPlace("log:app", "Create, list, read, append to and delete logs."),
     "queue": CommandPlace("queue:app", "Inspect the jobs of a queue, and process them."),
     "router": CommandPlace("router:app", "Copy new records of one log to another log."),
+    "keys": CommandPlace("keys:app", "List, add, rotate and revoke the API keys of a server."),
     "index": CommandPlace("index:app", "Make the records of a log searchable."),
     "search": CommandPlace(
         "search:search_command",

@@ -81,7 +81,7 @@ class CommandFailed(Exception):
 #: The command that lists all names of a kind.
 _LISTED_BY = {
     "log": "strandline log ls",
-    "queue": "strandline log ls",
+    "queue": "strandline queue ls",
     "router": "strandline router ls",
     "API key": "strandline keys ls",
 }

@@ -6,7 +6,7 @@ from strandline.server.answers import Alive, HealthState, MetricsState, ReadySta
 from strandline.server.key_routes import KeyAdded, KeyList, KeyRequest, KeyRevoked, KeyRotated, KeyRotation
 from strandline.server.pipeline.routes import PIPELINE_MISSING, PIPELINE_OFF, PipelineAnswer, RunAnswer
 from strandline.service.api_keys import KEY_CONFIGURED, KEY_NOT_FOUND, KEYS_OFF
-from strandline.service.openapi import JSON, TEXT, AnswerShape, Described, Operation, preflight, shown
+from strandline.service.openapi import JSON, TEXT, AnswerShape, Described, Operation, Parameter, preflight, shown
 from strandline.service.problems import (
     DAMAGED_DATA,
     FORBIDDEN,
@@ -27,6 +27,7 @@ DOCUMENT_PATH = "/openapi.json"
 
 _GROUP = "server"
 _KEYS = "API keys"
+_KEY_ID = Parameter("id", "path", "The id of the API key, as in the list of keys.", {"type": "string"}, True)
 _HEALTH = Operation(
     group=_GROUP,
     summary="Get the health of the server",
@@ -101,6 +102,7 @@ SERVER = Described(
             description="Replaces the key by one with the same rights and, if it expires, the same lifetime from now. "
             "The old secret works for `keep_ms` longer.",
             body={JSON: KeyRotation},
+            parameters=(_KEY_ID,),
             answers=shown(KeyRotated),
             errors=("key_not_found", "key_configured", "keys_off", "read_only"),
         ),
@@ -108,6 +110,7 @@ SERVER = Described(
             group=_KEYS,
             summary="Revoke an API key",
             description="The key stops working at once. Event streams, WebSockets and waiting reads of the key end.",
+            parameters=(_KEY_ID,),
             answers=shown(KeyRevoked),
             errors=("key_not_found", "key_configured", "keys_off", "read_only"),
         ),

@@ -11,10 +11,11 @@ import msgspec
 import typer
 from msgspec import Raw
 
-from strandline.cli.connection import DEFAULT_URL, connect
+from strandline.cli.connection import connect
 from strandline.cli.exit_codes import CommandFailed, Exit, naming
 from strandline.cli.options import ApiKey, AsJson, LogName, Since, Until, Url
 from strandline.cli.output import counted, print_json, print_line, print_table
+from strandline.cli.server_choice import DEFAULT_URL
 from strandline.cli.times import now_ms, parse_duration, parse_moment, show_time
 from strandline.client.errors import BadRequest
 from strandline.client.search_types import Aggregated, Group, Hit

@@ -168,7 +168,7 @@ class Configured(msgspec.Struct, frozen=True):
     topic: str
     created: bool
     config: TopicConfig
-    warnings: tuple[str, ...] = ()
+    warnings: list[str] = []
 
 
 class QueueState(msgspec.Struct, frozen=True):
@@ -252,6 +252,11 @@ class ConsumerPosition(msgspec.Struct, frozen=True):
 
 class ConsumerList(msgspec.Struct, frozen=True):
     consumers: dict[str, ConsumerState]
+
+
+class ConsumersList(msgspec.Struct, frozen=True):
+    consumers: list[ConsumerPosition]
+    next_cursor: str | None = None
 
 
 class ConsumerDeleted(msgspec.Struct, frozen=True):

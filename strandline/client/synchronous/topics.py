@@ -259,6 +259,12 @@ class Consumer(Generic[T]):
         """Commit everything up to this seq as processed. The seq may be lower than before."""
         return self._transport.ask(put(self._path, {"seq": seq}), calls.POSITION)
 
+    def seek(self, *, at: Literal["start", "end"] | None = None, since_ts: int | None = None) -> ConsumerPosition:
+        """Move the consumer to the start or the end of the log, or before the first record of a time (milliseconds
+        since 1970). To move it to a seq, use :meth:`commit`."""
+        body = calls.given(at=at, since_ts=since_ts)
+        return self._transport.ask(put(self._path, body), calls.POSITION)
+
     def diff(self, *, limit: int | None = None, wait_ms: int = 0) -> Page[T]:
         """One page of the records after the committed seq."""
         request = calls.diff(self._topic, consumer=self.name, limit=limit, wait_ms=wait_ms, include_tags=True)

@@ -82,6 +82,33 @@ def test_a_log_that_is_not_there_is_said_to_be_missing(
     check(page)
 
 
+def test_an_address_without_a_screen_says_so(visit: Visit, check: Callable[[Page], None]) -> None:
+    for address in ("nothing", "constructor"):
+        page = visit(address)
+        expect(page.get_by_role("heading", name="Page not found")).to_be_visible()
+        expect(page.locator("nav [aria-current]")).to_have_count(0)
+        check(page)
+        page.get_by_role("link", name="Go to the overview").click()
+        expect(page.get_by_role("heading", name="Overview")).to_be_visible()
+
+
+def test_a_message_goes_with_the_screen_that_it_is_about(visit: Visit, world: dict[str, str]) -> None:
+    page = visit(f"log/{world['log']}?seq=5000")
+    expect(page.locator(".notice")).to_contain_text("no longer exists")
+    page.keyboard.press("g")
+    page.keyboard.press("q")
+    expect(page.get_by_role("heading", name="Queues", exact=True)).to_be_visible()
+    expect(page.locator(".notice")).to_have_count(0)
+
+
+def test_the_code_of_a_screen_uses_documented_addresses(visit: Visit, world: dict[str, str]) -> None:
+    page = visit("overview")
+    for name, (address, sign) in SCREENS.items():
+        page.evaluate("hash => location.hash = hash", f"#/{address.format(**world)}")
+        expect(page.locator(sign), name).to_be_visible()
+        expect(page.locator("details.code")).not_to_contain_text("/console/api")
+
+
 def test_the_theme_is_chosen_and_kept(visit: Visit) -> None:
     page = visit("queues", look="dark")
     ground = "getComputedStyle(document.body).backgroundColor"

@@ -69,16 +69,23 @@ function options({ series, format, height, width, sync, points, fill, whole, tel
     width,
     height,
     legend: { show: false },
-    padding: [8, 16, 0, 0],
+    padding: [8, 28, 0, 0],
     cursor: { y: false, drag: { setScale: false }, points: { size: 6 }, sync: sync ? { key: sync } : undefined },
     scales: { y: { range: (_, low, high) => [Math.min(0, low ?? 0), high > 0 ? high * 1.12 : 1] } },
     axes: [
       { ...axis, size: 27, gap: 7, space: 56, values: (_, splits, __, ___, step) => splits.map((second) => tick(second, step)) },
-      { ...axis, size: 58, space: 34, incrs: whole ? [1, 2, 5].flatMap((n) => Array.from({ length: 12 }, (_, power) => n * 10 ** power)).sort((a, b) => a - b) : undefined, values: (_, splits) => splits.map((value) => format(value)) },
+      { ...axis, size: widthOfLabels, space: 34, incrs: whole ? [1, 2, 5].flatMap((n) => Array.from({ length: 12 }, (_, power) => n * 10 ** power)).sort((a, b) => a - b) : undefined, values: (_, splits) => splits.map((value) => format(value)) },
     ],
     series: [{}, ...series.map((one, number) => line(colour(one.colour ?? `series-${(number % 8) + 1}`), points, fill))],
     hooks: { setCursor: [tell] },
   };
+}
+
+/** The space for the labels at the left: as much as the longest needs. */
+function widthOfLabels(plot, labels) {
+  const longest = (labels ?? []).reduce((most, label) => (label.length > most.length ? label : most), "");
+  plot.ctx.font = plot.axes[1].font[0];
+  return Math.max(44, Math.ceil(plot.ctx.measureText(longest).width / devicePixelRatio) + 16);
 }
 
 function line(stroke, points, fill) {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from strandline.engine.record import MAX_SEQ, MAX_TIME
-from strandline.protocols.console import keys, logs, queues, read, routes, wire
+from strandline.protocols.console import keys, logs, queues, read, routes, sql, wire
 from strandline.protocols.console.catalogue import SORTS
 from strandline.protocols.console.errors import PROBLEMS
 from strandline.protocols.console.kinds import KINDS
@@ -13,6 +13,7 @@ from strandline.query.inference import SAMPLE_RECORDS
 from strandline.service.openapi import (
     EVENT_STREAM,
     EVENTS,
+    JSON,
     AnswerShape,
     Described,
     Operation,
@@ -74,6 +75,15 @@ the stream starts with the next new record."""
 _QUEUE = """Returns the number of jobs in each state; the jobs that workers hold and the delayed jobs, each ordered by
 when their state changes next; and the next jobs to be delivered, in order. Jobs that failed before have their last
 failures."""
+
+_SQL = f"""Runs one statement in DuckDB's dialect that reads: SELECT, FROM, WITH, VALUES, DESCRIBE, SUMMARIZE or SHOW.
+Every log that the API key may read is a table with the columns `seq`, `ts`, `key`, `node`, `meta` and `data`; tables,
+collections and declared tables have columns of their own. The statement cannot reach files or the network.
+
+A query may take {sql.TABLE.seconds} seconds and {sql.TABLE.memory_bytes >> 20} MB of memory. The format `table` returns
+the first {sql.TABLE.rows:,} rows, at most {sql.TABLE.result_bytes >> 20} MB; `truncated` says whether there are more.
+The other formats are files with all rows, at most {sql.DOWNLOAD.rows:,} rows or {sql.DOWNLOAD.result_bytes >> 20} MB,
+in {sql.DOWNLOAD.seconds} seconds. {sql.MAX_QUERIES} queries may run and wait at a time."""
 
 _OPERATIONS: dict[tuple[str, str], Operation] = {
     ("GET", routes.PAGE): Operation(
@@ -206,6 +216,39 @@ _OPERATIONS: dict[tuple[str, str], Operation] = {
         parameters=(_NAME,),
         errors=("invalid_request", "log_not_found"),
     ),
+    ("POST", routes.SQL): Operation(
+        group=_GROUP,
+        summary="Run a query in SQL",
+        description=_SQL,
+        answers=(
+            AnswerShape(
+                200,
+                "The rows, in the requested format.",
+                {
+                    JSON: wire.SqlAnswer,
+                    "text/csv": STRING,
+                    "application/vnd.apache.parquet": {"type": "string", "format": "binary"},
+                },
+            ),
+        ),
+        body={JSON: wire.SqlQuery},
+        needs_body=True,
+        errors=(
+            "invalid_request",
+            "query_cancelled",
+            "payload_too_large",
+            "unsupported_media_type",
+            "query_limit",
+            "throttled",
+        ),
+    ),
+    ("POST", routes.SQL_CANCEL): Operation(
+        group=_GROUP,
+        summary="Cancel a query",
+        description="Cancels the queries that the same API key has started with this `id`.",
+        answers=shown(wire.SqlCancelAnswer),
+        parameters=(Parameter("id", "path", "The `id` of the query.", STRING, required=True),),
+    ),
     ("GET", routes.INFERENCE): Operation(
         group=_GROUP,
         summary="Propose a search configuration",
@@ -284,6 +327,18 @@ CONSOLE = Described(
             "reason": "What the worker gave as the reason, or a text if no worker reported the failure.",
         },
         "RemovalAnswer": {"sample": "The first records that would be deleted."},
+        "SqlQuery": {
+            "statement": "One statement that reads.",
+            "format": "The format of the result. `json` is an array of objects.",
+            "id": "A name for the query, with which it can be cancelled.",
+        },
+        "SqlColumn": {"type": "The type in DuckDB."},
+        "SqlAnswer": {
+            "rows": "The values of each row. A whole number that JavaScript would round is a string.",
+            "truncated": "Whether the result has more rows.",
+            "warnings": "What the result may lack, for example because the lake cannot be read.",
+        },
+        "SqlCancelAnswer": {"cancelled": "Whether there was such a query."},
         "ShownRouter": {
             "rate": "Records per second at the moment; null if unknown.",
             "paused": "Whether the router waits because its destination refuses records.",

@@ -14,6 +14,7 @@ from strandline.protocols.console.queues import ConsoleQueues
 from strandline.protocols.console.rates import Rates
 from strandline.protocols.console.read import ConsoleReads
 from strandline.protocols.console.routers import ConsoleRouters
+from strandline.protocols.console.sql import ConsoleSql
 from strandline.protocols.console.tail import LogTails
 from strandline.service.http import NO_STORE, Handler, Route
 
@@ -34,6 +35,8 @@ QUEUES = API + "/queues"
 QUEUE = API + "/queue/{name}"
 FIELDS = API + "/fields/{name}"
 ROUTERS = API + "/routers"
+SQL = API + "/sql"
+SQL_CANCEL = SQL + "/{id}/cancel"
 
 
 class ConsoleProtocol:
@@ -51,6 +54,7 @@ class ConsoleProtocol:
         self.keying = ConsoleKeys(context)
         self.queueing = ConsoleQueues(context, self.catalogue)
         self.fields = Fields(context)
+        self.querying = ConsoleSql(context)
 
     def routes(self) -> list[Route]:
         return [
@@ -70,6 +74,8 @@ class ConsoleProtocol:
             _route(QUEUE, self.queueing.queue, "read"),
             _route(FIELDS, self.fields.get, "read"),
             _route(ROUTERS, self.routing.routers, "read"),
+            _route(SQL, self.querying.query, "read", method="POST", body="required"),
+            _route(SQL_CANCEL, self.querying.cancel, "read", method="POST"),
         ]
 
     def begin(self) -> None:
@@ -77,18 +83,28 @@ class ConsoleProtocol:
         self.overview.begin()
 
     def close(self) -> None:
-        """Stop sampling."""
+        """Stop sampling, and cancel queries."""
         self.overview.stop()
+        self.querying.close()
 
 
-def _route(path: str, handler: Handler, *scopes: str, stream: bool = False, own_access: bool = False) -> Route:
+def _route(
+    path: str,
+    handler: Handler,
+    *scopes: str,
+    method: str = "GET",
+    body: str = "none",
+    stream: bool = False,
+    own_access: bool = False,
+) -> Route:
     named = "{name}" in path
     return Route(
-        method="GET",
+        method=method,
         path=path,
         handler=handler,
         scopes=scopes,
         names=("name",) if named else (),
+        body=body,
         stream=stream,
         own_access=own_access,
         any_case=True,

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from strandline.engine.record import MAX_SEQ, MAX_TIME
-from strandline.protocols.console import keys, logs, queues, read, routes, sql, wire
+from strandline.protocols.console import keys, logs, matches, queues, read, routes, sql, wire
 from strandline.protocols.console.catalogue import SORTS
 from strandline.protocols.console.errors import PROBLEMS
 from strandline.protocols.console.kinds import KINDS
+from strandline.query.content_language import MAX_LENGTH
 from strandline.query.inference import SAMPLE_RECORDS
 from strandline.service.openapi import (
     EVENT_STREAM,
@@ -66,6 +67,16 @@ anything else.
 `tombstone` describes records that were lost immediately before the first record. To continue backwards, send `first` as
 `before`. To continue forwards, send `next_after` as `after`. `caught_up` is true if there are no more records in the
 requested direction."""
+
+_WHERE = _query("where", "Only records whose content matches this filter.", {"type": "string", "maxLength": MAX_LENGTH})
+
+_MATCHES = f"""Scans a log backwards, newest records first, without a schema or an index. A filter consists of
+conditions: `.status = failed`, `.user.name ~ /^A/`, `.amount >= 100`, `.user` (there is a value), `"card declined"`
+(text, ignoring case), `/E[0-9]+/` (a regular expression of RE2); with `and`, `or`, `not` and parentheses.
+
+A request scans about {matches.MAX_SECONDS:.0f} s or {matches.MAX_SCANNED:,} records, so an answer may have few or no
+records. To continue, send `next` as `before`, until it is null. `counts` has the start and the number of records of
+each interval. With `limit=0`, records are only counted."""
 
 _TAIL = f"""Events are `record` (as in `{routes.RECORDS}`), `tombstone` (records that were lost before they could be
 sent), `dropped` (the log was deleted; the stream ends) and `end` (the client reads too slowly; the stream ends).
@@ -154,6 +165,28 @@ _OPERATIONS: dict[tuple[str, str], Operation] = {
         ),
         errors=("invalid_request", "log_not_found"),
     ),
+    ("GET", routes.MATCHES): Operation(
+        group=_GROUP,
+        summary="Find records by their content",
+        description=_MATCHES,
+        answers=shown(wire.MatchesAnswer),
+        parameters=(
+            _NAME,
+            _WHERE,
+            _query("before", "Only records before this sequence number.", _SEQ),
+            _query("since", "Only records from this time: milliseconds since 1970, or RFC 3339.", _MOMENT),
+            _query("until", "Only records before this time.", _MOMENT),
+            _query(
+                "limit",
+                "Maximum number of records; 0 only counts.",
+                _whole(0, matches.MAX_LIMIT, matches.DEFAULT_LIMIT),
+            ),
+            _query("bucket_ms", "Count the records per interval of this length.", {**_SEQ, "minimum": 1}),
+            _KEY,
+            _PREFIX,
+        ),
+        errors=("invalid_request", "log_not_found"),
+    ),
     ("GET", routes.TAIL): Operation(
         group=_GROUP,
         summary="Follow the records of a log",
@@ -162,6 +195,7 @@ _OPERATIONS: dict[tuple[str, str], Operation] = {
         parameters=(
             _NAME,
             _query("after", "Start with the records after this sequence number.", _SEQ),
+            _WHERE,
             Parameter("Last-Event-ID", "header", "The id of the last event that the client received.", STRING),
         ),
         errors=("invalid_request", "log_not_found"),
@@ -327,6 +361,13 @@ CONSOLE = Described(
             "reason": "What the worker gave as the reason, or a text if no worker reported the failure.",
         },
         "RemovalAnswer": {"sample": "The first records that would be deleted."},
+        "MatchesAnswer": {
+            "records": "The matching records, newest first.",
+            "counts": "The start of each interval with matching records, in milliseconds, and their number.",
+            "matched": "Number of matching records, in `records` or only counted.",
+            "scanned": "Number of records that were examined.",
+            "next": "Where to continue; null if the whole range was scanned.",
+        },
         "SqlQuery": {
             "statement": "One statement that reads.",
             "format": "The format of the result. `json` is an array of objects.",

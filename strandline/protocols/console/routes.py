@@ -9,6 +9,7 @@ from strandline.protocols.console.fields import Fields
 from strandline.protocols.console.keys import ConsoleKeys
 from strandline.protocols.console.log_description import LogDescriptions
 from strandline.protocols.console.logs import ConsoleLogs
+from strandline.protocols.console.matches import ConsoleMatches
 from strandline.protocols.console.overview import Overview
 from strandline.protocols.console.queues import ConsoleQueues
 from strandline.protocols.console.rates import Rates
@@ -27,6 +28,7 @@ LIVE = API + "/live"
 LOGS = API + "/logs"
 LOG = API + "/log/{name}"
 RECORDS = LOG + "/records"
+MATCHES = LOG + "/matches"
 TAIL = LOG + "/tail"
 KEYS = LOG + "/keys"
 REMOVAL = LOG + "/removal"
@@ -50,6 +52,7 @@ class ConsoleProtocol:
         self.listing = ConsoleLogs(context, self.rates, self.catalogue)
         self.describing = LogDescriptions(context, self.rates, self.routing)
         self.reading = ConsoleReads(context)
+        self.matching = ConsoleMatches(context)
         self.tailing = LogTails(context)
         self.keying = ConsoleKeys(context)
         self.queueing = ConsoleQueues(context, self.catalogue)
@@ -66,6 +69,7 @@ class ConsoleProtocol:
             _route(LOGS, self.listing.list, "read"),
             _route(LOG, self.describing.get, "read"),
             _route(RECORDS, self.reading.get, "read"),
+            _route(MATCHES, self.matching.get, "read"),
             _route(TAIL, self.tailing.open, "read", stream=True),
             _route(KEYS, self.keying.keys, "read"),
             _route(REMOVAL, self.keying.removal, "read", "delete"),

@@ -157,6 +157,14 @@ class RecordAnswer(msgspec.Struct, kw_only=True):
     base64: str | UnsetType = UNSET
 
 
+class MatchesAnswer(msgspec.Struct, kw_only=True):
+    records: list[RecordAnswer]
+    counts: list[tuple[Number, Number]]
+    matched: Number
+    scanned: Number
+    next: Number | None
+
+
 class TombstoneAnswer(msgspec.Struct, kw_only=True):
     gap_from: Number
     gap_to: Number

@@ -27,6 +27,7 @@ SCREENS = {
     "logs": ("logs", "table[aria-label=Logs] tbody a >> nth=0"),
     "log": ("log/{log}", "table[aria-label=Records] tbody button >> nth=0"),
     "log of bounded size": ("log/{lossy}?at=0", ".tombstone"),
+    "filter": ("log/{log}?tab=filter&where=%2F7%24%2F+or+.item", "table[aria-label=Matches] tbody button >> nth=0"),
     "keys": ("log/{log}?tab=keys", "table[aria-label=Keys] tbody button >> nth=0"),
     "config": ("log/{log}?tab=config", "form.config select >> nth=0"),
     "schema": ("log/{stream}?tab=schema", "table[aria-label=Fields]"),
@@ -109,8 +110,8 @@ def test_the_code_of_a_screen_uses_documented_addresses(visit: Visit, world: dic
         page.evaluate("hash => location.hash = hash", f"#/{address.format(**world)}")
         expect(page.locator(sign), name).to_be_visible()
         code = page.locator("details.code")
-        # A query has an address of its own in the reference of the API.
-        expect(code).not_to_contain_text(re.compile(r"/console/api/(?!sql)"))
+        # What only the console offers has an address of its own in the reference of the API.
+        expect(code).not_to_contain_text(re.compile(r"/console/api/(?!sql|log/[^/]+/matches)"))
 
 
 def test_the_theme_is_chosen_and_kept(visit: Visit) -> None:

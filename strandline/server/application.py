@@ -234,11 +234,20 @@ class Application:
         self.marks = marks
         kernel.lake_warning = lambda: marks.warning
         pipeline = PipelineRoutes(self.keeper, marks)
-        routes = [*self.topics.routes(), *self.streams.routes(), *self.arrow.routes()]
-        routes += [*self.collections.routes(), *self.tables.routes(), *pipeline.routes(), *self.console.routes()]
-        routes += [*Documentation(self.workers).routes(), *BrowserModule(self.workers).routes()]
+        protocols = {
+            "topics": self.topics.routes(),
+            "streams": self.streams.routes(),
+            "arrow": self.arrow.routes(),
+            "collections": self.collections.routes(),
+            "tables": self.tables.routes(),
+            "console": self.console.routes(),
+        }
+        own = [*pipeline.routes(), *Documentation(self.workers).routes(), *BrowserModule(self.workers).routes()]
+        described = [*self.probes.routes(), *(route for routes in protocols.values() for route in routes), *own]
         further = [self.collections.described, self.tables.described]
-        self.gate.add([*routes, openapi_route([*self.probes.routes(), *routes], further)])
+        protocols["server"] = [*own, openapi_route(described, further)]
+        for protocol, routes in protocols.items():
+            self.gate.add(protocol, routes)
         await asyncio.to_thread(self.indexer.prepare)
         await self._prepare_imports(kernel)
         self.status.progress = 1.0

@@ -58,9 +58,12 @@ SERVER = Described(
         ("OPTIONS", "/health"): preflight(_GROUP),
         ("GET", "/metrics"): Operation(
             group=_GROUP,
-            summary="Count the series of the metrics stream",
-            description="Read the series from the stream `__stream_metrics__`.",
-            answers=shown(SeriesCount),
+            summary="Get the metrics as Prometheus text, or count the series of the metrics stream",
+            description="A request that accepts `text/plain`, as those of Prometheus do, gets the same text as from "
+            "`/v0/metrics`. Other requests get JSON: the number of series in the stream `__stream_metrics__`.",
+            answers=(
+                AnswerShape(200, "The metrics, or the number of series.", {JSON: SeriesCount, "text/plain": TEXT}),
+            ),
         ),
         ("GET", "/v0/ready"): _READY,
         ("GET", "/readyz"): _READY,

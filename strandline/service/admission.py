@@ -213,17 +213,8 @@ class Admission:
         if commit.done:
             return make(commit.wait())
         later = Later()
-        self.settle(later, commit, make)
-        return later
-
-    def settle(
-        self, later: Later, commit: Commit[T], make: Callable[[T], Reply], is_wanted: Callable[[], bool] | None = None
-    ) -> None:
-        """Settle ``later`` when the commit is done, unless ``is_wanted`` then returns False."""
 
         def settle() -> None:
-            if is_wanted is not None and not is_wanted():
-                return
             try:
                 reply = make(commit.wait())
             except Exception as error:
@@ -232,6 +223,7 @@ class Admission:
                 later.settle(reply)
 
         self._hub.on_done(commit, settle)
+        return later
 
 
 async def reply_of(answer: Replying) -> Reply:

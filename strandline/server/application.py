@@ -327,6 +327,7 @@ class Application:
             is_serving=lambda: self.status.serving,
             uptime_ms=lambda: self.probes.uptime_ms,
             connections=lambda: self.count_connections(),
+            url=lambda: f"http://{self.address}" if self.address else "",
         )
 
     async def _serve_socket(

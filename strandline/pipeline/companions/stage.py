@@ -274,9 +274,7 @@ def _apply(keeping: CompanionStage, progress: int) -> None:
     keeping.change(add=made, remove=[*concerned.values(), *beside], progress={ERASURES: round.events.head})
 
 
-def _moved(
-    keeping: CompanionStage, entries: Iterable[IndexEntry]
-) -> tuple[list[IndexEntry], list[CompanionFailure]]:
+def _moved(keeping: CompanionStage, entries: Iterable[IndexEntry]) -> tuple[list[IndexEntry], list[CompanionFailure]]:
     """The same companions in other files, without those that their logs do not require any more; and failures."""
     works: list[tuple[Work, int]] = []
     for entry in entries:

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import re
+import sys
 from typing import Any, Literal, get_origin
 
 from typer.core import TyperCommand, TyperGroup
+
+from strandline.cli.output import discard_output
+from strandline.cli.server_choice import choose_server
 
 #: Options that were renamed, by their former names. A former name works for one release and is not in the help.
 FORMER_NAMES = {
@@ -49,6 +53,23 @@ class Command(_QuickParameters, TyperCommand):
             if name in options:
                 options.setdefault(former, options[name])
         return parser
+
+    def invoke(self, ctx: Any) -> Any:
+        choose_server(ctx)
+        return super().invoke(ctx)
+
+
+class ReadingCommand(Command):
+    """A command that changes nothing: it is done when the program that reads its output has read enough."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            result = super().invoke(ctx)
+            sys.stdout.flush()
+        except BrokenPipeError:
+            discard_output()
+            return None
+        return result
 
 
 class _LazyConversion:

@@ -11,7 +11,7 @@ import typer.main
 from typer.core import TyperCommand
 
 from strandline import __version__
-from strandline.cli.command_class import Command, Group
+from strandline.cli.command_class import Command, Group, ReadingCommand
 from strandline.cli.exit_codes import CommandGroup
 from strandline.cli.output import put
 from strandline.cli.startup import this_process_runs_one_command
@@ -22,6 +22,8 @@ class CommandPlace(NamedTuple):
 
     attribute: str
     line: str
+    #: Whether the command only prints.
+    reads: bool = False
 
 
 #: All commands, in the order of the help.
@@ -29,20 +31,26 @@ COMMANDS = {
     "serve": CommandPlace("serve:serve_command", "Run a server on a data directory."),
     "log": CommandPlace("log:app", "Create, list, read, append to and delete logs."),
     "queue": CommandPlace("queue:app", "Inspect the jobs of a queue, and process them."),
+    "consumer": CommandPlace("consumer:app", "List, move and delete the named consumers of logs."),
     "router": CommandPlace("router:app", "Copy new records of one log to another log."),
+    "keys": CommandPlace("keys:app", "List, add, rotate and revoke the API keys of a server."),
     "index": CommandPlace("index:app", "Make the records of a log searchable."),
     "search": CommandPlace(
         "search:search_command",
         "Search the records of a log. The log needs a search configuration, see `strandline index`.",
+        reads=True,
     ),
     "aggregate": CommandPlace(
         "search:aggregate_command",
         "Aggregate the records of a log by time and fields, with a rollup of its search configuration.",
+        reads=True,
     ),
     "sql": CommandPlace(
         "sql:sql_command",
         "Query logs with SQL. Every log is a table with the columns seq, ts, key, node, meta and data.",
+        reads=True,
     ),
+    "context": CommandPlace("context:app", "Name servers, and choose the one that commands talk to."),
     "types": CommandPlace(
         "types:types_command", "Write the types of the declared tables, for TypeScript or for Python."
     ),
@@ -50,12 +58,15 @@ COMMANDS = {
         "verify:shell_command", "Open a data directory at a Python prompt. No server may be running on it."
     ),
     "demo": CommandPlace(
-        "demo.command:demo_command", "Show the features of the server in about a minute, and check every result."
+        "demo.command:demo_command",
+        "Show the features of the server in about a minute and a half, and check every result.",
     ),
     "verify": CommandPlace(
         "verify:verify_command", "Check the files and logs of a data directory. Without --repair, nothing is changed."
     ),
-    "dump": CommandPlace("verify:dump_command", "Print the content of a file of a data directory, including damage."),
+    "dump": CommandPlace(
+        "verify:dump_command", "Print the content of a file of a data directory, including damage.", reads=True
+    ),
     "backup": CommandPlace("backup:backup_command", "Back up a data directory, even while a server is running on it."),
     "restore": CommandPlace(
         "backup:restore_command",
@@ -83,7 +94,8 @@ def load(name: str) -> Any:
         command.info.cls = Group
         return typer.main.get_group(command)
     alone = typer.Typer(add_completion=False)
-    alone.command(name, cls=Command, context_settings=_PASSED_ON if name == "bench" else None)(command)
+    kind = ReadingCommand if COMMANDS[name].reads else Command
+    alone.command(name, cls=kind, context_settings=_PASSED_ON if name == "bench" else None)(command)
     return typer.main.get_command(alone)
 
 
@@ -109,13 +121,34 @@ def _print_version(wanted: bool) -> None:
         raise typer.Exit
 
 
+def _complete_context(incomplete: str) -> list[str]:
+    from strandline.cli.contexts import complete_context
+
+    return complete_context(incomplete)
+
+
 @app.callback()
 def strandline(
     version: Annotated[
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
     ] = False,
+    url: Annotated[str | None, typer.Option("--url", metavar="URL", help="URL of the server.")] = None,
+    api_key: Annotated[
+        str | None, typer.Option("--api-key", metavar="KEY", help="API key, if the server requires one.")
+    ] = None,
+    context: Annotated[
+        str | None,
+        typer.Option(
+            "--context",
+            metavar="NAME",
+            help="Talk to the server of this context. Default: STRANDLINE_CONTEXT, or the current context.",
+            autocompletion=_complete_context,
+        ),
+    ] = None,
 ) -> None:
     """An append-only log server: run it, query it, and look after its data.
+
+    --url and --api-key may also follow the name of a command.
 
     Example:
       strandline serve --data data

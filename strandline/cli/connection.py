@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable
 from itertools import islice
 from typing import TYPE_CHECKING
@@ -10,12 +9,12 @@ from typing import TYPE_CHECKING
 import typer
 
 from strandline.cli.exit_codes import CommandFailed, Exit, naming
+from strandline.cli.server_choice import environment_server
 
 if TYPE_CHECKING:
     from strandline.client import Client
     from strandline.client.topic_types import TopicState
 
-DEFAULT_URL = "http://127.0.0.1:4000"
 #: How long a request is retried: long enough for a server that restarts, and short enough for a person who waits.
 PATIENCE_SECONDS = 3.0
 
@@ -57,6 +56,14 @@ def complete_queue(incomplete: str) -> list[str]:
     return _first(lambda client: (row.topic for row in client.topics(incomplete) if row.type == "queue"))
 
 
+def complete_consumer(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Names of consumers of the log that the command names."""
+    log = ctx.params.get("log")
+    if not log:
+        return []
+    return _first(lambda client: (name for name in client.topic(log).consumers() if name.startswith(incomplete)))
+
+
 def complete_router(incomplete: str) -> list[str]:
     return _first(lambda client: (row.router for row in client.routers(incomplete)))
 
@@ -65,9 +72,9 @@ def _first(names: Callable[[Client], Iterable[str]]) -> list[str]:
     """The first names, or none if the server does not answer: a shell has no place for errors."""
     from strandline.client import Client, StrandlineError
 
-    url, key = os.environ.get("STRANDLINE_URL", DEFAULT_URL), os.environ.get("STRANDLINE_KEY")
     try:
+        url, key = environment_server()
         with Client(url, key, timeout=SECONDS, patience=0) as client:
             return list(islice(names(client), MAX_NAMES))
-    except (StrandlineError, ValueError):
+    except (CommandFailed, StrandlineError, ValueError):
         return []

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 import typer
 
-from strandline.cli.command_class import Command
-from strandline.cli.connection import DEFAULT_URL, connect
+from strandline.cli.command_class import Command, ReadingCommand
+from strandline.cli.connection import connect
 from strandline.cli.exit_codes import CommandFailed, Exit, naming
 from strandline.cli.options import ApiKey, AsJson, LogName, Url
 from strandline.cli.output import counted, open_console, print_json, print_line, print_table
+from strandline.cli.server_choice import DEFAULT_URL
 from strandline.cli.times import show_age
 from strandline.client.calls import segment
 from strandline.client.search_types import IndexProgress, SearchConfig
@@ -37,7 +38,7 @@ app = typer.Typer(name="index", no_args_is_help=True, help="Make the records of 
 # --- index show -----------------------------------------------------------------------------------------------------
 
 
-@app.command("show", cls=Command)
+@app.command("show", cls=ReadingCommand)
 def show_command(
     log: LogName,
     wait: Annotated[bool, typer.Option("--wait", help="Wait until all records are indexed.")] = False,

@@ -1,4 +1,4 @@
-"""``strandline log``: list, show, create and delete logs; ``append``, ``tail`` and ``diff`` are in sibling modules."""
+"""``strandline log``: list, show and delete logs; the other commands are in sibling modules."""
 
 from __future__ import annotations
 
@@ -6,29 +6,28 @@ import sys
 from collections.abc import Callable, Iterator
 from heapq import nlargest, nsmallest
 from itertools import islice
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
 import typer
 from rich.filesize import decimal
 
-from strandline.cli.command_class import Command
-from strandline.cli.connection import DEFAULT_URL, connect
+from strandline.cli.command_class import Command, ReadingCommand
+from strandline.cli.connection import connect
 from strandline.cli.exit_codes import CommandFailed, Exit, naming
 from strandline.cli.log_append import append_command
+from strandline.cli.log_configure import configure_command, create_command
 from strandline.cli.log_read import check_key_filters, diff_command, tail_command
-from strandline.cli.options import ApiKey, AsJson, KeyPrefix, LogName, NamePrefix, NewLogName, RecordKey, Url
-from strandline.cli.output import counted, open_console, print_fields, print_json, print_line, print_table, say
+from strandline.cli.options import ApiKey, AsJson, KeyPrefix, LogName, NamePrefix, RecordKey, Url
+from strandline.cli.output import counted, open_console, print_fields, print_json, print_line, print_table
 from strandline.cli.records import LogReader, RecordFilter, ShownRecord, line_of, open_reader, pages, seq_range
-from strandline.cli.times import parse_duration, show_duration, show_time
+from strandline.cli.server_choice import DEFAULT_URL
+from strandline.cli.times import show_duration, show_time
 from strandline.client.calls import segment
-from strandline.client.errors import Conflict, NotFound
+from strandline.client.errors import Conflict
 from strandline.client.topic_types import (
-    QueueConfigArguments,
     RouterState,
     TopicConfig,
-    TopicConfigArguments,
     TopicRow,
     TopicState,
 )
@@ -291,194 +290,6 @@ def _configured(config: TopicConfig) -> dict[str, Any]:
     return fields
 
 
-# --- log create -----------------------------------------------------------------------------------------------------
-
-JSON_TYPE = "application/json"
-
-
-def create_command(
-    log: NewLogName,
-    type: Annotated[
-        Literal["log", "queue"], typer.Option("--type", help="A log to read, or a queue of jobs for workers.")
-    ] = "log",
-    durability: Annotated[
-        Literal["ephemeral", "memory", "disk", "fsync"],
-        typer.Option("--durability", help="How safe an acknowledged record is."),
-    ] = "disk",
-    max_records: Annotated[
-        int,
-        typer.Option("--max-records", metavar="N", min=0, help="Retention: maximum number of records; 0: no limit."),
-    ] = 0,
-    max_bytes: Annotated[
-        int,
-        typer.Option("--max-bytes", metavar="BYTES", min=0, help="Retention: maximum size in bytes; 0: no limit."),
-    ] = 0,
-    max_age: Annotated[
-        str | None,
-        typer.Option(
-            "--max-age", metavar="DURATION", help="Retention: maximum age of a record, such as 7d. Default: no limit."
-        ),
-    ] = None,
-    reject: Annotated[
-        bool, typer.Option("--reject", help="Refuse writes to a full log instead of removing its oldest records.")
-    ] = False,
-    compact: Annotated[bool, typer.Option("--compact", help="Keep only the last record of each key.")] = False,
-    retain_until_in_lake: Annotated[
-        bool,
-        typer.Option("--retain-until-in-lake", help="Keep a record beyond the retention until the lake has it."),
-    ] = False,
-    lease: Annotated[
-        str | None,
-        typer.Option("--lease", metavar="DURATION", help="Queues only: how long a worker holds a job. Default: 30s."),
-    ] = None,
-    max_deliveries: Annotated[
-        int,
-        typer.Option(
-            "--max-deliveries",
-            metavar="N",
-            min=0,
-            help="Queues only: if delivery N of a job fails, move it to the dead-letter log or drop it; 0: never.",
-        ),
-    ] = 0,
-    dead_letter: Annotated[
-        str | None, typer.Option("--dead-letter", metavar="LOG", help="Queues only: name of the dead-letter log.")
-    ] = None,
-    retry_delay: Annotated[
-        str | None,
-        typer.Option(
-            "--retry-delay",
-            metavar="DURATION",
-            help="Queues only: delay after the first failure of a job, at most 1d. Default: none.",
-        ),
-    ] = None,
-    retry_backoff: Annotated[
-        float | None,
-        typer.Option(
-            "--retry-backoff",
-            metavar="FACTOR",
-            min=1,
-            max=1000,
-            help="Queues only: multiply the delay by this after each further failure. Default: 2.",
-        ),
-    ] = None,
-    retry_max: Annotated[
-        str | None,
-        typer.Option(
-            "--retry-max",
-            metavar="DURATION",
-            help="Queues only: the longest delay, not less than --retry-delay. Default: 5m.",
-        ),
-    ] = None,
-    retry_jitter: Annotated[
-        float | None,
-        typer.Option(
-            "--retry-jitter",
-            metavar="FRACTION",
-            min=0,
-            max=1,
-            help="Queues only: shorten delays at random by up to this fraction. Default: 0.",
-        ),
-    ] = None,
-    content_type: Annotated[
-        str, typer.Option("--content-type", metavar="TYPE", help="Media type of the records.")
-    ] = JSON_TYPE,
-    schema: Annotated[
-        Path | None,
-        typer.Option("--schema", metavar="FILE", help="JSON file with the schema and the search configuration."),
-    ] = None,
-    as_json: AsJson = False,
-    url: Url = DEFAULT_URL,
-    api_key: ApiKey = None,
-) -> None:
-    """Create a log or a queue. Fails with exit code 6 if the log already exists.
-
-    Example:
-      strandline log create orders --durability fsync --max-age 30d
-      strandline log create emails --type queue --max-deliveries 5 --dead-letter emails:dead --retry-delay 1s
-    """
-    config: TopicConfigArguments = {"type": type, "durability": durability, "compact": compact}
-    config["retain_until_in_lake"] = retain_until_in_lake
-    config |= {"cap_records": max_records, "cap_bytes": max_bytes, "discard": "reject" if reject else "old"}
-    config["ttl_ms"] = 0 if max_age is None else parse_duration(max_age, "--max-age")
-    jobs: QueueConfigArguments = {}
-    if max_deliveries:
-        jobs["max_deliveries"] = max_deliveries
-    if dead_letter is not None:
-        jobs["dead_letter"] = dead_letter
-    if lease is not None:
-        jobs["lease_ms"] = parse_duration(lease, "--lease")
-    if retry_delay is not None:
-        jobs["retry_delay_ms"] = parse_duration(retry_delay, "--retry-delay")
-    if retry_backoff is not None:
-        jobs["retry_backoff"] = retry_backoff
-    if retry_max is not None:
-        jobs["retry_max_ms"] = parse_duration(retry_max, "--retry-max")
-    if retry_jitter is not None:
-        jobs["retry_jitter"] = retry_jitter
-    if jobs and type != "queue":
-        raise typer.BadParameter(
-            "--lease, --max-deliveries, --dead-letter and --retry-… are for queues; add --type queue"
-        )
-    config = {**config, **jobs}
-    _check_stream(content_type, config, schema)
-    registry = None if schema is None else read_registry(schema)
-    with connect(url, api_key) as client:
-        answer = _create(client, log, config, content_type)
-        if registry is not None:
-            _set_schema(client, log, registry)
-    if as_json:
-        print_json(answer)
-    else:
-        print_line(f"created {type} {log}")
-
-
-def _check_stream(content_type: str, config: TopicConfigArguments, schema: Path | None) -> None:
-    """The other options configure JSON logs only. Raises BadParameter."""
-    plain = {"type": "log", "durability": "disk", "compact": False, "cap_records": 0, "cap_bytes": 0, "discard": "old"}
-    plain |= {"ttl_ms": 0, "retain_until_in_lake": False}
-    if content_type != JSON_TYPE and (config != plain or schema is not None):
-        raise typer.BadParameter(
-            f"a log of {content_type} accepts no other option: they apply to {JSON_TYPE} only",
-            param_hint="--content-type",
-        )
-
-
-def read_registry(path: Path) -> Any:
-    """The schema and the search configuration in a file. Raises BadParameter."""
-    try:
-        return msgspec.json.decode(path.read_bytes())
-    except OSError as error:
-        raise typer.BadParameter(f"cannot read {path}: {error.strerror}", param_hint="--schema") from None
-    except msgspec.DecodeError as error:
-        raise typer.BadParameter(f"{path} is not valid JSON: {error}", param_hint="--schema") from None
-
-
-def _create(client: Client, log: str, config: TopicConfigArguments, content_type: str) -> dict[str, Any]:
-    try:
-        # Not a HEAD: an error in its answer has no message.
-        client.stream(log).details()
-    except NotFound:
-        pass
-    else:
-        raise CommandFailed(f"log {log!r} already exists; choose another name or delete the log first", Exit.CONFLICT)
-    if content_type != JSON_TYPE:
-        info = client.stream(log, content_type=content_type).create()
-        return {"log": log, "content_type": info.content_type}
-    configured = client.topic(log).configure(**config)
-    for warning in configured.warnings:
-        say(f"warning: {warning}")
-    return {"log": log, "config": configured.config}
-
-
-def _set_schema(client: Client, log: str, registry: Any) -> None:
-    """If the schema is rejected, delete the new log: nothing has been written to it yet."""
-    try:
-        client.stream(log).set_schema(registry)
-    except Exception:
-        client.topic(log).delete(if_empty=True)
-        raise
-
-
 # --- log delete -----------------------------------------------------------------------------------------------------
 
 #: Records that are shown before the confirmation.
@@ -614,10 +425,11 @@ def _delete_log(client: Client, log: str, deletion: Deletion) -> int:
 # --- the group ------------------------------------------------------------------------------------------------------
 
 app = typer.Typer(name="log", no_args_is_help=True, help="Create, list, read, append to and delete logs.")
-app.command("ls", cls=Command)(list_command)
-app.command("show", cls=Command)(show_command)
+app.command("ls", cls=ReadingCommand)(list_command)
+app.command("show", cls=ReadingCommand)(show_command)
 app.command("create", cls=Command)(create_command)
+app.command("configure", cls=Command)(configure_command)
 app.command("append", cls=Command)(append_command)
-app.command("tail", cls=Command)(tail_command)
-app.command("diff", cls=Command)(diff_command)
+app.command("tail", cls=ReadingCommand)(tail_command)
+app.command("diff", cls=ReadingCommand)(diff_command)
 app.command("delete", cls=Command)(delete_command)

@@ -10,11 +10,12 @@ import msgspec
 import typer
 from msgspec import Raw
 
-from strandline.cli.connection import DEFAULT_URL, connect, queue_state
+from strandline.cli.connection import connect, queue_state
 from strandline.cli.exit_codes import CommandFailed, Exit, not_found
 from strandline.cli.options import ApiKey, AsJson, LogName, Url
 from strandline.cli.output import counted, print_json, print_line
 from strandline.cli.records import seq_range
+from strandline.cli.server_choice import DEFAULT_URL
 from strandline.cli.times import now_ms, parse_duration
 from strandline.client.errors import Conflict, NotFound
 from strandline.client.topic_types import Draft
@@ -123,27 +124,35 @@ def append_command(
     if text and records:
         raise typer.BadParameter("--text cannot be combined with --records")
     not_before = 0 if delay is None else now_ms() + parse_duration(delay, "--delay")
-    shape = RecordShape(record_key, node, _json(meta, "--meta"), text, records, not_before, priority)
-    if data is None and sys.stdin.isatty():
-        raise typer.BadParameter("no records: give them as arguments, or pipe them to standard input")
+    shape = RecordShape(record_key, node, parse_json(meta, "--meta"), text, records, not_before, priority)
     with connect(url, api_key) as client:
         if shape.is_scheduled:
             queue_state(client, log)
-        writer = Writer(client, log, shape, idempotency_key, create=not no_create)
-        try:
-            if data is not None:
-                writer.write([Line(f"argument {at}", each.encode()) for at, each in enumerate(data, 1)])
-            else:
-                for lines in _batches(idempotency_key is not None, text or not writer.takes_json):
-                    writer.write(lines)
-        except InvalidLine as error:
-            count = writer.outcome.appended
-            before = f"; {counted(count, 'record')} of earlier lines appended" if count else ""
-            raise CommandFailed(f"{error}{before}", Exit.USAGE) from None
+        outcome = append(client, log, data, shape, idempotency_key, create=not no_create)
     if as_json:
-        print_json(writer.outcome)
+        print_json(outcome)
     else:
-        print_line(_describe(writer.outcome))
+        print_line(_describe(outcome))
+
+
+def append(
+    client: Client, log: str, data: list[str] | None, shape: RecordShape, idempotency_key: str | None, *, create: bool
+) -> AppendOutcome:
+    """Append the arguments, or the lines of standard input if ``data`` is None. Raises CommandFailed."""
+    if data is None and sys.stdin.isatty():
+        raise typer.BadParameter("no records: give them as arguments, or pipe them to standard input")
+    writer = Writer(client, log, shape, idempotency_key, create=create)
+    try:
+        if data is not None:
+            writer.write([Line(f"argument {at}", each.encode()) for at, each in enumerate(data, 1)])
+        else:
+            for lines in _batches(idempotency_key is not None, shape.text or not writer.takes_json):
+                writer.write(lines)
+    except InvalidLine as error:
+        count = writer.outcome.appended
+        before = f"; {counted(count, 'record')} of earlier lines appended" if count else ""
+        raise CommandFailed(f"{error}{before}", Exit.USAGE) from None
+    return writer.outcome
 
 
 def _describe(outcome: AppendOutcome) -> str:
@@ -324,7 +333,7 @@ def _batches(fixed: bool, blank: bool) -> Iterator[list[Line]]:
         yield waiting
 
 
-def _json(text: str | None, option: str) -> Any:
+def parse_json(text: str | None, option: str) -> Any:
     try:
         return None if text is None else msgspec.json.decode(text.encode())
     except msgspec.DecodeError as error:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from strandline.cli.connection import DEFAULT_URL, connect
+from strandline.cli.connection import connect
 from strandline.cli.options import ApiKey, AsJson, AsJsonLines, KeyPrefix, LogName, RecordKey, Since, Url
 from strandline.cli.output import counted, print_json, print_line
 from strandline.cli.records import (
@@ -23,6 +23,7 @@ from strandline.cli.records import (
     open_reader,
     pages,
 )
+from strandline.cli.server_choice import DEFAULT_URL
 from strandline.cli.times import parse_moment
 
 #: How long `tail --follow` waits for a server that does not answer.

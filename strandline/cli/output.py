@@ -6,6 +6,7 @@ are printed. Output to a file or to another program is not changed.
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
@@ -28,6 +29,13 @@ def say(text: str) -> None:
     """Print a message for people on standard error, line by line. It is never data, so it is always escaped."""
     for line in text.splitlines() or [""]:
         print(f"strandline: {visible(line)}", file=sys.stderr, flush=True)
+
+
+def discard_output() -> None:
+    """Discard buffered output: flushing it at exit would fail again and change the exit code."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)
 
 
 def open_console(*, stderr: bool = False, **options: Any) -> Console:

@@ -9,13 +9,15 @@ import typer
 from msgspec import Raw
 from msgspec.structs import asdict
 
-from strandline.cli.command_class import Command
-from strandline.cli.connection import DEFAULT_URL, complete_queue, connect, queue_state
+from strandline.cli.command_class import Command, ReadingCommand
+from strandline.cli.connection import complete_queue, connect, queue_state
 from strandline.cli.exit_codes import CommandFailed, Exit, naming
 from strandline.cli.options import ApiKey, AsJson, QueueName, RecordKey, Url
 from strandline.cli.output import counted, print_fields, print_json, print_line, print_table
+from strandline.cli.queue_enqueue import enqueue_command, list_command
 from strandline.cli.queue_work import work_command
 from strandline.cli.records import line_of, of_topic
+from strandline.cli.server_choice import DEFAULT_URL
 from strandline.cli.times import parse_duration, show_age, show_time
 from strandline.client.errors import NotFound
 from strandline.client.failures import summary_of
@@ -371,10 +373,14 @@ def _cut(text: str) -> str:
 
 
 app = typer.Typer(name="queue", no_args_is_help=True, help="Inspect the jobs of a queue, and process them.")
-app.command("peek", cls=Command)(peek_command)
+app.command("ls", cls=ReadingCommand)(list_command)
+app.command("enqueue", cls=Command)(enqueue_command)
+app.command("ls", cls=ReadingCommand)(list_command)
+app.command("enqueue", cls=Command)(enqueue_command)
+app.command("peek", cls=ReadingCommand)(peek_command)
 app.command("work", cls=Command)(work_command)
 app.command("claim", cls=Command)(claim_command)
 app.command("ack", cls=Command)(ack_command)
 app.command("nack", cls=Command)(nack_command)
-app.command("dead-letters", cls=Command)(dead_letters_command)
+app.command("dead-letters", cls=ReadingCommand)(dead_letters_command)
 app.command("redrive", cls=Command)(redrive_command)

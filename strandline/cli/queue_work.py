@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from msgspec import Raw
 
-from strandline.cli.connection import DEFAULT_URL, connect, queue_state
+from strandline.cli.connection import connect, queue_state
 from strandline.cli.exit_codes import CommandFailed, Exit
 from strandline.cli.options import ApiKey, AsJsonLines, QueueName, Url
-from strandline.cli.output import counted, print_json, say
+from strandline.cli.output import counted, discard_output, print_json, say
+from strandline.cli.server_choice import DEFAULT_URL
 from strandline.cli.times import parse_duration
 from strandline.client.queue_calls import Job
 
@@ -151,13 +152,6 @@ class _WorkerLog(logging.Handler):
         say(record.getMessage())
 
 
-def _forget_output() -> None:
-    """Discard buffered output: flushing it at exit would fail again and change the exit code."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, sys.stdout.fileno())
-    os.close(nowhere)
-
-
 class ErrorOutput:
     """The standard error of a command. It is copied to that of this process, and its end is kept."""
 
@@ -227,7 +221,7 @@ class Commands:
             # The job is done all the same, but no further job is started.
             self.unprintable = f"stopped, because standard output cannot be written: {error.strerror}"
             self.give_up()
-            _forget_output()
+            discard_output()
 
     def _report(self, job: Job[Raw], code: int, reason: str | None) -> None:
         if self._as_json:

@@ -6,18 +6,19 @@ from typing import Annotated
 
 import typer
 
-from strandline.cli.command_class import Command
-from strandline.cli.connection import DEFAULT_URL, complete_log, connect
+from strandline.cli.command_class import Command, ReadingCommand
+from strandline.cli.connection import complete_log, connect
 from strandline.cli.exit_codes import CommandFailed, Exit, naming, not_found
 from strandline.cli.options import ApiKey, AsJson, RouterName, Url
 from strandline.cli.output import print_fields, print_json, print_line, print_table
+from strandline.cli.server_choice import DEFAULT_URL
 from strandline.client.errors import NotFound
 from strandline.client.topic_types import RouterState
 
 app = typer.Typer(name="router", no_args_is_help=True, help="Copy new records of one log to another log.")
 
 
-@app.command("ls", cls=Command)
+@app.command("ls", cls=ReadingCommand)
 def list_command(
     prefix: Annotated[
         str, typer.Option("--prefix", metavar="PREFIX", help="Only routers whose name starts with this prefix.")
@@ -38,12 +39,13 @@ def list_command(
     with connect(url, api_key) as client:
         routers = list(client.routers(prefix, source=source, dest=dest))
     if as_json:
-        print_json({"routers": [{"router": one.router, "from": one.source, "to": one.dest} for one in routers]})
+        print_json({"routers": [_document(one) for one in routers]})
         return
-    print_table(("router", "from", "to"), [(one.router, one.source, one.dest) for one in routers])
+    rows = [(one.router, one.source, one.dest, _filter(one)) for one in routers]
+    print_table(("router", "from", "to", "filter"), rows)
 
 
-@app.command("show", cls=Command)
+@app.command("show", cls=ReadingCommand)
 def show_command(name: RouterName, as_json: AsJson = False, url: Url = DEFAULT_URL, api_key: ApiKey = None) -> None:
     """Show the configuration, progress and lag of a router.
 
@@ -147,13 +149,14 @@ def _filter(state: RouterState) -> str:
 
 
 def _document(state: RouterState) -> dict[str, object]:
-    return {
+    """What the server sends: a list has no lags, and the answer to a new router no counters."""
+    document = {
         "router": state.router,
         "from": state.source,
         "to": state.dest,
         "filter": _filter(state) or None,
         "guarantee": state.guarantee,
         "allow_cycle": state.allow_cycle,
-        "forwarded": state.forwarded_total,
-        "lag": state.lag,
     }
+    counters = {"forwarded": state.forwarded_total, "lag": state.lag}
+    return {**document, **{name: number for name, number in counters.items() if number is not None}}

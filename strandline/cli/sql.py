@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from strandline.cli.connection import DEFAULT_URL
 from strandline.cli.options import ApiKey, Cold, Data, Url
 from strandline.cli.output import counted, print_json, print_line, print_table, put, say
+from strandline.cli.server_choice import DEFAULT_URL
 from strandline.cli.spark import check_directory
 
 if TYPE_CHECKING:

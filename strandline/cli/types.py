@@ -7,10 +7,11 @@ from typing import Annotated
 
 import typer
 
-from strandline.cli.connection import DEFAULT_URL, connect
+from strandline.cli.connection import connect
 from strandline.cli.exit_codes import CommandFailed, Exit
 from strandline.cli.options import ApiKey, Url
 from strandline.cli.output import put
+from strandline.cli.server_choice import DEFAULT_URL
 
 
 def types_command(

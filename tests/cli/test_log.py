@@ -297,3 +297,48 @@ def _at_terminal(command: list[str], typed: bytes, environment: dict[str, str]) 
         code = process.wait(30)
     os.close(ours)
     return shown.decode(), code
+
+
+def test_a_log_is_configured_and_keeps_what_is_not_named(cli: Cli, name: str) -> None:
+    cli.lines("log", "create", name, "--max-records", "5", "--max-age", "1d")
+    cli.lines("log", "append", name, *"123")
+    assert cli.lines("log", "configure", name, "--max-records", "2", "--durability", "fsync", "--reject") == [
+        f"configured log {name}"
+    ]
+    config = cli.json("log", "show", name)["state"]["config"]
+    kept = {"ttl_ms": 86_400_000, "cap_records": 2, "durability": "fsync", "discard": "reject", "compact": False}
+    assert kept.items() <= config.items()
+    config = cli.json("log", "configure", name, "--max-age", "0s", "--max-records", "0", "--no-reject", "--compact")
+    changed = {"ttl_ms": 0, "cap_records": 0, "discard": "old", "durability": "fsync", "compact": True}
+    assert changed.items() <= config["config"].items()
+
+
+def test_a_queue_is_configured(cli: Cli, name: str) -> None:
+    cli.lines("log", "create", name, "--type", "queue", "--dead-letter", f"{name}:dead", "--max-deliveries", "3")
+    options = (
+        "--lease",
+        "1m",
+        "--retry-delay",
+        "5s",
+        "--retry-backoff",
+        "3",
+        "--retry-max",
+        "1h",
+        "--retry-jitter",
+        "0.5",
+    )
+    config = cli.json("log", "configure", name, *options)["config"]
+    timed = {"lease_ms": 60_000, "retry_delay_ms": 5000, "retry_backoff": 3, "retry_max_ms": 3_600_000}
+    assert {**timed, "retry_jitter": 0.5, "dead_letter": f"{name}:dead", "max_deliveries": 3}.items() <= config.items()
+    config = cli.json("log", "configure", name, "--dead-letter", "", "--max-deliveries", "0")["config"]
+    assert (config["dead_letter"], config["max_deliveries"], config["lease_ms"]) == (None, 0, 60_000)
+
+
+def test_a_configuration_that_does_not_apply_changes_nothing(cli: Cli, name: str) -> None:
+    cli.lines("log", "append", name, "1")
+    before = cli.json("log", "show", name)["state"]["config"]
+    assert "nothing to change" in cli.fails(2, "log", "configure", name)
+    assert "is not a queue" in cli.fails(6, "log", "configure", name, "--lease", "1m", "--max-records", "1")
+    assert "not found" in cli.fails(3, "log", "configure", f"{name}-absent", "--max-records", "1")
+    assert "is not a duration" in cli.fails(2, "log", "configure", name, "--max-age", "7 days")
+    assert cli.json("log", "show", name)["state"]["config"] == before

@@ -281,3 +281,32 @@ def _wait_for(file: Path) -> None:
     while not file.exists():
         assert monotonic() < deadline, f"{file.name} did not come"
         sleep(0.01)
+
+
+def test_jobs_are_enqueued_with_priority_and_delay(cli: Cli, name: str) -> None:
+    cli.lines("log", "create", name, "--type", "queue")
+    assert cli.lines("queue", "enqueue", name, "1", "2", "-k", "ann") == ["enqueued 2 jobs, seq 1 to 2"]
+    assert cli.lines("queue", "enqueue", name, '"urgent"', "--priority", "10") == ["enqueued 1 job, seq 3"]
+    assert cli.json("queue", "enqueue", name, "--delay", "1h", input='"later"\n"too"\n')["enqueued"] == 2
+    (job,) = cli.json("queue", "claim", name, "--node", "me")["jobs"]
+    assert (job["data"], job["priority"]) == ("urgent", 10)
+    # The same jobs again.
+    once = ("queue", "enqueue", name, "5", "--idempotency-key", "once")
+    assert cli.json(*once) == {"queue": name, "enqueued": 1, "repeated": 0, "first": 6, "last": 6}
+    assert cli.lines(*once) == ["enqueued 0 jobs; skipped 1 enqueued before"]
+    (row,) = [one for one in cli.json("queue", "ls", "--prefix", name)["queues"] if one["queue"] == name]
+    assert (row["ready"], row["in_flight"], row["delayed"]) == (3, 1, 2)
+    header, cells = cli.words("queue", "ls", "--prefix", name)
+    assert header[:4] == ["queue", "ready", "leased", "delayed"]
+    assert cells[:4] == [name, "3", "1", "2"]
+
+
+def test_only_queues_are_listed_and_take_jobs(cli: Cli, name: str) -> None:
+    cli.lines("log", "append", f"{name}-log", "1")
+    assert "is not a queue" in cli.fails(6, "queue", "enqueue", f"{name}-log", "1")
+    assert "not found" in cli.fails(3, "queue", "enqueue", f"{name}-absent", "1")
+    cli.lines("log", "create", f"{name}-a", "--type", "queue")
+    cli.lines("log", "create", f"{name}-b", "--type", "queue")
+    assert "not valid JSON" in cli.fails(2, "queue", "enqueue", f"{name}-a", "1", "no JSON")
+    assert [one["ready"] for one in cli.json("queue", "ls", "--prefix", name)["queues"]] == [0, 0]
+    assert cli.json("queue", "ls", "--prefix", name, "--limit", "1")["more"] is True

@@ -10,9 +10,13 @@ def test_a_router_is_made_listed_shown_and_deleted(cli: Cli, name: str) -> None:
     assert made == [f"created router {router}: {name} → {copy}"]
     cli.lines("log", "append", name, "1", "-k", "ann:7")
     assert [row["data"] for row in cli.rows("log", "tail", copy)] == [1]
-    assert cli.words("router", "ls", "--from", name) == [["router", "from", "to"], [router, name, copy]]
-    assert cli.json("router", "ls", "--to", copy) == {"routers": [{"router": router, "from": name, "to": copy}]}
+    listed = cli.words("router", "ls", "--from", name)
+    assert listed == [["router", "from", "to", "filter"], [router, name, copy, "ann*"]]
     shown = cli.json("router", "show", router)
+    (row,) = cli.json("router", "ls", "--to", copy)["routers"]
+    assert row == {member: value for member, value in shown.items() if member != "lag"}
+    (row,) = cli.json("log", "show", name)["routers"]
+    assert (row["filter"], row["forwarded_total"]) == (["tag", "Glob", "ann*"], 1)
     assert (shown["filter"], shown["forwarded"], shown["lag"]) == ("ann*", 1, 0)
     assert ["filter", "ann*"] in cli.words("router", "show", router)
     assert cli.lines("router", "delete", router) == [f"deleted router {router}"]

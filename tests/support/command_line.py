@@ -17,7 +17,9 @@ class Cli:
         self.url = url
 
     def __call__(self, *arguments: object, input: str | None = None, **environment: str) -> Result:
-        settings = {"STRANDLINE_URL": self.url, "STRANDLINE_KEY": "", "COLUMNS": "200", **environment}
+        # Not the contexts of the person who runs the tests.
+        none = {"XDG_CONFIG_HOME": "/nowhere", "STRANDLINE_CONTEXT": ""}
+        settings = {"STRANDLINE_URL": self.url, "STRANDLINE_KEY": "", "COLUMNS": "200", **none, **environment}
         return CliRunner().invoke(app, [str(argument) for argument in arguments], input=input, env=settings)
 
     def lines(self, *arguments: object, input: str | None = None) -> list[str]:

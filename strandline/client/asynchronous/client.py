@@ -14,7 +14,7 @@ from strandline.client.connection import Address
 from strandline.client.retry import Patience
 from strandline.client.stream_calls import StreamRow
 from strandline.client.topic_calls import Match, Write
-from strandline.client.topic_types import RouterState, TopicRow, Written
+from strandline.client.topic_types import ConsumerPosition, RouterState, TopicRow, Written
 
 if TYPE_CHECKING:
     import httpx
@@ -207,6 +207,18 @@ class AsyncClient:
         from strandline.client.asynchronous.tables import AsyncTable
 
         return AsyncTable(self.transport, name, type, public)
+
+    async def consumers(self, prefix: str = "") -> AsyncIterator[ConsumerPosition]:
+        """The named consumers of all topics whose names start with ``prefix``, ordered by topic and name."""
+        cursor: str | None = None
+        while True:
+            query = {"prefix": prefix or None, "page_size": 1000, "cursor": cursor}
+            page = await self.transport.ask(get("/v0/consumers", query), calls.ALL_CONSUMERS)
+            for row in page.consumers:
+                yield row
+            cursor = page.next_cursor
+            if cursor is None:
+                return
 
     # --- routers ---------------------------------------------------------------------------------------------------
 

@@ -16,7 +16,7 @@ from strandline.client.stream_calls import StreamRow
 from strandline.client.synchronous.topics import Router, Topic
 from strandline.client.synchronous.transport import Transport
 from strandline.client.topic_calls import Match, Write
-from strandline.client.topic_types import RouterState, TopicRow, Written
+from strandline.client.topic_types import ConsumerPosition, RouterState, TopicRow, Written
 
 if TYPE_CHECKING:
     import httpx
@@ -205,6 +205,17 @@ class Client:
         from strandline.client.synchronous.tables import Table
 
         return Table(self.transport, name, type, public)
+
+    def consumers(self, prefix: str = "") -> Iterator[ConsumerPosition]:
+        """The named consumers of all topics whose names start with ``prefix``, ordered by topic and name."""
+        cursor: str | None = None
+        while True:
+            query = {"prefix": prefix or None, "page_size": 1000, "cursor": cursor}
+            page = self.transport.ask(get("/v0/consumers", query), calls.ALL_CONSUMERS)
+            yield from page.consumers
+            cursor = page.next_cursor
+            if cursor is None:
+                return
 
     # --- routers ---------------------------------------------------------------------------------------------------
 

@@ -6,13 +6,24 @@ import re
 from collections.abc import Iterator
 
 import msgspec
+from msgspec import UNSET
 
-from strandline.engine.record import Cursor
+from strandline.engine.record import Cursor, Page
 from strandline.nearest_name import decode_body
 from strandline.protocols.topics.context import Context, performance
 from strandline.protocols.topics.errors import CONSUMER_NOT_FOUND
+from strandline.protocols.topics.list import cursor_behind, page_size, start_after
 from strandline.protocols.topics.topics import Topic
-from strandline.protocols.topics.wire import CommitBody, ConsumerAnswer, ConsumerDeleted, ConsumerList, ConsumerState
+from strandline.protocols.topics.wire import (
+    CommitBody,
+    ConsumerAnswer,
+    ConsumerDeleted,
+    ConsumerList,
+    ConsumerRow,
+    ConsumersList,
+    ConsumerState,
+)
+from strandline.service.admission import Replying, reply_of
 from strandline.service.catalog import CONSUMER
 from strandline.service.http import Call, Later, Reply, json_reply
 from strandline.service.problems import Refusal, invalid, limit_reached
@@ -56,17 +67,36 @@ class Consumers:
             elif not prefixes or name.startswith(prefixes):
                 yield from ((name, consumer, row.lag) for consumer, row in consumers.items())
 
-    def commit(self, call: Call) -> Reply | Later:
+    def commit(self, call: Call) -> Replying:
         """PUT /v0/topics/{topic}/consumers/{consumer}"""
         body = decode_body(_decoder, call.body)
         topic = self._context.topics.get(call.param("topic"))
         name = call.param("consumer")
         if NAME.fullmatch(name) is None:
             raise invalid(f"{name!r} is not a consumer name: expected 1 to 255 letters, digits and . _ : -")
-        if body.seq > topic.log.head:
+        if (body.seq is not UNSET) + (body.at is not UNSET) + (body.since_ts is not UNSET) != 1:
+            raise invalid("a commit has exactly one of seq, at and since_ts")
+        if body.since_ts is not UNSET:
+            page = topic.log.read_resident(0, 1, since=body.since_ts)
+            if page is None:
+                return self._commit_since(call, topic, name, body.since_ts)
+            return self._move(call, topic, name, _position_before(page))
+        if body.seq is UNSET:
+            seq = topic.log.head if body.at == "end" else topic.log.state().earliest - 1
+        elif body.seq > topic.log.head:
             raise invalid(f"seq {body.seq} is past the head, {topic.log.head}", {"head_seq": topic.log.head})
+        else:
+            seq = body.seq
+        return self._move(call, topic, name, seq)
+
+    async def _commit_since(self, call: Call, topic: Topic, name: str, ts: int) -> Reply:
+        """Find the position on another thread, because it is not in memory."""
+        page = await self._context.workers.normal.run(topic.log.read, 0, 1, since=ts)
+        return await reply_of(self._move(call, topic, name, _position_before(page)))
+
+    def _move(self, call: Call, topic: Topic, name: str, seq: int) -> Reply | Later:
         self._check_room(topic, name)
-        commit = topic.log.move_cursor(CONSUMER + name, body.seq)
+        commit = topic.log.move_cursor(CONSUMER + name, seq)
         self._topics[topic.name] = None
         return self._context.admission.after(commit, lambda cursor: _reply(call, topic, name, cursor))
 
@@ -96,6 +126,30 @@ class Consumers:
         answer = ConsumerList(topic.name, topic.log.head, consumers_of(topic), performance=performance(call))
         return json_reply(answer)
 
+    def list_all(self, call: Call) -> Reply:
+        """GET /v0/consumers"""
+        size, prefix = page_size(call), call.query.get("prefix", "")
+        # A name of a consumer has no slash.
+        last_topic, _, last_consumer = start_after(call).rpartition("/")
+        rows: list[ConsumerRow] = []
+        for name in sorted(self._topics):
+            if name < last_topic or not name.startswith(prefix) or not call.access.may_touch(name):
+                continue
+            topic = self._context.topics.find(name)
+            if topic is None:
+                continue
+            head = topic.log.head
+            rows += (
+                ConsumerRow(name, consumer, each.seq, head, each.lag, each.committed_ts)
+                for consumer, each in consumers_of(topic).items()
+                if (name, consumer) > (last_topic, last_consumer)
+            )
+            if len(rows) > size:
+                break
+        more = len(rows) > size
+        cursor = cursor_behind(f"{rows[size - 1].topic}/{rows[size - 1].consumer}") if more else UNSET
+        return json_reply(ConsumersList(rows[:size], cursor, performance=performance(call)))
+
     def delete(self, call: Call) -> Reply | Later:
         """DELETE /v0/topics/{topic}/consumers/{consumer}"""
         topic = self._context.topics.get(call.param("topic"))
@@ -105,6 +159,13 @@ class Consumers:
             return json_reply(ConsumerDeleted(topic.name, name, deleted, performance=performance(call)))
 
         return self._context.admission.after(topic.log.drop_cursor(CONSUMER + name), reply)
+
+
+def _position_before(page: Page) -> int:
+    """The position from which a reader gets this page: before its records, and before the loss that it reports."""
+    if page.tombstone is not None:
+        return page.tombstone.gap_from - 1
+    return page.seqs[0] - 1 if page.seqs else page.next_after
 
 
 def _has_any(cursors: dict[str, Cursor] | None) -> bool:

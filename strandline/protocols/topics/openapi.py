@@ -187,6 +187,14 @@ _RECORDS: dict[tuple[str, str], Operation] = {
 }
 
 _CONSUMERS: dict[tuple[str, str], Operation] = {
+    ("GET", "/v0/consumers"): Operation(
+        group="consumers",
+        summary="List the consumers of all topics",
+        description="Sorted by topic and name. `prefix` applies to the names of topics.",
+        answers=shown(wire.ConsumersList),
+        parameters=_PAGING,
+        errors=("invalid_request",),
+    ),
     ("GET", _ONE + "/consumers"): Operation(
         group="consumers",
         summary="List consumers and their lag",
@@ -204,8 +212,9 @@ _CONSUMERS: dict[tuple[str, str], Operation] = {
     ("PUT", _CONSUMER): Operation(
         group="consumers",
         summary="Commit the position of a consumer",
-        description="Creates the consumer if it does not exist. The position may go back.",
-        body={JSON: wire.CommitBody},
+        description="Creates the consumer if it does not exist. The position may go back. Give exactly one of `seq`, "
+        "`at` and `since_ts`.",
+        body={JSON: wire.OneCommit},
         answers=shown(wire.ConsumerAnswer),
         parameters=(_PATH["topic"], _PATH["consumer"]),
         errors=(*_ABSENT, "read_only", "disk_full"),
@@ -233,7 +242,8 @@ _QUEUES: dict[tuple[str, str], Operation] = {
     ("POST", _ONE + "/ack"): Operation(
         group="queues",
         summary="Acknowledge jobs",
-        description="Deletes the jobs. `skipped` lists those that the worker does not hold.",
+        description="Deletes the jobs. `skipped` lists those that the worker does not hold. With `claim`, the "
+        "worker also claims its next jobs, which needs the scope `read`; only then the answer has `claimed`.",
         body={JSON: wire.AckBody},
         answers=shown(wire.AckAnswer),
         parameters=(_PATH["topic"],),

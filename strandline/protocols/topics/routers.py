@@ -224,14 +224,7 @@ def _guarantee(definition: RouterDefinition) -> Guarantee:
 
 
 def _row(router: Router) -> RouterRow:
-    definition = router.definition
-    return RouterRow(
-        router=definition.name,
-        source=definition.source,
-        dest=definition.dest,
-        guarantee=_guarantee(definition),
-        forwarded_total=router.forwarded_total,
-    )
+    return RouterRow(**_members(router.definition), forwarded_total=router.forwarded_total)
 
 
 def _put_reply(call: Call, definition: RouterDefinition, created: bool) -> Reply:

@@ -53,6 +53,7 @@ class TopicsProtocol:
             _route("POST", "/v0/write", self.multi_writing.write, "write", body="required", fast=True, elements=writes),
             _route("POST", one + "/diff", self.reading.diff, "read", body="optional", fast=True),
             _route("POST", one + "/delete", self.deleting.delete, "delete", body="required"),
+            _route("GET", "/v0/consumers", consumers.list_all, "read"),
             _route("GET", one + "/consumers", consumers.list, "read"),
             _route("GET", consumer, consumers.get, "read"),
             _route("PUT", consumer, consumers.commit, "read", body="required", fast=True),

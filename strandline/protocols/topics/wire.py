@@ -256,7 +256,15 @@ class RecordsDeleted(Timed):
 
 
 class CommitBody(msgspec.Struct, forbid_unknown_fields=True):
-    seq: Natural
+    """Has exactly one member."""
+
+    seq: Natural | UnsetType = UNSET
+    at: Literal["start", "end"] | UnsetType = UNSET
+    since_ts: Natural | UnsetType = UNSET
+
+
+#: The body as OpenAPI describes it.
+OneCommit = Annotated[CommitBody, Meta(extra_json_schema={"minProperties": 1, "maxProperties": 1})]
 
 
 class ConsumerAnswer(Timed):
@@ -274,6 +282,20 @@ class ConsumerList(Timed):
     consumers: dict[str, ConsumerState]
 
 
+class ConsumerRow(msgspec.Struct):
+    topic: str
+    consumer: str
+    seq: Number
+    head_seq: Number
+    lag: Number
+    committed_ts: Number
+
+
+class ConsumersList(Timed):
+    consumers: list[ConsumerRow]
+    next_cursor: str | UnsetType = UNSET
+
+
 class ConsumerDeleted(Timed):
     topic: str
     consumer: str
@@ -289,18 +311,29 @@ class ClaimBody(msgspec.Struct, gc=False):
     lease_ms: Natural | None = None
 
 
-class AckBody(msgspec.Struct, kw_only=True, gc=False):
+class HolderBody(msgspec.Struct, kw_only=True, gc=False):
+    """A request about jobs that its node holds."""
+
     node: NodeField
     seqs: list[Natural]
     lease_ids: list[LeaseField] | None = None
 
 
-class NackBody(AckBody, kw_only=True, gc=False):
+class NextClaim(msgspec.Struct, gc=False):
+    max: Natural = 0
+    lease_ms: Natural | None = None
+
+
+class AckBody(HolderBody, kw_only=True, gc=False):
+    claim: NextClaim | None = None
+
+
+class NackBody(HolderBody, kw_only=True, gc=False):
     delay_ms: Natural | None = None
     reason: Raw | UnsetType = UNSET
 
 
-class ExtendBody(AckBody, kw_only=True, gc=False):
+class ExtendBody(HolderBody, kw_only=True, gc=False):
     lease_ms: Natural
 
 
@@ -344,10 +377,11 @@ class ClaimAnswer(msgspec.Struct):
     performance: ClaimPerformance
 
 
-class AckAnswer(msgspec.Struct):
+class AckAnswer(msgspec.Struct, kw_only=True):
     topic: str
     acked: Number
     skipped: list[Number]
+    claimed: list[Job] | UnsetType = UNSET
     ready: Number
     in_flight: Number
     performance: AckPerformance
@@ -420,6 +454,10 @@ class RouterRow(msgspec.Struct):
     router: str
     source: str
     dest: str
+    preserve_node: bool
+    preserve_tag: bool
+    filter: list[str] | None
+    allow_cycle: bool
     guarantee: Guarantee
     forwarded_total: Number
 

@@ -66,6 +66,7 @@ ROUTES: list[tuple[str, str, Any, set[str]]] = [
     ("GET", "/v0/topics/open/consumers", None, {"read"}),
     ("PUT", "/v0/topics/open/consumers/c", {"seq": 0}, {"read"}),
     ("DELETE", "/v0/topics/open/consumers/c", None, {"delete"}),
+    ("GET", "/v0/consumers", None, {"read"}),
     ("GET", "/v0/routers", None, {"read"}),
     ("GET", "/v0/routers/absent", None, {"read"}),
     ("PUT", "/v0/routers/r", {"source": "open", "dest": "open.copy"}, {"admin"}),
@@ -224,7 +225,10 @@ def test_lists_show_only_what_the_key_may_touch(as_key: dict[str, Client]) -> No
 def test_metrics_show_only_names_that_the_key_may_touch(as_key: dict[str, Client]) -> None:
     as_key["full"].put("mine:metric")
     as_key["full"].put("other.metric")
+    as_key["full"].call("PUT", "/v0/topics/mine:metric/consumers/c", {"seq": 0})
     as_key["full"].call("PUT", "/v0/topics/other.metric/consumers/c", {"seq": 0})
+    rows = as_key["tenant reader"].call("GET", "/v0/consumers")["consumers"]
+    assert [row["topic"] for row in rows if row["topic"].endswith("metric")] == ["mine:metric"]
     text = as_key["tenant reader"].http.get("/v0/metrics").text
     assert 'topics_topic_head_seq{topic="mine:metric"} 0' in text
     assert "other.metric" not in text

@@ -88,6 +88,10 @@ def test_routers_are_listed_in_order_by_pages_and_ends(client: Client, topic: st
             "router": f"{topic}:{number}",
             "source": topic + ".s",
             "dest": f"{topic}.d{number}",
+            "preserve_node": True,
+            "preserve_tag": True,
+            "filter": None,
+            "allow_cycle": False,
             "guarantee": "at_least_once",
             "forwarded_total": 1,
         }

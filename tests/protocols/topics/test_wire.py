@@ -102,6 +102,7 @@ DECODED: list[tuple[type[Any], tuple[type[msgspec.Struct], ...]]] = [
     (topic_types.RecordsDeleted, (wire.RecordsDeleted,)),
     (topic_types.ConsumerPosition, (wire.ConsumerAnswer,)),
     (topic_types.ConsumerList, (wire.ConsumerList,)),
+    (topic_types.ConsumersList, (wire.ConsumersList,)),
     (topic_types.ConsumerDeleted, (wire.ConsumerDeleted,)),
     (topic_types.RouterState, (wire.RouterPut, wire.RouterState, wire.RouterRow)),
     (topic_types.RouterDeleted, (wire.RouterDeleted,)),

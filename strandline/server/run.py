@@ -38,7 +38,7 @@ def run(settings: Settings, program: Program | None = None, declared: Declaratio
     supervises. Without ``declared``, the declarations come from the file in the settings."""
     check_exposure(settings)
     declared = load(settings.server.declare) if declared is None else declared
-    log_to_stderr(settings.server.log_level)
+    log_to_stderr(settings.server.log_level, settings.server.log_format)
     if settings.server.log_level != "debug":
         # uvicorn logs every step of its start and stop, which is logged here too.
         logging.getLogger("uvicorn.error").setLevel("WARNING")

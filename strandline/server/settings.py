@@ -31,6 +31,7 @@ from strandline.protocols.topics.settings import TopicsSettings
 from strandline.service.access import Keys
 from strandline.service.settings import DeliverySettings, LimitSettings
 from strandline.setting import (
+    Count,
     Directory,
     Flag,
     Origins,
@@ -65,6 +66,7 @@ LogLevel = Annotated[
     Literal["debug", "info", "warning", "error", "critical"],
     Meta(description="debug, info, warning, error or critical"),
 ]
+LogFormat = Annotated[Literal["text", "json"], Meta(description="text or json")]
 PipelineMode = Annotated[Literal["auto", "on", "off"], Meta(description="auto, on or off")]
 Master = Annotated[
     str,
@@ -116,6 +118,13 @@ class ServerSettings(Section, frozen=True, kw_only=True):
     ] = ()
     probe_auth: Annotated[Flag, "Require an API key for the health and readiness probes too."] = False
     log_level: Annotated[LogLevel, "Minimum level of log messages: debug, info, warning, error or critical."] = "info"
+    log_format: Annotated[
+        LogFormat, "Form of log lines on standard error: text, or json for one JSON object per line."
+    ] = "text"
+    access_log: Annotated[Flag, "Log one line per answered request, without the query string."] = False
+    audit_bytes: Annotated[
+        Count, "Maximum bytes of the audit log, `__audit__`, which records administrative changes; 0: no audit log."
+    ] = 64 << 20
     drain_seconds: Annotated[Seconds, "Maximum time that a stopping server waits for open requests and streams."] = 10.0
     head_timeout_seconds: Annotated[
         Timeout, "Maximum time for the request line and the headers of a request to arrive."

@@ -61,6 +61,7 @@ from strandline.service.access import ALL_SCOPES, Access, Keys
 from strandline.service.admission import SAMPLE_MS
 from strandline.service.api_keys import KEYS_LOG, PIPELINE_KEY, ApiKeys
 from strandline.service.audit import Audit
+from strandline.service.flush_in_place import FlushInPlace
 from strandline.service.http import Reply
 from strandline.service.kernel import Kernel
 from strandline.service.limits import Limits
@@ -220,6 +221,7 @@ class Application:
             engine, hub, self.limits.streams, self.workers, target_latency_ms=settings.delivery.target_latency_ms
         )
         self.admission, self.live = kernel.admission, kernel.live
+        kernel.admission.flushes_in_place = FlushInPlace(engine, lambda: self.gate.entered).is_best
         shelf = IndexCatalog(Lake.at(settings.lake), Path(settings.storage.data_dir) / COMPANIONS, self.workers.lake)
         # One memory budget and one set of index files for the searches of all protocols.
         directory = IndexDirectory(engine.disk)
@@ -335,6 +337,7 @@ class Application:
             is_serving=lambda: self.status.serving,
             uptime_ms=lambda: self.probes.uptime_ms,
             connections=lambda: self.count_connections(),
+            url=lambda: f"http://{self.address}" if self.address else "",
         )
 
     async def _serve_socket(

@@ -138,6 +138,8 @@ class Gate:
         self.access_log: AccessLog | None = None
         self._probe_auth = probe_auth
         self._paths = Paths()
+        #: The number of requests so far, admitted or not.
+        self.entered = 0
         #: Increases when routes are added or keys are revoked, which makes cached heads invalid.
         self.generation = 0
         self.add("server", routes)
@@ -277,6 +279,7 @@ class Gate:
         With ``awaits_body`` the body is incomplete, and the request counts as in flight from now on: the caller must
         call ``answer`` or ``leave`` later. ``peer`` is the address at the other end of the connection.
         """
+        self.entered += 1
         if head.route is None and head.refused is None:
             self.check(head)
         if head.refused is not None or self.keys is not None or not self.status.serving:

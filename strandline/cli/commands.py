@@ -34,6 +34,11 @@ COMMANDS = {
     "consumer": CommandPlace("consumer:app", "List, move and delete the named consumers of logs."),
     "router": CommandPlace("router:app", "Copy new records of one log to another log."),
     "keys": CommandPlace("keys:app", "List, add, rotate and revoke the API keys of a server."),
+    "audit": CommandPlace(
+        "audit:audit_command",
+        "Show who changed the server and its logs: the last entries of the audit log, oldest first.",
+        reads=True,
+    ),
     "index": CommandPlace("index:app", "Make the records of a log searchable."),
     "search": CommandPlace(
         "search:search_command",

@@ -22,6 +22,7 @@ class QueryFailed(Exception):
 # --- The logs that a statement names: DuckDB reports each table that it misses -------------------------------------
 
 _MISSING = re.compile(r"Table with name (.+?) does not exist!", re.DOTALL)
+_SHOW_TABLES = re.compile(r"\s*show\s+(?:all\s+)?tables\s*;?\s*", re.IGNORECASE)
 _WORD = re.compile(r'"((?:[^"]|"")*)"|([^\W\d][\w$]*)')
 
 
@@ -38,6 +39,11 @@ def check_statement(text: str) -> None:
         raise QueryFailed(str(error).strip(), "statement") from None
     if len(statements) != 1:
         raise QueryFailed(f"expected one SQL statement, got {len(statements)}", "statement")
+
+
+def lists_tables(statement: str) -> bool:
+    """Whether the statement is ``show tables``, for which DuckDB knows no log."""
+    return _SHOW_TABLES.fullmatch(statement) is not None
 
 
 def missing_table(error: duckdb.Error) -> str | None:

@@ -20,6 +20,7 @@ from bench import (
     change,
     client,
     collections,
+    documentation,
     history,
     logs,
     peers_run,
@@ -36,7 +37,7 @@ from bench import (
 )
 from bench.machine import describe
 from bench.measure import FULL, QUICK, Effort, Row
-from bench.report import Report, show, write_documentation
+from bench.report import Report, show
 
 GROUPS: dict[str, Callable[[Path, Effort], Iterator[Row]]] = {
     "append": append.run,
@@ -68,7 +69,9 @@ def main(
     ] = None,
     quick: Annotated[bool, typer.Option(help="Only check that everything works; the figures mean little.")] = False,
     json: Annotated[Path | None, typer.Option(help="Write the results to this file.")] = None,
-    write_docs: Annotated[bool, typer.Option(help="Write the results into docs/reference/benchmarks.md.")] = False,
+    write_docs: Annotated[
+        bool, typer.Option(help="Write the results into the pages about benchmarks in docs/reference.")
+    ] = False,
     shown: Annotated[
         Path | None,
         typer.Option("--from", exists=True, help="Show the results in this file of an earlier run; measure nothing."),
@@ -103,7 +106,7 @@ def main(
     if write_docs:
         if report.quick:
             raise typer.BadParameter(UNFIT)
-        write_documentation(DOCUMENTATION, report)
+        documentation.write(DOCUMENTATION, report)
 
 
 def _read(path: Path) -> Report:

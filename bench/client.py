@@ -1,4 +1,5 @@
-"""The Python client next to plain httpx with the same requests: the cost of retries, types and idempotency keys."""
+"""The Python client next to plain httpx with the same requests: the cost of retries, types and idempotency keys. And
+producers next to what the server takes over one connection."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from typing import Any
 import httpx
 import msgspec
 
-from bench.measure import Effort, Rounds, Row, Sample, in_rounds, repeated
+from bench.measure import Effort, Rounds, Row, Sample, Target, in_rounds, repeated, timed
 from bench.topics_server import serving
 from bench.workload import directory
 from strandline.client import AsyncClient, Client
@@ -21,6 +22,12 @@ PLAIN = "an httpx client, with json= and .json()"
 #: The target: at least the rate of plain httpx, which has neither retries nor types.
 AIM = 1.0
 PAGE = 100
+HEADERS = {"content-type": "application/json"}
+#: Records that a producer writes in one turn, and in one batch.
+PRODUCED = 200_000
+BATCH = 5000
+BATCHES = "batches of 5,000 records, encoded in advance, one after the other with httpx"
+PRODUCED_TARGET = Target(200_000, "records/s")
 #: The maximum number of calls in a turn, which none reaches.
 MANY = 1_000_000
 
@@ -37,6 +44,7 @@ def run(root: Path, effort: Effort) -> Iterator[Row]:
     with directory(root, "client") as path, serving(path / "data") as server:
         yield from _with_threads(server.url, effort)
         yield from asyncio.run(_with_a_loop(server.url, effort))
+        yield from _producers(server.url, effort)
 
 
 def _with_threads(url: str, effort: Effort) -> Iterator[Row]:
@@ -102,3 +110,41 @@ async def _awaited(call: Callable[[], Awaitable[Any]], seconds: float) -> Sample
         times += 1
         now = clock()
     return Sample(times, now - start)
+
+
+# --- producers ------------------------------------------------------------------------------------------------------
+
+
+def _producers(url: str, effort: Effort) -> Iterator[Row]:
+    count = effort.scaled(PRODUCED)
+    body = msgspec.json.encode({"records": [{"data": ORDER}] * BATCH})
+
+    with Client(url) as client, httpx.Client(base_url=url, trust_env=False) as plain:
+
+        def post() -> None:
+            answer = plain.post("/v0/topics/produced?return_seqs=false", content=body, headers=HEADERS)
+            answer.raise_for_status()
+
+        def produce() -> None:
+            with client.topic("produced").producer(batch_records=BATCH) as producer:
+                for _ in range(count):
+                    producer.produce(ORDER)
+
+        def produce_on_a_loop() -> None:
+            async def main() -> None:
+                async with (
+                    AsyncClient(url) as loop_client,
+                    loop_client.topic("produced").producer(batch_records=BATCH) as producer,
+                ):
+                    for _ in range(count):
+                        await producer.produce(ORDER)
+
+            asyncio.run(main())
+
+        post()
+        for kind, action in (("a thread", produce), ("an event loop", produce_on_a_loop)):
+            action()
+            rounds = in_rounds(
+                partial(timed, count, action), partial(repeated, post, BATCH, effort.turn, MANY), effort.rounds
+            )
+            yield rounds.row(GROUP, f"produce records one by one, {kind}", "records/s", BATCHES, target=PRODUCED_TARGET)

@@ -22,6 +22,7 @@ from bench.topics_server import HOST, START_SECONDS, STOP_SECONDS, Server
 
 CACHE = Path(__file__).parent / ".peers"
 INSTALL_SECONDS = 600.0
+MAVEN_PLUGIN = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1"
 
 
 class Installation(NamedTuple):
@@ -52,6 +53,15 @@ class Installation(NamedTuple):
         packages = ["install", "--quiet", "--require-hashes", "-r", "requirements.lock"]
         make = [[sys.executable, "-m", "venv", "venv"], [str(self.python), "-m", "pip", *packages]]
         return self._installed("requirements.lock", "venv", make)
+
+    def install_maven(self) -> str:
+        """Copy the jars that ``pom.xml`` names, and those that they need, to ``jars`` if they are missing. Returns the
+        reason for a failure, or an empty string."""
+        if shutil.which("mvn") is None:
+            return "mvn is not installed (Debian: apt-get install maven)"
+        copy = f"{MAVEN_PLUGIN}:copy-dependencies"
+        command = ["mvn", "-B", "-q", copy, "-DoutputDirectory=jars", "-DincludeScope=runtime"]
+        return self._installed("pom.xml", "jars", [command])
 
     def _installed(self, lock: str, directory: str, commands: Sequence[Sequence[str]]) -> str:
         shutil.copytree(self.source, self.place, dirs_exist_ok=True)

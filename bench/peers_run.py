@@ -1,6 +1,6 @@
 """This server next to other servers, each with the settings of a careful user, all in one run.
 
-Topics are compared with Redis Streams, NATS JetStream and a log table in PostgreSQL; streams and collections are
+Topics are compared with Redis Streams, NATS JetStream, Kafka and a log table in PostgreSQL; streams and collections are
 compared with other servers of the same protocol. A server that is not installed is skipped, and the benchmark prints
 how to install it.
 """
@@ -12,7 +12,16 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from bench import peers_appends, peers_delivery, peers_history, peers_nats, peers_ours, peers_postgres, peers_redis
+from bench import (
+    peers_appends,
+    peers_delivery,
+    peers_history,
+    peers_kafka,
+    peers_nats,
+    peers_ours,
+    peers_postgres,
+    peers_redis,
+)
 from bench.measure import Effort, Row
 from bench.peers_appends import DURABILITIES
 from bench.peers_http import COLLECTION_SERVERS, OUR_COLLECTIONS, OUR_STREAMS, STREAM_SERVERS
@@ -31,7 +40,7 @@ class Lineup(NamedTuple):
     suffix: str = ""
 
 
-TOPICS = Lineup(peers_ours.PEER, (peers_redis.PEER, peers_nats.PEER, peers_postgres.PEER))
+TOPICS = Lineup(peers_ours.PEER, (peers_redis.PEER, peers_nats.PEER, peers_kafka.PEER, peers_postgres.PEER))
 LINEUPS = (
     TOPICS,
     Lineup(OUR_STREAMS, STREAM_SERVERS, ", streams"),

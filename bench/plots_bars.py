@@ -54,13 +54,13 @@ def _bar(row: Row, scale: Scale, y: float) -> list[str]:
     middle = y + BAR / 2
     edge = scale(figure.high) if ahead else scale(figure.low)
     label = (
-        text(edge + 6, middle + 4, _times(figure.median))
+        text(edge + 6, middle + 4, times(figure.median))
         if ahead
-        else text(edge - 6, middle + 4, _times(figure.median), anchor="end")
+        else text(edge - 6, middle + 4, times(figure.median), anchor="end")
     )
     # A label that would overlap the names goes to the other side of the line.
     if not ahead and edge - 50 < NAMES:
-        label = text(scale(1) + 6, middle + 4, _times(figure.median))
+        label = text(scale(1) + 6, middle + 4, times(figure.median))
     return [
         text(NAMES, middle + 4, row.peer_is.partition(",")[0], "fill-faint", "end"),
         box(start, y + 3, max(end - start, 1), BAR - 6, "fill-ahead" if ahead else "fill-behind"),
@@ -69,5 +69,5 @@ def _bar(row: Row, scale: Scale, y: float) -> list[str]:
     ]
 
 
-def _times(value: float) -> str:
+def times(value: float) -> str:
     return f"{value:.0f}×" if value >= 20 else f"{value:.1f}×" if value >= 1 else f"{value:.2g}×"

@@ -1,24 +1,18 @@
-"""Reports: a table for the terminal, the same table in the documentation, and JSON for programs."""
+"""Reports: the results of a run, and how they are shown in the terminal. They are also stored as JSON."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import groupby
-from pathlib import Path
 
 import msgspec
 from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from bench import plots
 from bench.machine import Machine
 from bench.measure import COSTS, Figure, Row, Unit
 
-BEGIN = "<!-- results: begin -->"
-END = "<!-- results: end -->"
-#: The prefix of the name of each group.
-HEADING = "### "
 COLUMNS = ("what", "result (lowest to highest)", "floor", "times the floor's cost", "target")
 PEER_COLUMNS = ("what", "result (lowest to highest)", "peer", "times the peer's", "target")
 
@@ -33,54 +27,24 @@ class Report(msgspec.Struct, frozen=True):
 
 
 def show(console: Console, report: Report) -> None:
-    for group, rows in _groups(report):
-        table = Table(*_columns(rows), title=group, title_justify="left", box=box.SIMPLE_HEAD)
+    for group, rows in groups(report):
+        table = Table(*columns(rows), title=group, title_justify="left", box=box.SIMPLE_HEAD)
         for row in rows:
-            table.add_row(*_cells(row), style=None if _is_met(row) else "red")
+            table.add_row(*cells(row), style=None if _is_met(row) else "red")
         console.print(table)
-    console.print(_summary(report))
+    console.print(summary(report))
 
 
-def write_documentation(path: Path, report: Report) -> None:
-    """Replace the sections of the measured groups between the markers, and write their pictures next to the page. Other
-    groups, and the text outside the markers, stay as they are."""
-    text = path.read_text()
-    before, begin, rest = text.partition(BEGIN)
-    between, end, after = rest.partition(END)
-    if not begin or not end:
-        raise ValueError(f"{path} does not have the markers {BEGIN} and {END}")
-    sections = {section.partition("\n")[0]: section for section in between.split(HEADING)[1:]}
-    for group, rows in _groups(report):
-        pictures = plots.write(group, rows, path)
-        sections[group] = "\n".join(_section(group, rows, report, pictures)) + "\n"
-    path.write_text(before + BEGIN + "\n\n" + "".join(HEADING + section for section in sections.values()) + END + after)
-
-
-def _section(group: str, rows: list[Row], report: Report, pictures: Sequence[str]) -> Iterator[str]:
-    yield group
-    yield ""
-    yield _summary(report)
-    yield ""
-    yield "| " + " | ".join(_columns(rows)) + " |"
-    yield "|---|---|---|---|---|"
-    for row in rows:
-        yield "| " + " | ".join(_cells(row)) + " |"
-    yield ""
-    for picture in pictures:
-        yield picture
-        yield ""
-
-
-def _groups(report: Report) -> Iterator[tuple[str, list[Row]]]:
+def groups(report: Report) -> Iterator[tuple[str, list[Row]]]:
     for group, rows in groupby(report.rows, key=lambda row: row.group):
         yield group, list(rows)
 
 
-def _columns(rows: list[Row]) -> tuple[str, ...]:
+def columns(rows: Sequence[Row]) -> tuple[str, ...]:
     return PEER_COLUMNS if any(row.peer is not None for row in rows) else COLUMNS
 
 
-def _summary(report: Report) -> str:
+def summary(report: Report) -> str:
     took = f"{report.minutes:.0f} minutes" if report.minutes >= 1.5 else f"{report.minutes * 60:.0f} seconds"
     return f"{report.date}: {report.machine}. The run took {took}."
 
@@ -91,7 +55,7 @@ def _is_met(row: Row) -> bool:
     return row.target is None or row.target.met_by(row.result.median)
 
 
-def _cells(row: Row) -> tuple[str, str, str, str, str]:
+def cells(row: Row) -> tuple[str, str, str, str, str]:
     if row.peer is not None:
         return _peer_cells(row)
     floor = "" if row.floor is None else f"{number(row.floor.median, row.unit)} ({row.floor_is})"

@@ -21,6 +21,7 @@ TARGET = ROOT / "strandline" / "client" / "synchronous"
 WORDS = {
     "AsyncBaseTransport": "BaseTransport",
     "AsyncHTTPTransport": "HTTPTransport",
+    "AsyncCall": "SyncCall",
     "AsyncCrew": "SyncCrew",
     "AsyncFlag": "SyncFlag",
     "AsyncLock": "SyncLock",

@@ -18,7 +18,7 @@ from strandline.cli.output import counted, print_json, print_line, print_table, 
 from strandline.cli.server_choice import DEFAULT_URL
 from strandline.cli.times import now_ms, parse_duration, parse_moment, show_time
 from strandline.client.errors import BadRequest
-from strandline.client.stream_calls import Aggregated, Group, Hit
+from strandline.client.search_types import Aggregated, Group, Hit
 from strandline.query.errors import BadQuery
 from strandline.query.language import And, Bare, Compare, Node, Not, Or, parse
 
@@ -263,10 +263,10 @@ def _print_table(found: Aggregated) -> None:
 def _values(group: Group) -> dict[str, Any]:
     """By measure and statistic, such as ``ms.avg``; a measure that only counts has no statistic in its name."""
     return {
-        measure if set(told) == {"count"} else f"{measure}.{statistic}": told[statistic]
+        measure if told.sum is None else f"{measure}.{statistic}": getattr(told, statistic)
         for measure, told in group.measures.items()
         for statistic in STATISTICS
-        if told.get(statistic) is not None
+        if getattr(told, statistic) is not None
     }
 
 

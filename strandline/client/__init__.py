@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from strandline.client.asynchronous.regular_documents import AsyncRegularDocument
     from strandline.client.asynchronous.streams import AsyncProducer, AsyncStream, AsyncStreamTail
     from strandline.client.asynchronous.tables import AsyncTable
+    from strandline.client.asynchronous.topic_producer import AsyncTopicProducer
     from strandline.client.asynchronous.topics import AsyncConsumer, AsyncRouter, AsyncTopic
     from strandline.client.asynchronous.watch import AsyncTail, AsyncWatch
     from strandline.client.collection_calls import (
@@ -58,7 +59,7 @@ if TYPE_CHECKING:
     from strandline.client.failures import JobFailed, JobFailure
     from strandline.client.queue_calls import DeadLetter, Job
     from strandline.client.retry import Patience
-    from strandline.client.search_types import IndexProgress, SearchConfig
+    from strandline.client.search_types import Aggregated, Coverage, Found, Hit, IndexProgress, Measure, SearchConfig
     from strandline.client.stream_calls import NOW, START, StreamPage
     from strandline.client.synchronous.client import Client
     from strandline.client.synchronous.collections import AppendLogCursor, Collections, Document
@@ -68,6 +69,7 @@ if TYPE_CHECKING:
     from strandline.client.synchronous.regular_documents import RegularDocument
     from strandline.client.synchronous.streams import Producer, Stream, StreamTail
     from strandline.client.synchronous.tables import Table
+    from strandline.client.synchronous.topic_producer import TopicProducer
     from strandline.client.synchronous.topics import Consumer, Router, Topic
     from strandline.client.synchronous.watch import Tail, Watch
     from strandline.client.table_types import NewRow, Row
@@ -78,6 +80,7 @@ if TYPE_CHECKING:
 __all__ = [
     "NOW",
     "START",
+    "Aggregated",
     "AppendLogCursor",
     "Appended",
     "Arrived",
@@ -97,6 +100,7 @@ __all__ = [
     "AsyncTable",
     "AsyncTail",
     "AsyncTopic",
+    "AsyncTopicProducer",
     "AsyncWatch",
     "AsyncWorker",
     "BadAnswer",
@@ -109,6 +113,7 @@ __all__ = [
     "Collections",
     "Conflict",
     "Consumer",
+    "Coverage",
     "Credential",
     "DeadLetter",
     "Deleted",
@@ -119,14 +124,17 @@ __all__ = [
     "Element",
     "Fenced",
     "Forbidden",
+    "Found",
     "Full",
     "Gone",
+    "Hit",
     "IndexProgress",
     "Job",
     "JobFailed",
     "JobFailure",
     "Live",
     "Lost",
+    "Measure",
     "NewRow",
     "NotAuthenticated",
     "NotFound",
@@ -157,6 +165,7 @@ __all__ = [
     "TimedOut",
     "Tombstone",
     "Topic",
+    "TopicProducer",
     "Unreachable",
     "Unreadable",
     "Watch",
@@ -178,6 +187,7 @@ __getattr__ = late_names(
         "asynchronous.regular_documents": "AsyncRegularDocument",
         "asynchronous.streams": "AsyncProducer AsyncStream AsyncStreamTail",
         "asynchronous.tables": "AsyncTable",
+        "asynchronous.topic_producer": "AsyncTopicProducer",
         "asynchronous.topics": "AsyncConsumer AsyncRouter AsyncTopic",
         "asynchronous.watch": "AsyncTail AsyncWatch",
         "collection_calls": "Appended DocumentRequest DocumentVersion Element NotPulled Pulled Pushed",
@@ -189,7 +199,7 @@ __getattr__ = late_names(
         "failures": "JobFailed JobFailure",
         "queue_calls": "DeadLetter Job",
         "retry": "Patience",
-        "search_types": "IndexProgress SearchConfig",
+        "search_types": "Aggregated Coverage Found Hit IndexProgress Measure SearchConfig",
         "stream_calls": "NOW START StreamPage",
         "synchronous.client": "Client",
         "synchronous.collections": "AppendLogCursor Collections Document",
@@ -199,6 +209,7 @@ __getattr__ = late_names(
         "synchronous.regular_documents": "RegularDocument",
         "synchronous.streams": "Producer Stream StreamTail",
         "synchronous.tables": "Table",
+        "synchronous.topic_producer": "TopicProducer",
         "synchronous.topics": "Consumer Router Topic",
         "synchronous.watch": "Tail Watch",
         "table_types": "NewRow Row",

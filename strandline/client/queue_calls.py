@@ -6,10 +6,11 @@ import os
 import random
 import secrets
 import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from functools import lru_cache
 from math import inf
+from time import time
 from typing import Any, Generic, TypeVar
 
 import msgspec
@@ -19,7 +20,7 @@ from strandline.client.calls import ALWAYS, AnswerReader, Request, post
 from strandline.client.errors import Busy, StrandlineError, Unreachable
 from strandline.client.failures import JobFailure, fitting
 from strandline.client.topic_calls import Match, given
-from strandline.client.topic_types import Record
+from strandline.client.topic_types import Record, time_of
 
 T = TypeVar("T")
 
@@ -53,6 +54,11 @@ class Job(msgspec.Struct, Generic[T], repr_omit_defaults=True):
     #: Set by a worker while its function runs.
     _returned: Returned | None = None
 
+    @property
+    def time(self) -> datetime:
+        """When the job was added, in UTC."""
+        return time_of(self.ts)
+
     def fail(self, reason: Any = None) -> None:
         """In the function of a worker: return the job to the queue as failed when the function ends, instead of
         acknowledging it. It is delivered again after the same delay as after an exception.
@@ -64,10 +70,8 @@ class Job(msgspec.Struct, Generic[T], repr_omit_defaults=True):
     def retry(self, *, after: float | timedelta, reason: Any = None) -> None:
         """Like ``fail``, but the job is delivered again after this time, in seconds, at most a day. The worker does not
         count it as a failure."""
-        seconds = after.total_seconds() if isinstance(after, timedelta) else after
-        if not 0 <= seconds < inf:
-            raise ValueError(f"after must be a number of seconds, 0 or more, got {after!r}")
-        self._return(Returned(True, fitting(reason), round(min(seconds, MAX_DELAY_MS) * 1000)))
+        delay_ms = min(span_ms(after, "after"), MAX_DELAY_MS)
+        self._return(Returned(True, fitting(reason), delay_ms))
 
     def _return(self, returned: Returned) -> None:
         if self._returned is None:
@@ -92,6 +96,11 @@ class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
     priority: int
     reason: Any
     failures: list[JobFailure]
+
+    @property
+    def time(self) -> datetime:
+        """When the job became a dead letter, in UTC."""
+        return time_of(self.ts)
 
 
 class Claimed(msgspec.Struct, Generic[T], frozen=True):
@@ -178,11 +187,23 @@ def _held(node: str, jobs: Sequence[Job[Any]]) -> dict[str, Any]:
     return {"node": node, "seqs": [job.seq for job in jobs], "lease_ids": [job.lease_id for job in jobs]}
 
 
-def milliseconds(moment: datetime | int | None) -> int:
-    """A time in milliseconds."""
-    if moment is None:
+def due_at(delay: float | timedelta | None, not_before: datetime | int | None, now: Callable[[], float] = time) -> int:
+    """From when a job is delivered, in milliseconds; 0 is at once. Raises ValueError if both are given."""
+    if delay is not None:
+        if not_before is not None:
+            raise ValueError("give delay or not_before, not both")
+        return round(now() * 1000) + span_ms(delay, "delay")
+    if not_before is None:
         return 0
-    return round(moment.timestamp() * 1000) if isinstance(moment, datetime) else moment
+    return round(not_before.timestamp() * 1000) if isinstance(not_before, datetime) else not_before
+
+
+def span_ms(span: float | timedelta, name: str) -> int:
+    """Seconds or a timedelta as milliseconds. Raises ValueError if it is not a finite number, 0 or more."""
+    seconds = span.total_seconds() if isinstance(span, timedelta) else span
+    if not 0 <= seconds < inf:
+        raise ValueError(f"{name} must be a number of seconds, 0 or more, got {span!r}")
+    return round(seconds * 1000)
 
 
 # --- dead letters ---------------------------------------------------------------------------------------------------
@@ -231,16 +252,20 @@ HEARTBEATS_PER_LEASE = 3
 
 class WorkerSettings(msgspec.Struct, frozen=True):
     """``lease_ms`` None uses the queue's setting; ``heartbeat_seconds`` None sends three heartbeats per lease.
-    ``poll_seconds`` is how often an idle worker polls for jobs that became due; new jobs wake it immediately."""
+    ``poll_seconds`` is how often an idle worker polls for jobs that became due; new jobs wake it immediately.
+    ``timeout`` is for how many seconds the function may process one job."""
 
     concurrency: int = 1
     lease_ms: int | None = None
     heartbeat_seconds: float | None = None
     poll_seconds: float = 1.0
+    timeout: float | None = None
 
     def __post_init__(self) -> None:
         if self.concurrency < 1:
             raise ValueError(f"concurrency must be at least 1, got {self.concurrency}")
+        if self.timeout is not None and not 0 < self.timeout < inf:
+            raise ValueError(f"timeout must be a number of seconds above 0, got {self.timeout!r}")
 
 
 def usual_delay_ms(job: Job[Any]) -> int:

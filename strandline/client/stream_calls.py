@@ -8,14 +8,14 @@ import time
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from functools import lru_cache
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, Generic, TypeVar
 
 import msgspec
 
 from strandline.client.calls import ALWAYS, Answer, AnswerReader, Request, get, post, query_string, segment
 from strandline.client.errors import BadAnswer, Conflict, Fenced, Refused
 from strandline.client.retry import UNCERTAIN
-from strandline.client.search_types import IndexStatus, Registry
+from strandline.client.search_types import Aggregated, Found, IndexStatus, Registry
 from strandline.client.topic_calls import given
 
 T = TypeVar("T")
@@ -68,48 +68,6 @@ class StreamRow(msgspec.Struct, frozen=True):
     created_at: str
     expires_at: str | None = None
     profile: str = "generic"
-
-
-class Total(msgspec.Struct, frozen=True):
-    """``value`` counts the hits of this page; ``relation`` is "eq" if there are no others."""
-
-    value: int
-    relation: Literal["eq", "gte"]
-
-
-class Hit(msgspec.Struct, Generic[T], frozen=True):
-    offset: str
-    source: T
-    score: float | None = None
-    sort: list[Any] = []
-    fields: dict[str, Any] = {}
-
-
-class Found(msgspec.Struct, Generic[T], frozen=True):
-    """A page of hits. Pass ``next_search_after`` to get the next page. ``coverage`` describes what was searched."""
-
-    hits: list[Hit[T]]
-    total: Total
-    next_search_after: list[Any] | None = None
-    timed_out: bool = False
-    took_ms: float = 0
-    coverage: dict[str, Any] = {}
-
-
-class Group(msgspec.Struct, frozen=True):
-    key: dict[str, Any]
-    measures: dict[str, dict[str, Any]]
-
-
-class Bucket(msgspec.Struct, frozen=True):
-    start: str
-    groups: list[Group]
-    end: str | None = None
-
-
-class Aggregated(msgspec.Struct, frozen=True):
-    buckets: list[Bucket]
-    coverage: dict[str, Any] = {}
 
 
 # --- requests -------------------------------------------------------------------------------------------------------

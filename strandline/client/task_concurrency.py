@@ -72,20 +72,55 @@ class AsyncCrew:
             await asyncio.wait(self._tasks)
         self._pool.shutdown(wait=False)
 
-    async def call(self, function: Callable[[Any], Any], argument: Any) -> None:
-        """Call a coroutine function, or run a plain function on a thread. An exception is that of the function, unless
-        the task itself was cancelled."""
+    def begin(self, function: Callable[[Any], Any], argument: Any, seconds: float | None) -> AsyncCall:
+        """Begin to call a coroutine function, or a plain function on a thread."""
         if inspect.iscoroutinefunction(function):
-            try:
-                await function(argument)
-            except asyncio.CancelledError as error:
-                task = asyncio.current_task()
-                if task is None or task.cancelling():
-                    raise
-                raise RuntimeError("the function waited for something that was cancelled") from error
-        else:
-            context = copy_context()
-            await asyncio.get_running_loop().run_in_executor(self._pool, context.run, function, argument)
+            return AsyncCall(asyncio.ensure_future(_outcome(function(argument))), seconds, stoppable=True)
+        run = asyncio.get_running_loop().run_in_executor(self._pool, copy_context().run, function, argument)
+        return AsyncCall(run, seconds, stoppable=False)
+
+
+class AsyncCall:
+    """A call of a function that may take ``seconds``. If it takes longer, a coroutine is cancelled. A function on a
+    thread cannot be stopped."""
+
+    def __init__(self, run: asyncio.Future[Any], seconds: float | None, *, stoppable: bool) -> None:
+        self._run = run
+        self._seconds = seconds
+        self._stoppable = stoppable
+
+    async def finished(self) -> bool:
+        """Wait for the function, and return whether it returned in time. Raises its exception."""
+        try:
+            done, _ = await asyncio.wait([self._run], timeout=self._seconds)
+        except asyncio.CancelledError:
+            self._run.cancel()
+            raise
+        if not done:
+            if self._stoppable:
+                self._run.cancel()
+            return False
+        if self._run.cancelled():
+            raise RuntimeError("the function waited for something that was cancelled")
+        outcome = self._run.result()
+        if isinstance(outcome, SystemExit):
+            raise outcome
+        return True
+
+    async def end(self) -> None:
+        """Wait until the function has ended, also after it took too long."""
+        await asyncio.wait([self._run])
+        if not self._run.cancelled():
+            # An exception after the time is up changes nothing.
+            self._run.exception()
+
+
+async def _outcome(waits: Awaitable[Any]) -> Any:
+    """The result of a coroutine. SystemExit is returned, because in a task it would end the event loop."""
+    try:
+        return await waits
+    except SystemExit as error:
+        return error
 
 
 def async_check(function: Callable[[Any], Any]) -> None:

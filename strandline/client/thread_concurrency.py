@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import wait as wait_for_all
 from contextlib import contextmanager
+from contextvars import copy_context
 from typing import Annotated, Any, TypeAlias, TypeVar
 
 T = TypeVar("T")
@@ -68,8 +69,46 @@ class SyncCrew:
         wait_for_all(self._futures.copy())
         self._pool.shutdown()
 
-    def call(self, function: Callable[[Any], Any], argument: Any) -> None:
-        function(argument)
+    def begin(self, function: Callable[[Any], Any], argument: Any, seconds: float | None) -> SyncCall:
+        """Prepare a call of a function."""
+        return SyncCall(function, argument, seconds)
+
+
+class SyncCall:
+    """A call of a function that may take ``seconds``. If there is a limit, the function runs on a thread of its own,
+    which cannot be stopped."""
+
+    def __init__(self, function: Callable[[Any], Any], argument: Any, seconds: float | None) -> None:
+        self._function = function
+        self._argument = argument
+        self._seconds = seconds
+        self._thread: threading.Thread | None = None
+        self._raised: BaseException | None = None
+
+    def finished(self) -> bool:
+        """Call the function, and return whether it returned in time. Raises its exception."""
+        if self._seconds is None:
+            self._function(self._argument)
+            return True
+        self._thread = threading.Thread(target=copy_context().run, args=(self._run,), name="strandline-job")
+        self._thread.start()
+        self._thread.join(self._seconds)
+        if self._thread.is_alive():
+            return False
+        if self._raised is not None:
+            raise self._raised
+        return True
+
+    def end(self) -> None:
+        """Wait until the function has ended, also after it took too long."""
+        if self._thread is not None:
+            self._thread.join()
+
+    def _run(self) -> None:
+        try:
+            self._function(self._argument)
+        except BaseException as error:
+            self._raised = error
 
 
 def sync_check(function: Callable[[Any], Any]) -> None:

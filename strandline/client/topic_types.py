@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any, Generic, Literal, TypedDict, TypeVar
 
 import msgspec
@@ -13,6 +14,11 @@ T = TypeVar("T")
 
 Durability = Literal["ephemeral", "memory", "disk", "fsync"]
 LossReason = Literal["cap", "ttl", "mixed", "source_trim", "lost", "recreated", "from_seq_too_old"]
+
+
+def time_of(ts: int) -> datetime:
+    """A time in milliseconds as a datetime in UTC."""
+    return datetime.fromtimestamp(ts // 1000, UTC).replace(microsecond=ts % 1000 * 1000)
 
 
 class Draft(msgspec.Struct, Generic[T], omit_defaults=True, frozen=True):
@@ -35,6 +41,11 @@ class Record(msgspec.Struct, Generic[T], frozen=True):
     node: str | None = field(default=None, name="$node")
     tag: str | None = field(default=None, name="$tag")
     meta: Any = None
+
+    @property
+    def time(self) -> datetime:
+        """When the record was written, in UTC."""
+        return time_of(self.ts)
 
 
 class Tombstone(msgspec.Struct, frozen=True):

@@ -159,6 +159,8 @@ class Engine:
         self._names = Names(self._by_name)
         for book in self.by_epoch.values():
             book.count_in(self._totals_of(book))
+            # The replay appended records of earlier processes.
+            book.appended_bytes = 0
         #: The logs with compaction, and those that keep records until the lake has them.
         self.compacted: set[Logbook] = {book for book in self.by_epoch.values() if book.config.compact}
         self.retaining: set[Logbook] = {book for book in self.by_epoch.values() if book.config.retain_until_in_lake}

@@ -146,6 +146,17 @@ class Lake(msgspec.Struct, frozen=True, array_like=True, dict=True):
         except FileNotFoundError:
             return None
 
+    def read_range(self, name: str, first: int, size: int) -> bytes | None:
+        """Return ``size`` bytes of a file, or fewer if it ends before; None if the file does not exist."""
+        try:
+            if self.directory is not None:
+                with _inside(self.directory, name).open("rb") as file:
+                    file.seek(first)
+                    return file.read(size)
+            return bytes(obstore.get_range(self._store, name, start=first, length=size))
+        except FileNotFoundError:
+            return None
+
     def open(self, name: str) -> Any:
         """Open a file for random access by Arrow. Raises FileNotFoundError."""
         if self.directory is not None:

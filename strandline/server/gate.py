@@ -34,7 +34,7 @@ from strandline.server.compression import (
 )
 from strandline.server.cors import Origins
 from strandline.server.route_table import Paths
-from strandline.service.access import FULL_ACCESS, Access, Keys
+from strandline.service.access import FULL_ACCESS, Access, KnownKeys
 from strandline.service.content_coding import accepted_coding
 from strandline.service.http import (
     NO_STORE,
@@ -70,6 +70,7 @@ from strandline.service.problems import (
     shutting_down,
     unauthorized,
 )
+from strandline.service.request_meter import RequestMeter
 from strandline.service.workers import Workers
 
 log = logging.getLogger(__name__)
@@ -107,7 +108,7 @@ class Gate:
         self,
         routes: Sequence[Route],
         *,
-        keys: Keys | None,
+        keys: KnownKeys | None,
         limits: Limits,
         status: Status,
         workers: Workers,
@@ -126,18 +127,39 @@ class Gate:
         self._elements = _values_limit(max_body_values) if max_body_values else None
         #: Bodies from this size on are checked before the handler runs.
         self._large_from = min(COUNTED_FROM_BYTES, max_body_bytes)
-        #: The number of answered requests by the path of the route and the status.
-        self.answered: dict[tuple[str, int], int] = {}
+        #: The counters of each route, by its method and path, and those of requests that match no route.
+        self._meters: dict[tuple[str, str], RequestMeter] = {}
+        self._unknown = RequestMeter()
         self._probe_auth = probe_auth
         self._paths = Paths()
-        #: Increases when routes are added, which makes cached heads invalid.
+        #: The number of requests so far, admitted or not.
+        self.entered = 0
+        #: Increases when routes are added or keys are revoked, which makes cached heads invalid.
         self.generation = 0
-        self.add(routes)
+        self.add("server", routes)
 
-    def add(self, routes: Sequence[Route]) -> None:
+    def add(self, protocol: str, routes: Sequence[Route]) -> None:
+        """Serve the routes, which the metrics count under this protocol."""
         for route in routes:
             self._paths.add(route)
+            self._meters.setdefault((route.method, route.path), RequestMeter(protocol, route.method, route.path))
         self.generation += 1
+
+    def forget_heads(self) -> None:
+        """Check every head again, because an API key no longer works."""
+        self.generation += 1
+
+    def meters(self) -> list[RequestMeter]:
+        """The counters of the routes that got a request."""
+        return [meter for meter in (self._unknown, *self._meters.values()) if meter.statuses]
+
+    def answered(self) -> dict[tuple[str, int], int]:
+        """The number of answers by the path of the route and the status."""
+        found: dict[tuple[str, int], int] = {}
+        for meter in self.meters():
+            for status, count in meter.statuses.items():
+                found[meter.path, status] = found.get((meter.path, status), 0) + count
+        return found
 
     # --- checks of the head --------------------------------------------------------------------------------
 
@@ -152,6 +174,7 @@ class Gate:
             route = methods.get(head.method) or (methods.get("GET") if head.method == "HEAD" else None)
             if route is not None:
                 head.route, head.params = route, params
+                head.meter = self._meters[route.method, route.path]
 
     def check(self, head: Head) -> None:
         """Find the route and make all checks that depend only on the head. Sets ``head.refused`` if one fails."""
@@ -249,12 +272,13 @@ class Gate:
         With ``awaits_body`` the body is incomplete, and the request counts as in flight from now on: the caller must
         call ``answer`` or ``leave`` later. ``peer`` is the address at the other end of the connection.
         """
+        self.entered += 1
         if head.route is None and head.refused is None:
             self.check(head)
         if head.refused is not None or self.keys is not None or not self.status.serving:
             refused = self._check_now(head) or head.refused
             if refused is not None:
-                return self._finished(head, refused)
+                return self._refused(head, refused)
         call = Call(head, b"", perf_counter(), peer)
         if awaits_body:
             self._hold(call)
@@ -322,10 +346,20 @@ class Gate:
                 answer = later.result()
             except Exception as error:
                 answer = self._failed(call, error)
+        if self.keys is not None and not self._may_still_read(call, self.keys):
+            answer = _refuse(call.head.route, unauthorized())
         if isinstance(answer, Reply):
             self._reply(call, send, answer)
         else:
             self._stream(call, send, answer)
+
+    @staticmethod
+    def _may_still_read(call: Call, keys: KnownKeys) -> bool:
+        """Whether the answer may be sent: the API key may have been revoked while the request waited. The answer to a
+        write says only what was done before."""
+        route = call.head.route
+        reads = route is not None and ("read" in route.scopes or route.method == "GET")
+        return not reads or keys.works(call.access)
 
     def _reply(self, call: Call, send: Send, reply: Reply) -> None:
         if call.held:
@@ -333,7 +367,9 @@ class Gate:
         coding, vary = None, False
         if len(reply.body) >= MIN_COMPRESSED_BYTES or reply.status == 304:
             coding, vary = _negotiated(call.head, reply)
-        reply = self._finished(call.head, reply, (VARY_ENCODING,) if vary else ())
+        head = call.head
+        (head.meter or self._unknown).add(reply.status, perf_counter() - call.started)
+        reply = self._complete(head, reply, (VARY_ENCODING,) if vary else ())
         if coding is None:
             send(call, reply)
         elif len(reply.body) <= INLINE_BYTES and is_quick(coding):
@@ -343,7 +379,7 @@ class Gate:
 
     def _stream(self, call: Call, send: Send, stream: StreamedAnswer) -> None:
         self.leave(call)
-        self._count(call.head, 200)
+        (call.head.meter or self._unknown).count(200)
         if stream.compressible and compresses(stream.content_type):
             coding = accepted_coding(call.head, STREAM_CODINGS)
             if coding is None:
@@ -385,20 +421,19 @@ class Gate:
         finally:
             _forget_frames(error)
 
-    def _finished(self, head: Head, reply: Reply, further: Headers = ()) -> Reply:
-        """Count the reply, and add further headers and those of its route. A stopping server also closes the
-        connection."""
-        self._count(head, reply.status)
+    def _refused(self, head: Head, reply: Reply) -> Reply:
+        """Count a reply that the head alone caused, and complete it."""
+        (head.meter or self._unknown).count(reply.status)
+        return self._complete(head, reply)
+
+    def _complete(self, head: Head, reply: Reply, further: Headers = ()) -> Reply:
+        """Add further headers and those of the route. A stopping server also closes the connection."""
         further += head.further
         if self.status.draining:
             further += (CLOSE,)
         if further:
             reply = Reply(reply.body, reply.status, reply.content_type, reply.headers + further)
         return reply
-
-    def _count(self, head: Head, status: int) -> None:
-        counted = ("" if head.route is None else head.route.path, status)
-        self.answered[counted] = self.answered.get(counted, 0) + 1
 
     async def _compress_large(self, reply: Reply, coding: bytes) -> Answer:
         try:

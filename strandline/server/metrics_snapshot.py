@@ -20,20 +20,19 @@ from strandline.protocols.topics.routes import TopicsProtocol
 from strandline.protocols.topics.topics import Topic
 from strandline.server.metrics import (
     MAX_ROWS,
-    TEXT_TYPE,
     ConsumerSample,
     Indexing,
+    LogSample,
+    RequestSample,
     RouterSample,
     Sealing,
     Snapshot,
     TableHooks,
-    TopicSample,
     Wal,
     WorkerRow,
-    process_text,
     render_json,
-    render_text,
 )
+from strandline.server.metrics_text import TEXT_TYPE, process_text, render_text
 from strandline.server.pipeline.lake_marks import RetentionLag
 from strandline.server.pipeline.supervisor import PipelineSnapshot
 from strandline.service.access import Access
@@ -68,7 +67,7 @@ async def take_snapshot(application: Application, access: Access) -> Snapshot:
         connections=application.count_connections(),
         max_connections=application.connection_cap.most,
         connections_refused=application.connection_cap.refused,
-        requests=dict(application.gate.answered),
+        requests=[RequestSample.of(meter) for meter in application.gate.meters()],
         unread_bytes=application.limits.unread.total,
         slow_readers=application.limits.unread.cut,
         unfinished_bytes=application.unfinished.total,
@@ -79,7 +78,7 @@ async def take_snapshot(application: Application, access: Access) -> Snapshot:
         return started
     context = topics.context
     # Before the totals: opening a queue for the first time adds its leases to the totals.
-    topic_rows = await _topic_rows(context, access)
+    log_rows = await _log_rows(context, access)
     totals, stats = engine.totals, engine.stats()
     return msgspec.structs.replace(
         started,
@@ -96,7 +95,7 @@ async def take_snapshot(application: Application, access: Access) -> Snapshot:
         damaged_files=stats.damaged_segments,
         pressure=context.admission.pressure.level,
         throttled=context.admission.pressure.throttled,
-        topic_rows=topic_rows,
+        log_rows=log_rows,
         router_rows=_router_rows(context, access.prefixes),
         consumer_rows=_consumer_rows(topics, access.prefixes),
         background=engine.health.totals(),
@@ -108,21 +107,21 @@ async def take_snapshot(application: Application, access: Access) -> Snapshot:
     )
 
 
-async def _topic_rows(context: Context, access: Access) -> list[TopicSample]:
+async def _log_rows(context: Context, access: Access) -> list[LogSample]:
     """The first topics by name, with one row more than is shown if there are more topics."""
     topics, _ = context.topics.page("", "", MAX_ROWS + 1, access)
-    rows: list[TopicSample] = []
+    rows: list[LogSample] = []
     for at, topic in enumerate(topics):
         if at % SLICE_ROWS == SLICE_ROWS - 1:
             await asyncio.sleep(0)
         try:
-            rows.append(await _topic_row(context, topic))
+            rows.append(await _log_row(context, topic))
         except UnknownLog:  # removed in the meantime
             continue
     return rows
 
 
-async def _topic_row(context: Context, topic: Topic) -> TopicSample:
+async def _log_row(context: Context, topic: Topic) -> LogSample:
     figures = None
     state = topic.log.state()
     if topic.traits.type == "queue":
@@ -130,7 +129,16 @@ async def _topic_row(context: Context, topic: Topic) -> TopicSample:
             figures = context.kernel.queue_figures(topic.log)
         else:
             figures = await context.hub.in_thread(context.kernel.queue_figures, topic.log)
-    return TopicSample(topic.name, state.head, state.earliest, state.evict_floor, state.count, state.size, figures)
+    return LogSample(
+        topic.name,
+        state.head,
+        state.earliest,
+        state.evict_floor,
+        state.count,
+        state.size,
+        topic.log.book.appended_bytes,
+        figures,
+    )
 
 
 def _retained(application: Application, access: Access) -> RetentionLag:

@@ -13,7 +13,7 @@ from strandline.engine.errors import JournalFailed
 from strandline.server.answers import Alive, Condition, FailingTask, HealthState, ReadyState
 from strandline.server.gate import Status
 from strandline.service.access import Access
-from strandline.service.http import Call, Cors, Reply, Route, preflight
+from strandline.service.http import JSON, Call, Cors, Reply, Route, preflight
 
 
 class Probes:
@@ -93,8 +93,11 @@ class Probes:
             for trouble in troubles
         ]
 
-    def series(self, call: Call) -> Reply:
-        """GET /metrics. The stream ``__stream_metrics__`` contains the series."""
+    def series(self, call: Call) -> Reply | Awaitable[Reply]:
+        """GET /metrics: the text of ``/v0/metrics`` if the client asks for text, as Prometheus does. Otherwise JSON, as
+        in the streams protocol. The stream ``__stream_metrics__`` contains the series that it counts."""
+        if _wants_text(call):
+            return self._metrics(call.access, False)
         return Reply(msgspec.json.encode({"uptime_ms": self.uptime_ms, "series": self._series()}))
 
     def ready(self, call: Call) -> Reply:
@@ -115,6 +118,12 @@ class Probes:
     def metrics(self, call: Call) -> Reply | Awaitable[Reply]:
         """GET /v0/metrics"""
         return self._metrics(call.access, b"application/json" in call.head.headers.get(b"accept", b""))
+
+
+def _wants_text(call: Call) -> bool:
+    """Whether the client accepts Prometheus text. Prometheus lists it beside newer formats; a browser does not."""
+    accept = call.head.headers.get(b"accept", b"").lower()
+    return JSON not in accept and (b"text/plain" in accept or b"application/openmetrics-text" in accept)
 
 
 def _condition(failure: JournalFailed | None, failing: list[FailingTask]) -> Condition:

@@ -163,6 +163,8 @@ class Admission:
 
     def __init__(self, hub: Hub, pressure: Pressure) -> None:
         self.pressure = pressure
+        #: Called for a commit that waits for the disk: whether to flush on the event loop. A server replaces it.
+        self.flushes_in_place: Callable[[], bool] = lambda: False
         self._hub = hub
 
     def read(self, act: Act, log: Urgency | None = None) -> Replying:
@@ -210,20 +212,11 @@ class Admission:
 
     def after(self, commit: Commit[T], make: Callable[[T], Reply]) -> Reply | Later:
         """The reply that ``make`` builds from the commit's value, as soon as the commit is done."""
-        if commit.done:
+        if commit.done or self.flushes_in_place():
             return make(commit.wait())
         later = Later()
-        self.settle(later, commit, make)
-        return later
-
-    def settle(
-        self, later: Later, commit: Commit[T], make: Callable[[T], Reply], is_wanted: Callable[[], bool] | None = None
-    ) -> None:
-        """Settle ``later`` when the commit is done, unless ``is_wanted`` then returns False."""
 
         def settle() -> None:
-            if is_wanted is not None and not is_wanted():
-                return
             try:
                 reply = make(commit.wait())
             except Exception as error:
@@ -232,6 +225,7 @@ class Admission:
                 later.settle(reply)
 
         self._hub.on_done(commit, settle)
+        return later
 
 
 async def reply_of(answer: Replying) -> Reply:

@@ -19,6 +19,7 @@ import msgspec
 from strandline.service.access import Access
 from strandline.service.element_count import has_more_elements, may_have_more_elements
 from strandline.service.problems import Headers, Refusal, error_body, refusal_of, shutting_down
+from strandline.service.request_meter import RequestMeter
 
 JSON = b"application/json"
 EVENT_STREAM = b"text/event-stream; charset=utf-8"
@@ -308,8 +309,8 @@ class Head:
     """A request without its body."""
 
     __slots__ = (
-        "_query", "access", "further", "headers", "length", "memo", "method", "params", "path", "query_string",
-        "refused", "route", "takes_chunks",
+        "_query", "access", "further", "headers", "length", "memo", "meter", "method", "params", "path",
+        "query_string", "refused", "route", "takes_chunks",
     )  # fmt: skip
 
     def __init__(self, method: str, path: str, query_string: str, headers: Mapping[bytes, bytes]) -> None:
@@ -325,6 +326,8 @@ class Head:
         self.takes_chunks = True
         self.route: Route | None = None
         self.params: Mapping[str, str] = {}
+        #: The counters of the route; None if no route matches.
+        self.meter: RequestMeter | None = None
         self.access: Access | None = None
         #: The reply to every request with this head, if the head alone causes a refusal. The gate sets it.
         self.refused: Reply | None = None

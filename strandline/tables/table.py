@@ -119,6 +119,30 @@ class Table:
         bulk = AppendBulkResult(sum(result.created for result in results), results)
         return Write(commit, lambda _: bulk)
 
+    def append_each(
+        self, parent: str, appends: Sequence[tuple[Item, str | User | None]]
+    ) -> Write[list[AppendResult | TableError]]:
+        """Append rows of several users to a parent in one step. If a row cannot be appended, its result is the error,
+        and the other rows are appended all the same."""
+        check_parent(parent)
+        results: list[AppendResult | TableError] = []
+        with self.tables.step() as (step, coming):
+            created = 0
+            for item, user in appends:
+                try:
+                    caller = check_user(user)
+                    operation = TableOperation(self, step, caller)
+                    results += operation.append(parent, [Item(item.payload, check_key(item.idempotency_key))])
+                except TableError as error:
+                    results.append(error)
+                    continue
+                created += operation.created
+                if operation.created and caller is not None and self.window is not None:
+                    # Now, so that it counts for the next row of the user.
+                    self.window.add(caller.id, operation.created, step.now)
+            commit = self._commit(step, coming, created)
+        return Write(commit, lambda _: results)
+
     def _append(self, parent: str, items: Sequence[Item], user: str | User | None) -> tuple[Commit[Any], Appends]:
         check_parent(parent)
         items = [Item(item.payload, check_key(item.idempotency_key)) for item in items]
@@ -126,11 +150,16 @@ class Table:
         with self.tables.step() as (step, coming):
             operation = TableOperation(self, step, caller)
             results = operation.append(parent, items)
-            # A repeated append must be as durable as the first one, so it waits for all pending changes.
-            commit = step.commit() if operation.created else coming.last or Commit.of(None)
+            commit = self._commit(step, coming, operation.created)
             if operation.created and caller is not None and self.window is not None:
                 self.window.add(caller.id, operation.created, step.now)
         return commit, results
+
+    @staticmethod
+    def _commit(step: TableStep, coming: Coming, created: int) -> Commit[Any]:
+        """Commit a step that has appended ``created`` rows."""
+        # A repeated append must be as durable as the first one, so it waits for all pending changes.
+        return step.commit() if created else coming.last or Commit.of(None)
 
     def update(
         self,

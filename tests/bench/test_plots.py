@@ -1,36 +1,13 @@
 from __future__ import annotations
 
-from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
+from support.benchmark_rows import BARS, LINES, row
 
-from bench.machine import Machine
-from bench.measure import Figure, Row, Unit
 from bench.plots import plots
 from bench.plots_bars import advantage
 from bench.plots_svg import Scale
-from bench.report import BEGIN, END, Report, write_documentation
-
-
-def row(name: str, peer: str, ours: float, theirs: float, unit: Unit, chart: str, at: int | None = None) -> Row:
-    figures = [Figure(value, value * 0.9, value * 1.1) for value in (ours, theirs, ours / theirs)]
-    return Row(
-        group="peers", name=name, unit=unit, result=figures[0], rounds=3, peer_is=f"{peer}, as it comes",
-        peer=figures[1], times_peer=figures[2], chart=chart, at=at,
-    )  # fmt: skip
-
-
-BARS = [
-    row("batches, disk", "Redis Streams", 600, 200, "records/s", "appends"),
-    row("batches, disk", "NATS <JetStream>", 600, 1200, "records/s", "appends"),
-    row("one append, disk", "Redis Streams", 60, 20, "µs", "appends"),
-]
-LINES = [
-    row(f"one append to {size}", peer, 50, cost, "µs", "growth-topics", size)
-    for size in (1000, 10_000, 100_000)
-    for peer, cost in (("Redis Streams", 20), ("PostgreSQL", 21))
-]
 
 
 def texts(content: str) -> list[str]:
@@ -74,18 +51,6 @@ def test_pictures_suit_light_and_dark_pages() -> None:
 def test_an_axis_goes_by_ratios() -> None:
     scale = Scale(0.2, 5, 0, 100)
     assert [scale(value) for value in (0.1, 1, 10)] == pytest.approx([0, 50, 100])
-
-
-def test_the_page_shows_pictures_beside_the_table(tmp_path: Path) -> None:
-    page = tmp_path / "benchmarks.md"
-    page.write_text(f"before\n{BEGIN}\n\n### append\n\nkept\n\n{END}\nafter\n")
-    machine = Machine("some", 2, 4.0, "Linux", "3.11", "ext4", 0.1)
-    write_documentation(page, Report("2026-01-01", machine, 1.0, BARS + LINES))
-    text = page.read_text()
-    assert "### append\n\nkept" in text
-    for name in ("bench-peers-appends.svg", "bench-peers-growth-topics.svg"):
-        assert f"](images/{name})" in text
-        assert (tmp_path / "images" / name).exists()
 
 
 def test_rows_without_a_picture_are_only_in_the_table() -> None:

@@ -18,7 +18,7 @@ from strandline.pipeline import run as pipeline_run
 from strandline.cli.main import main
 class Session:
     def stop(self): print("stopped", flush=True)
-pipeline_run.open_session = lambda *_: Session()
+pipeline_run.open_session = lambda *_, **__: Session()
 pipeline_run.run_round = lambda *_, **__: print("round", flush=True)
 sys.argv = ["strandline", "pipeline", "run", *sys.argv[1:]]
 main()

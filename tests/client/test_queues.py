@@ -10,6 +10,7 @@ import pytest
 from support.either_client import Run
 
 from strandline.client import Conflict, Draft, NotFound
+from strandline.client.queue_calls import due_at
 
 
 class Mail(msgspec.Struct):
@@ -74,6 +75,29 @@ def test_a_job_can_be_kept_back(run: Run, name: str) -> None:
         assert (await queue.counters()).delayed == 2
 
     run(scenario)
+
+
+def test_a_job_can_be_delayed(run: Run, name: str) -> None:
+    async def scenario(client: Any) -> None:
+        queue = client.queue(name)
+        await queue.enqueue("later", delay=3600, priority=5)
+        await queue.enqueue("much later", delay=timedelta(days=2))
+        await queue.enqueue("now", delay=0)
+        (job,) = await queue.claim(10)
+        assert (job.data, job.time) == ("now", datetime.fromtimestamp(job.ts / 1000, UTC))
+        with pytest.raises(ValueError, match="not both"):
+            await queue.enqueue("when", delay=1, not_before=1)
+        with pytest.raises(ValueError, match="delay must be a number of seconds, 0 or more, got -1"):
+            await queue.enqueue("when", delay=-1)
+        assert (await queue.counters()).delayed == 2
+
+    run(scenario)
+
+
+def test_a_delay_is_counted_from_now() -> None:
+    assert due_at(1.5, None, lambda: 1000.0) == 1_001_500
+    assert due_at(timedelta(minutes=1), None, lambda: 1000.0) == 1_060_000
+    assert due_at(None, None) == 0
 
 
 def test_dead_letters_are_moved_back(run: Run, name: str) -> None:

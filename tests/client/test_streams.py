@@ -184,12 +184,12 @@ def test_a_schema_makes_a_stream_searchable(run: Run, name: str) -> None:
         await stream.append_many(visits)
         found = await stream.search("page:/pay", sort=["ms:desc"], size=10)
         assert [hit.source for hit in found.hits] == [visits[2], visits[1]]
-        assert (found.total.value, found.total.relation, found.coverage["complete"]) == (2, "eq", True)
+        assert (found.total.value, found.total.relation, found.coverage.complete) == (2, "eq", True)
         assert [hit.source.ms async for hit in stream.hits("has:ms", sort=["ms:asc"], size=1)] == [12, 250, 350]
         assert await listed(stream.read(filter="ms:>100")) == visits[1:]
         summed = await stream.aggregate("visits", start=hour, end=hour + 3_600_000, interval="1h", group_by=["page"])
         (bucket,) = summed.buckets
-        assert {group.key["page"]: group.measures["ms"]["sum"] for group in bucket.groups} == {"/": 12, "/pay": 600}
+        assert {group.key["page"]: group.measures["ms"].sum for group in bucket.groups} == {"/": 12, "/pay": 600}
         assert (await stream.profile())["profile"] == {"kind": "generic"}
         assert (await stream.details())["stream"]["name"] == name
 

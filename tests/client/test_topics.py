@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
@@ -20,6 +21,10 @@ class Order(msgspec.Struct):
 
 async def listed(records: Any) -> list[Any]:
     return [record async for record in records]
+
+
+def test_a_record_knows_its_time() -> None:
+    assert Record(1, 1_700_000_000_123, None).time == datetime(2023, 11, 14, 22, 13, 20, 123_000, UTC)
 
 
 def test_what_is_written_is_read(run: Run, name: str) -> None:

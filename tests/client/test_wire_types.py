@@ -20,6 +20,7 @@ from strandline.client import (
 )
 from strandline.delivery.queues import dead_letters, jobs
 from strandline.protocols.collections import wire as collections_wire
+from strandline.protocols.streams.wire import search as search_wire
 from strandline.protocols.tables import wire as tables_wire
 from strandline.protocols.topics import wire as topics_wire
 from strandline.query import declaration
@@ -58,6 +59,30 @@ def members(form: type[msgspec.Struct]) -> dict[str, bool]:
 @pytest.mark.parametrize(("read", "sent"), PAIRS, ids=lambda form: form.__name__)
 def test_the_client_reads_what_the_server_sends(read: type[msgspec.Struct], sent: type[msgspec.Struct]) -> None:
     assert members(read) == members(sent)
+
+
+@pytest.mark.parametrize(
+    ("read", "sent"),
+    [
+        (search_types.Coverage, search_wire.SearchCoverage),
+        (search_types.Coverage, search_wire.AggregateCoverage),
+        (search_types.Total, search_wire.SearchTotal),
+        (search_types.Hit, search_wire.SearchHit),
+        (search_types.Found, search_wire.SearchAnswer),
+        (search_types.Measure, search_wire.AggregateMeasure),
+        (search_types.Group, search_wire.AggregateGroup),
+        (search_types.Bucket, search_wire.AggregateBucket),
+        (search_types.Aggregated, search_wire.AggregateAnswer),
+    ],
+)
+def test_the_client_reads_a_part_of_what_a_search_answers(
+    read: type[msgspec.Struct], sent: type[msgspec.Struct]
+) -> None:
+    answered = set(members(sent)) | ({"used_rollups"} if sent is search_wire.SearchCoverage else set())
+    assert set(members(read)) <= answered
+    needed = {name for name, required in members(read).items() if required}
+    # Members with a default are numbers, which are sent all the same.
+    assert needed <= {name for name, required in members(sent).items() if required} | {"scanned_segments"}
 
 
 def test_the_client_tells_the_members_of_a_row_from_its_payload() -> None:

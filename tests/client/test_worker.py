@@ -552,6 +552,98 @@ def test_there_must_be_a_queue_and_a_function(run: Run, name: str) -> None:
             await client.queue(name).worker().run()
         with pytest.raises(ValueError, match="concurrency"):
             client.queue(name).worker(concurrency=0)
+        with pytest.raises(ValueError, match="timeout must be a number of seconds above 0, got 0"):
+            client.queue(name).worker(timeout=0)
+
+    run(scenario)
+
+
+def test_the_handler_of_a_queue_works_for_its_workers(run: Run, name: str) -> None:
+    async def scenario(client: Any) -> None:
+        queue = client.queue(name)
+        await queue.enqueue_many(range(3))
+        done: list[int] = []
+
+        @queue.handler
+        def work(job: Any) -> None:
+            done.append(job.data)
+
+        await work_off(queue, None)
+        assert done == [0, 1, 2]
+        await queue.enqueue(3)
+        # A function of the worker comes first.
+        await work_off(queue, lambda job: done.append(-job.data))
+        assert done == [0, 1, 2, -3]
+
+    run(scenario)
+
+
+def test_a_job_that_takes_too_long_fails_and_keeps_its_place(run: Run, name: str) -> None:
+    async def scenario(client: Any) -> None:
+        queue = client.queue(name)
+        await queue.configure(max_deliveries=1, dead_letter=f"{name}:dead", lease_ms=3_600_000)
+        await queue.enqueue_many(["endless", "next"])
+        let_go = threading.Event()
+        done: list[str] = []
+
+        def work(job: Any) -> None:
+            if job.data == "endless":
+                let_go.wait(30)
+            done.append(job.data)
+
+        worker = queue.worker(work, poll_seconds=0.01, timeout=0.2)
+        running = asyncio.ensure_future(worker.run(until_empty=True))
+        while not (letters := await dead_letters(queue)):
+            await asyncio.sleep(0.01)
+        assert letters[0].reason["type"] == "TimeoutError"
+        assert letters[0].reason["message"] == "the function took longer than 0.2 s"
+        # The thread still runs, so there is no place for the next job.
+        assert (done, worker.failed, (await queue.counters()).ready) == ([], 1, 1)
+        let_go.set()
+        await running
+        assert (done, worker.done) == (["endless", "next"], 1)
+        assert len(await dead_letters(queue)) == 1
+
+    run(scenario)
+
+
+def test_a_coroutine_that_takes_too_long_is_cancelled(run: Run, name: str) -> None:
+    async def scenario(client: Any) -> None:
+        if isinstance(client, Threaded):
+            return
+        queue = client.queue(name)
+        await queue.configure(max_deliveries=1, dead_letter=f"{name}:dead")
+        await queue.enqueue("endless")
+        cancelled: list[str] = []
+
+        async def work(job: Any) -> None:
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                cancelled.append(job.data)
+                raise
+
+        await work_off(queue, work, timeout=0.05)
+        assert cancelled == ["endless"]
+        assert [letter.reason["type"] for letter in await dead_letters(queue)] == ["TimeoutError"]
+
+    run(scenario)
+
+
+def test_exits_and_errors_are_reported_with_a_timeout_too(run: Run, name: str) -> None:
+    async def scenario(client: Any) -> None:
+        queue = client.queue(name)
+        await queue.configure(max_deliveries=1, dead_letter=f"{name}:dead")
+        await queue.enqueue_many([0, 1])
+
+        def work(job: Any) -> None:
+            raise (ValueError, SystemExit)[job.data]("no")
+
+        async def work_later(job: Any) -> None:
+            work(job)
+
+        await work_off(queue, work if isinstance(client, Threaded) else work_later, timeout=30)
+        assert [letter.reason["type"] for letter in await dead_letters(queue)] == ["ValueError", "SystemExit"]
 
     run(scenario)
 

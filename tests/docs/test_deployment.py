@@ -110,7 +110,9 @@ def test_the_access_log_has_no_tokens(proxied: str, tmp_path_factory: pytest.Tem
 
 
 def test_the_manifest_describes_one_server_with_a_volume(tmp_path: Path) -> None:
-    service, workload = yaml.safe_load_all(block_of("kubernetes.md", "yaml"))
+    manifest = block_of("kubernetes.md", "yaml")
+    assert manifest == (ROOT / "deploy/kubernetes/strandline.yaml").read_text()
+    service, workload = yaml.safe_load_all(manifest)
     assert (service["kind"], workload["kind"], workload["spec"]["replicas"]) == ("Service", "StatefulSet", 1)
     labels = workload["spec"]["template"]["metadata"]["labels"]
     assert service["spec"]["selector"] == workload["spec"]["selector"]["matchLabels"] == labels
@@ -144,9 +146,9 @@ def test_alerts_use_metrics_that_the_server_has() -> None:
     assert [name for name in used if f"| `{name}` |" not in known] == []
 
 
-def test_prometheus_asks_for_a_path_that_the_server_has() -> None:
+def test_prometheus_scrapes_the_path_that_is_its_default() -> None:
     (job,) = yaml.safe_load(block_of("monitor-lag.md", "yaml", "# prometheus.yml\n"))["scrape_configs"]
-    assert job["metrics_path"] == "/v0/metrics"
+    assert "metrics_path" not in job
 
 
 # --- systemd --------------------------------------------------------------------------------------------------------
@@ -154,7 +156,9 @@ def test_prometheus_asks_for_a_path_that_the_server_has() -> None:
 
 def test_the_service_gives_the_server_time_to_stop(tmp_path: Path) -> None:
     unit = RawConfigParser()
-    unit.read_string(block_of("run-a-server.md", "ini"))
+    text = block_of("run-a-server.md", "ini")
+    assert text == (ROOT / "deploy/systemd/strandline.service").read_text()
+    unit.read_string(text)
     config = tmp_path / "strandline.toml"
     config.write_text(block_of("run-a-server.md", "toml"))
     settings = load(config)

@@ -310,7 +310,7 @@ def test_a_driver_that_is_taken_over_says_so_and_ends_with_an_exit_code_of_its_o
         real(round)
 
     monkeypatch.setattr(records, "run", taken_over)
-    monkeypatch.setattr(pipeline_run, "open_session", lambda *_: SimpleNamespace(stop=lambda: None))
+    monkeypatch.setattr(pipeline_run, "open_session", lambda *_, **__: SimpleNamespace(stop=lambda: None))
     job = pipeline_run.PipelineJob(
         path=str(bed.path / "data"), url="", key=None, cold="", lake=bed.lake.url, mode="once", interval=0,
         master="local[1]", remote=None, conf={}, logs=(), prefix="",

@@ -16,22 +16,24 @@ from strandline.server.metrics import (
     MAX_ROWS,
     ConsumerSample,
     Indexing,
+    LogSample,
+    RequestSample,
     RouterSample,
     Sealing,
     Snapshot,
-    TopicSample,
     Wal,
     WorkerRow,
-    process_text,
     render_json,
-    render_text,
 )
+from strandline.server.metrics_text import ALIASES, process_text, render_text
+from strandline.service.request_meter import BOUNDS, RequestMeter
 
 QUEUE = QueueFigures(
     QueueCounters(842, 288, 4, 9, 2),
     QueueRates(50, 30, {"nack": 5, "expired": 4, "disconnected": 3}, 0.5, 0.3),
     61_500,
 )
+SECONDS = Histogram(BOUNDS, (0, *(9,) * (len(BOUNDS) - 2), 10), 2.5, 10)
 SNAPSHOT = Snapshot(
     ready=True,
     replay_progress=1.0,
@@ -64,10 +66,14 @@ SNAPSHOT = Snapshot(
     workers=[WorkerRow("bulk", 4, 7, 2)],
     background={"flusher": 0, "housekeeping": 3},
     failing=frozenset(("housekeeping",)),
-    requests={("/v0/topics/{topic}", 200): 12, ("/v0/topics/{topic}", 429): 1, ("", 404): 2},
-    topic_rows=[
-        TopicSample("jobs", 480_231, 468_188, 1000, 12_043, 2048, QUEUE),
-        TopicSample("events", 99, 1, 0, 99, 8112),
+    requests=[
+        RequestSample("", "", "", {404: 2}),
+        RequestSample("topics", "GET", "/v0/topics/{topic}", {200: 2}),
+        RequestSample("topics", "POST", "/v0/topics/{topic}", {200: 10, 429: 1}, SECONDS),
+    ],
+    log_rows=[
+        LogSample("jobs", 480_231, 468_188, 1000, 12_043, 2048, 4096, QUEUE),
+        LogSample("events", 99, 1, 0, 99, 8112),
     ],
     router_rows=[RouterSample("jobs->audit", 3, 400)],
     consumer_rows=[ConsumerSample("jobs", "billing", 17)],
@@ -100,24 +106,28 @@ def series(snapshot: Snapshot) -> dict[str, str]:
         "topics_ready 1",
         "topics_recovery_progress 1",
         "topics_uptime_ms 84012",
-        "# HELP topics_topic_head_seq Highest assigned seq per topic.",
+        "# HELP topics_topic_head_seq The same as `strandline_log_head_seq`.",
         "# TYPE topics_topic_head_seq gauge",
         'topics_topic_head_seq{topic="jobs"} 480231',
         'topics_topic_earliest_seq{topic="jobs"} 468188',
-        'topics_topic_evict_floor{topic="jobs"} 1000',
+        'strandline_log_evict_floor{log="jobs"} 1000',
+        'strandline_log_head_seq{log="jobs"} 480231',
+        'strandline_log_live_bytes{log="jobs"} 2048',
+        'strandline_log_appended_records_total{log="jobs"} 480231',
+        'strandline_log_appended_bytes_total{log="jobs"} 4096',
         'topics_topic_records_live{topic="jobs"} 12043',
         'topics_topic_bytes_live{topic="jobs"} 2048',
         'topics_topic_queue_ready{topic="jobs"} 842',
         'topics_topic_queue_in_flight{topic="jobs"} 288',
-        'topics_topic_queue_delayed{topic="jobs"} 9',
-        'topics_topic_queue_oldest_ready_seconds{topic="jobs"} 61.5',
-        'topics_topic_queue_claimed_total{topic="jobs"} 50',
-        'topics_topic_queue_completed_total{topic="jobs"} 30',
-        'topics_topic_queue_dead_lettered_total{topic="jobs"} 4',
-        'topics_topic_queue_dropped_total{topic="jobs"} 2',
-        'topics_topic_queue_failed_total{topic="jobs",cause="nack"} 5',
-        'topics_topic_queue_failed_total{topic="jobs",cause="expired"} 4',
-        'topics_topic_queue_failed_total{topic="jobs",cause="disconnected"} 3',
+        'strandline_queue_delayed_jobs{log="jobs"} 9',
+        'strandline_queue_oldest_ready_seconds{log="jobs"} 61.5',
+        'strandline_queue_claimed_total{log="jobs"} 50',
+        'strandline_queue_completed_total{log="jobs"} 30',
+        'strandline_queue_dead_lettered_total{log="jobs"} 4',
+        'strandline_queue_dropped_total{log="jobs"} 2',
+        'strandline_queue_failed_total{log="jobs",cause="nack"} 5',
+        'strandline_queue_failed_total{log="jobs",cause="expired"} 4',
+        'strandline_queue_failed_total{log="jobs",cause="disconnected"} 3',
         "topics_topic_metrics_truncated 0",
         "topics_wal_frames_total 100000",
         "topics_wal_batches_total 88241",
@@ -145,18 +155,31 @@ def series(snapshot: Snapshot) -> dict[str, str]:
         'topics_wal_fsync_latency_us_bucket{le="+Inf"} 88241',
         "topics_wal_fsync_latency_us_sum 1235",
         "topics_wal_fsync_latency_us_count 88241",
-        'topics_requests_total{route="/v0/topics/{topic}",status="200"} 12',
-        'topics_requests_total{route="/v0/topics/{topic}",status="429"} 1',
-        'topics_requests_total{route="",status="404"} 2',
-        "topics_damaged_files 10",
-        "topics_throttled_total 11",
-        "topics_pressure 0.25",
+        'strandline_requests_total{protocol="topics",method="POST",route="/v0/topics/{topic}",status="200"} 10',
+        'strandline_requests_total{protocol="topics",method="POST",route="/v0/topics/{topic}",status="429"} 1',
+        'strandline_requests_total{protocol="",method="",route="",status="404"} 2',
+        "# TYPE strandline_request_seconds histogram",
+        'strandline_request_seconds_bucket{protocol="topics",method="POST",route="/v0/topics/{topic}",le="0.0005"} 0',
+        'strandline_request_seconds_bucket{protocol="topics",method="POST",route="/v0/topics/{topic}",le="10"} 9',
+        'strandline_request_seconds_bucket{protocol="topics",method="POST",route="/v0/topics/{topic}",le="+Inf"} 10',
+        'strandline_request_seconds_sum{protocol="topics",method="POST",route="/v0/topics/{topic}"} 2.5',
+        'strandline_request_seconds_count{protocol="topics",method="POST",route="/v0/topics/{topic}"} 10',
+        "strandline_logs 10",
+        'strandline_logs_by_durability{durability="fsync"} 4',
+        "strandline_uptime_seconds 84.012",
+        "# TYPE strandline_journal_flush_seconds histogram",
+        'strandline_journal_flush_seconds_bucket{le="0.0005"} 84120',
+        'strandline_journal_flush_seconds_bucket{le="+Inf"} 88241',
+        "strandline_journal_flush_seconds_sum 0.0012346",
+        "strandline_damaged_files 10",
+        "strandline_throttled_total 11",
+        "strandline_pressure_ratio 0.25",
         'strandline_workers_active{class="bulk"} 4',
         'strandline_workers_waiting{class="bulk"} 7',
         'strandline_workers_refused_total{class="bulk"} 2',
-        'topics_router_lag{router="jobs->audit"} 3',
-        'topics_router_forwarded_total{router="jobs->audit"} 400',
-        'topics_consumer_lag{topic="jobs",consumer="billing"} 17',
+        'strandline_router_lag_records{router="jobs->audit"} 3',
+        'strandline_router_forwarded_total{router="jobs->audit"} 400',
+        'strandline_consumer_lag_records{log="jobs",consumer="billing"} 17',
     ],
 )
 def test_the_text_has_this_line(line: str) -> None:
@@ -185,6 +208,36 @@ def test_prometheus_reads_the_text_with_that_of_the_process() -> None:
     assert families["topics_wal_fsync_latency_us"].type == "histogram"
     assert len(families["topics_wal_fsync_latency_us"].samples) == len(FLUSH_BOUNDS) + 2
     assert "process_cpu_seconds" in families
+
+
+def test_names_have_one_prefix_and_base_units() -> None:
+    names = [line.split()[2] for line in lines(SNAPSHOT) if line.startswith("# TYPE ")]
+    documented = {f"topics_{alias}" for aliases in ALIASES.values() for alias in aliases}
+    documented |= {f"topics_{name}" for name in ("topics_by_class", "uptime_ms")}
+    documented |= {f"topics_wal_{name}" for name in ("submit_full_total", "fsync_latency_us")}
+    assert {name for name in names if not name.startswith("strandline_")} == documented
+    assert not [name for name in names if name.startswith("strandline_") and name.endswith(("_ms", "_us"))]
+
+
+def test_aliases_have_the_values_of_their_metrics() -> None:
+    found = series(SNAPSHOT)
+    for name, aliases in ALIASES.items():
+        values = [value for label, value in found.items() if label.partition("{")[0] == f"strandline_{name}"]
+        for alias in aliases:
+            assert values
+            assert [value for label, value in found.items() if label.partition("{")[0] == f"topics_{alias}"] == values
+
+
+def test_a_meter_counts_answers_and_their_durations() -> None:
+    meter = RequestMeter("topics", "GET", "/v0/topics")
+    meter.count(403)
+    for seconds in (0.0001, 0.0005, 0.3, 60.0):
+        meter.add(200, seconds)
+    sample = RequestSample.of(meter)
+    assert sample.statuses == {403: 1, 200: 4}
+    counts = dict(zip(sample.seconds.bounds, sample.seconds.counts, strict=True))
+    assert (counts[0.0005], counts[0.25], counts[0.5], counts[BOUNDS[-1]]) == (2, 2, 3, 4)
+    assert sample.seconds.count == 4
 
 
 def test_before_the_engine_is_open_there_is_a_text_too() -> None:
@@ -221,22 +274,22 @@ def test_no_more_than_so_many_have_series_of_their_own(rows: int, truncated: str
             ready=True,
             replay_progress=1.0,
             uptime_ms=1,
-            topic_rows=[TopicSample(f"t{row}", 1, 1, 0, 1, 1) for row in range(rows)],
+            log_rows=[LogSample(f"t{row}", 1, 1, 0, 1, 1) for row in range(rows)],
             router_rows=[RouterSample(f"r{row}", 1, 1) for row in range(rows)],
             consumer_rows=[ConsumerSample("t", f"c{row}", 1) for row in range(rows)],
         )
     )
-    for what, name in (("topic", "topic_head_seq"), ("router", "router_lag"), ("consumer", "consumer_lag")):
-        assert sum(label.startswith(f"topics_{name}{{") for label in found) == MAX_ROWS
-        assert found[f"topics_{what}_metrics_truncated"] == truncated
+    for what, name in (("log", "log_head_seq"), ("router", "router_lag_records"), ("consumer", "consumer_lag_records")):
+        assert sum(label.startswith(f"strandline_{name}{{") for label in found) == MAX_ROWS
+        assert found[f"strandline_{what}_metrics_truncated"] == truncated
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"])))
 def test_any_name_survives_as_a_label(name: str) -> None:
     snapshot = Snapshot(ready=True, replay_progress=1.0, uptime_ms=1, consumer_rows=[ConsumerSample(name, name, 5)])
     families = text_string_to_metric_families(render_text(snapshot).decode())
-    (sample,) = next(family for family in families if family.name == "topics_consumer_lag").samples
-    assert sample.labels == {"topic": name, "consumer": name}
+    (sample,) = next(family for family in families if family.name == "strandline_consumer_lag_records").samples
+    assert sample.labels == {"log": name, "consumer": name}
 
 
 def test_the_json_has_these_keys() -> None:

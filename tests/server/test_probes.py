@@ -91,21 +91,24 @@ def test_metrics_follow_what_happens(start_server: StartServer, lane: str) -> No
         "topics_recovery_progress": 1,
         "topics_topic_head_seq{topic=disk-2}": 3,
         "topics_topic_earliest_seq{topic=disk-2}": 2,
-        "topics_topic_evict_floor{topic=disk-2}": 2,
+        "strandline_log_evict_floor{log=disk-2}": 2,
         "topics_topic_records_live{topic=disk-2}": 2,
         "topics_topic_bytes_live{topic=disk-2}": 4,
         "topics_topic_queue_ready{topic=jobs}": 2,
         "topics_topic_queue_in_flight{topic=jobs}": 2,
-        "topics_topic_queue_delayed{topic=jobs}": 0,
-        "topics_topic_queue_dead_lettered_total{topic=jobs}": 0,
-        "topics_router_lag{router=r}": 0,
-        "topics_router_forwarded_total{router=r}": 1,
-        "topics_consumer_lag{topic=disk-2,consumer=billing}": 2,
+        "strandline_queue_delayed_jobs{log=jobs}": 0,
+        "strandline_queue_dead_lettered_total{log=jobs}": 0,
+        "strandline_router_lag_records{router=r}": 0,
+        "strandline_router_forwarded_total{router=r}": 1,
+        "strandline_consumer_lag_records{log=disk-2,consumer=billing}": 2,
         "topics_topic_metrics_truncated": 0,
         "topics_wal_read_only": 0,
         "topics_wal_submit_full_total": 0,
-        "topics_throttled_total": 0,
-        "topics_requests_total{route=/v0/topics/{topic}/claim,status=200}": 1,
+        "strandline_throttled_total": 0,
+        "strandline_requests_total{protocol=topics,method=POST,route=/v0/topics/{topic}/claim,status=200}": 1,
+        "strandline_request_seconds_count{protocol=topics,method=POST,route=/v0/topics/{topic}/claim}": 1,
+        "strandline_log_appended_records_total{log=disk-2}": 3,
+        "strandline_log_appended_bytes_total{log=disk-2}": 8,
     }
     assert {name: found.get(name) for name in expected} == expected
     assert not [name for name in found if "__" in name]
@@ -130,6 +133,31 @@ def test_a_drop_takes_a_topic_out_of_the_metrics(start_server: StartServer, topi
     for name, less in (("topics_topics", 1), ("topics_queue_topics", 1), ("topics_queue_leases_in_flight", 1)):
         assert after[name] == before[name] - less
     assert after["topics_records_live"] == before["topics_records_live"] - 2
+
+
+#: What Prometheus sends.
+SCRAPE = "application/openmetrics-text;version=1.0.0;q=0.5,text/plain;version=0.0.4;q=0.4,*/*;q=0.1"
+
+
+@pytest.mark.parametrize(
+    ("accept", "is_text"),
+    [
+        (SCRAPE, True),
+        ("text/plain", True),
+        ("application/json, text/plain", False),
+        ("*/*", False),
+        ("text/html", False),
+    ],
+)
+def test_metrics_have_the_form_that_the_client_accepts(client: Client, accept: str, is_text: bool) -> None:
+    response = client.http.get("/metrics", headers={"accept": accept})
+    if is_text:
+        assert response.headers["content-type"] == "text/plain; version=0.0.4"
+        families = {family.name for family in text_string_to_metric_families(response.text)}
+        assert {"strandline_build_info", "strandline_request_seconds", "topics_topics"} <= families
+    else:
+        assert set(response.json()) == {"uptime_ms", "series"}
+    assert client.http.get("/v0/metrics", headers={"accept": "*/*"}).text.startswith("# HELP strandline_")
 
 
 def test_metrics_as_json(client: Client, topic: str) -> None:

@@ -16,7 +16,7 @@ FIELDS = {
     "ms": {"kind": "integer", "column": True, "sortable": True, "aggregatable": True},
     "message": {"kind": "text", "analyzer": "unicode_word_v1", "positions": True},
 }
-SEARCH = {
+SEARCH: dict[str, Any] = {
     "primaryTimestampField": "at",
     "defaultFields": [{"field": "message"}],
     "fields": {
@@ -109,11 +109,13 @@ class Shop:
             self.call("PUT", f"/v0/routers/{source}-to-{dest}", {"source": source, "dest": dest})
         return names
 
-    def requests(self) -> str:
+    def requests(self, *, sortable: bool = True) -> str:
         """A new stream that can be searched, of two services within two hours."""
         name = self.name("requests")
+        at = {**SEARCH["fields"]["at"], "sortable": sortable}
+        search = {**SEARCH, "fields": {**SEARCH["fields"], "at": at}}
         self.call("PUT", f"/v1/stream/{name}", headers={"content-type": "application/json"})
-        self.call("POST", f"/v1/stream/{name}/_schema", {"schema": {"type": "object"}, "search": SEARCH})
+        self.call("POST", f"/v1/stream/{name}/_schema", {"schema": {"type": "object"}, "search": search})
         words = ["served from cache", "the bank did not answer", "order placed"]
         rows = [
             {

@@ -1,4 +1,4 @@
-"""Kills the pipeline at random moments while it keeps declared tables, and compares every table with the truth.
+"""Kills the pipeline at random moments while it keeps typed and declared tables, and compares all with the truth.
 
 PYTHONPATH=tests python -m support.declared_kills KILLS [SEED]
 """
@@ -33,6 +33,7 @@ def kill_and_compare(pipeline: DeclaredPipeline, shop: Shop, random: Random, kil
     pipeline.start("--once")
     assert pipeline.wait() == 0, pipeline.log()
     pipeline.check(shop)
+    pipeline.check_typed(shop)
 
 
 def main(kills: int, seed: int) -> None:

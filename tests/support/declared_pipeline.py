@@ -18,6 +18,7 @@ from time import monotonic, sleep
 from typing import Any
 
 import httpx
+from deltalake import DeltaTable
 
 from strandline.lake.declared import DeclaredFiles, rows_of
 from strandline.lake.location import Lake
@@ -234,6 +235,15 @@ class DeclaredPipeline:
         assert len(self.rows("customers")) == len(shop.customers())
         seen = Counter(row["who"] for row in self.rows("seen"))
         assert seen == Counter(row["customer"] for row in shop.orders) + Counter(shop.visits)
+
+    def check_typed(self, shop: Shop) -> None:
+        """The typed table of the orders, and the table `records`, have every order exactly once."""
+        orders = [{"seq": seq, **row} for seq, row in enumerate(shop.orders, 1)]
+        typed = DeltaTable(str(self.lake / "tables" / "orders")).to_pyarrow_table(columns=list(orders[0]))
+        assert _sorted(typed.to_pylist()) == _sorted(orders)
+        records = DeltaTable(str(self.lake / "records")).to_pyarrow_table(columns=["log", "seq", "data"]).to_pylist()
+        found = [{"seq": row["seq"], **json.loads(row["data"])} for row in records if row["log"] == "orders"]
+        assert _sorted(found) == _sorted(orders)
 
 
 def _sorted(rows: list[dict[str, Any]]) -> list[str]:

@@ -17,6 +17,7 @@ import msgspec
 from strandline.collections import AppendOnly, Collection, QueueEvents
 from strandline.delivery.queues import QueueCounters, QueueFigures
 from strandline.delivery.queues.activity import Activity
+from strandline.engine.stats import Histogram
 from strandline.lake.status import PipelineStatus, RoundSummary
 from strandline.protocols.arrow.errors import PROBLEMS as ARROW_PROBLEMS
 from strandline.protocols.collections.errors import PROBLEMS as COLLECTION_PROBLEMS
@@ -27,20 +28,21 @@ from strandline.protocols.topics.descriptions import DESCRIPTIONS
 from strandline.protocols.topics.errors import PROBLEMS as TOPIC_PROBLEMS
 from strandline.server.metrics import (
     ConsumerSample,
+    LogSample,
+    RequestSample,
     RouterSample,
     Snapshot,
     TableHooks,
-    TopicSample,
     WorkerRow,
-    process_text,
-    render_text,
 )
+from strandline.server.metrics_text import process_text, render_text
 from strandline.server.pipeline.supervisor import PipelineSnapshot
 from strandline.server.settings import OPTIONS, SECTIONS, TOPICS_VARIABLES, toml, variable_of
 from strandline.server.settings_sources import OTHER_VARIABLES
 from strandline.service.access import Keys
 from strandline.service.log_config import TopicConfig, engine_config, shown_config, traits_of
 from strandline.service.problems import Problem
+from strandline.service.request_meter import BOUNDS
 from strandline.setting import Setting, expected, settings_of
 from support.log_matrix import matrix_table
 
@@ -61,9 +63,9 @@ FULL_SNAPSHOT = Snapshot(
     ready=True,
     replay_progress=1.0,
     uptime_ms=1,
-    requests={("/v0/topics", 200): 1},
+    requests=[RequestSample("topics", "GET", "/v0/topics", {200: 1}, Histogram(BOUNDS, (1,) * len(BOUNDS), 0.001, 1))],
     workers=[WorkerRow("bulk", 0, 0, 0)],
-    topic_rows=[TopicSample("orders", 1, 1, 0, 1, 1, QueueFigures(QueueCounters(1, 0, 0, 0), Activity(0).rates(0), 0))],
+    log_rows=[LogSample("orders", 1, 1, 0, 1, 1, 1, QueueFigures(QueueCounters(1, 0, 0, 0), Activity(0).rates(0), 0))],
     router_rows=[RouterSample("copies", 0, 0)],
     consumer_rows=[ConsumerSample("orders", "billing", 0)],
     background={"sealing": 0},

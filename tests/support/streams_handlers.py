@@ -31,7 +31,7 @@ class Stand:
         self.hub = Hub(clock.now)
         self.answered: dict[tuple[str, int], int] = {}
         self.context = StreamsContext(Kernel.for_tests(engine, self.hub, Slots()), settings)
-        self.face = StreamsProtocol(self.context, self.answered)
+        self.face = StreamsProtocol(self.context, lambda: self.answered)
 
     def create(self, name: str, *data: object, **traits: Any) -> Stream:
         made = StreamTraits(**traits)

@@ -20,7 +20,7 @@ from strandline.cli.demo.server import DemoFailed, DemoServer
 from strandline.cli.demo.shop import MONDAY, WEEK_MS, Order, Payment, Shipment, Shop
 from strandline.cli.search import bar_of
 from strandline.client import NOW, Client, Draft, Forbidden, Job, OwnIdentity
-from strandline.client.stream_calls import Aggregated
+from strandline.client.search_types import Aggregated
 from strandline.engine.disk import LocalDisk
 from strandline.engine.verify.directory_check import verify
 from strandline.signing.keys import KemKey, Signer
@@ -276,7 +276,7 @@ def draw_takings(stage: DemoStage) -> None:
         total = sum(one.cents for one in stage.acknowledged if one.at < MONDAY + WEEK_MS)
         if sum(days.values()) != total or sum(hours.values()) != total:
             raise DemoFailed("the aggregate differs from the sum of the week's orders")
-        if by_day.coverage.get("used_rollups"):
+        if by_day.coverage.used_rollups:
             tell.say(
                 "The revenue of the week, from sums that the pipeline has stored (a rollup), so few records are read:"
             )
@@ -302,9 +302,9 @@ def _aggregate(client: Client, interval: str) -> Aggregated:
     return client.stream(ORDERS).aggregate("takings", start=MONDAY, end=MONDAY + WEEK_MS, interval=interval)
 
 
-def _takings(answer: Aggregated) -> dict[str, int]:
+def _takings(answer: Aggregated) -> dict[str, float]:
     """Revenue in cents by interval, for all cities."""
-    return {bucket.start: sum(group.measures["cents"]["sum"] for group in bucket.groups) for bucket in answer.buckets}
+    return {bucket.start: sum(group.measures["cents"].sum or 0 for group in bucket.groups) for bucket in answer.buckets}
 
 
 # --- signed elements, and rows of a table ---------------------------------------------------------------------------

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import AsyncIterator, Callable, Iterable
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Generic, TypeVar, Unpack
 
 import msgspec
@@ -30,11 +30,14 @@ from strandline.client.queue_calls import (
     is_passing,
     usual_delay_ms,
 )
-from strandline.client.task_concurrency import AsyncCrew, AsyncFlag, async_check, async_told_to_stop
+from strandline.client.task_concurrency import AsyncCall, AsyncCrew, AsyncFlag, async_check, async_told_to_stop
 from strandline.client.topic_calls import Match
 from strandline.client.topic_types import Configured, Draft, QueueConfigArguments, QueueState, Tombstone, Written
 
 T = TypeVar("T")
+
+#: Processes a job. For an ``AsyncClient``, also a coroutine function.
+Handler = Callable[[Job[T]], Any]
 
 
 class AsyncQueue(Generic[T]):
@@ -47,6 +50,7 @@ class AsyncQueue(Generic[T]):
         self._path = topic_calls.path_of(name)
         self._kind = kind
         self._claimed = calls.claim_reading(kind)
+        self._handler: Handler[T] | None = None
         #: The queue as a topic, for reading and deleting.
         self.topic: AsyncTopic[T] = AsyncTopic(transport, name, kind)
 
@@ -68,14 +72,15 @@ class AsyncQueue(Generic[T]):
         data: T,
         *,
         priority: int = 0,
+        delay: float | timedelta | None = None,
         not_before: datetime | int | None = None,
         tag: str | None = None,
         meta: Any = None,
         idempotency_key: str | None = None,
     ) -> Written:
-        """Add one job. ``priority`` is from -1000 to 1000; higher priorities are delivered first. ``not_before`` (a
-        datetime, or milliseconds) delays delivery until that time."""
-        draft = Draft(data, tag, None, meta, calls.milliseconds(not_before), priority)
+        """Add one job. ``priority`` is from -1000 to 1000; higher priorities are delivered first. ``delay`` (seconds or
+        a timedelta, by the clock of this machine) or ``not_before`` (a datetime, or milliseconds) delays delivery."""
+        draft = Draft(data, tag, None, meta, calls.due_at(delay, not_before), priority)
         return await self.enqueue_many([draft], idempotency_key=idempotency_key)
 
     async def enqueue_many(self, jobs: Iterable[T | Draft[T]], *, idempotency_key: str | None = None) -> Written:
@@ -105,6 +110,12 @@ class AsyncQueue(Generic[T]):
             job.deadline = extended.deadlines.get(job.seq, job.deadline)
         return extended
 
+    def handler(self, function: Handler[T]) -> Handler[T]:
+        """Set the function that workers of this object process jobs with. Use it as a decorator."""
+        async_check(function)
+        self._handler = function
+        return function
+
     def worker(
         self,
         handler: Callable[[Job[T]], Any] | None = None,
@@ -113,10 +124,13 @@ class AsyncQueue(Generic[T]):
         lease_ms: int | None = None,
         heartbeat_seconds: float | None = None,
         poll_seconds: float = 1.0,
+        timeout: float | None = None,
         delay_ms: Callable[[Job[T], Exception], int | None] | None = None,
     ) -> AsyncWorker[T]:
-        """A worker that processes the jobs of this queue with ``handler``. It is documented at its class."""
-        settings = WorkerSettings(concurrency, lease_ms, heartbeat_seconds, poll_seconds)
+        """A worker that processes the jobs of this queue with ``handler``, or with the handler of the queue. It is
+        documented at its class."""
+        settings = WorkerSettings(concurrency, lease_ms, heartbeat_seconds, poll_seconds, timeout)
+        handler = handler or self._handler
         return AsyncWorker(self._transport, self._path, self.node, self._kind, settings, handler, delay_ms)
 
     # --- state -----------------------------------------------------------------------------------------------------
@@ -162,8 +176,6 @@ class AsyncQueue(Generic[T]):
 
 # --- workers --------------------------------------------------------------------------------------------------------
 
-Handler = Callable[[Job[T]], Any]
-
 log = logging.getLogger("strandline.client.worker")
 
 
@@ -180,6 +192,10 @@ class AsyncWorker(Generic[T]):
     function and it returns a number, otherwise after the delay that the queue is configured with (``retry_delay_ms``),
     otherwise after one second, doubled with every delivery. The queue's ``max_deliveries`` decides when the job becomes
     a dead letter. The function can also call ``job.fail(reason)`` or ``job.retry(after=seconds)``, and then return.
+
+    With a ``timeout``, a job whose function takes longer (in seconds) fails with a TimeoutError, and its lease is no
+    longer extended. A coroutine function is cancelled. A function on a thread cannot be stopped: it occupies its place
+    until it returns, and another worker may process the job meanwhile.
 
     Heartbeats extend the lease while the function runs. A job can be delivered twice, because a worker that loses its
     connection loses its leases to other workers. Write the function so that a second run does no harm.
@@ -213,7 +229,9 @@ class AsyncWorker(Generic[T]):
         #: Set when there may be room for another job, or when the worker stops.
         self._changed = AsyncFlag()
         self._finished = AsyncFlag()
+        #: The jobs whose leases this worker extends, and the leases of those whose function has not ended.
         self._running: dict[str, Job[T]] = {}
+        self._places: set[str] = set()
         self._lease_ms = 0
         #: The head of the queue when the worker last looked.
         self._seen = 0
@@ -239,7 +257,7 @@ class AsyncWorker(Generic[T]):
         Permanent errors (an unknown queue, an API key without the permission) are raised; the worker waits for
         temporary ones to pass."""
         if self._handler is None:
-            raise ValueError("the worker has no handler: set one with @worker.handler")
+            raise ValueError("the worker has no handler: set one with @queue.handler or @worker.handler")
         jobs, heart = AsyncCrew(self._settings.concurrency), AsyncCrew(1)
         async with async_told_to_stop(self.stop):
             try:
@@ -264,7 +282,7 @@ class AsyncWorker(Generic[T]):
     async def _take(self, jobs: AsyncCrew, until_empty: bool) -> None:
         while not self._stopping.raised:
             self._changed.take_down()
-            room = self._settings.concurrency - len(self._running)
+            room = self._settings.concurrency - len(self._places)
             if room <= 0:
                 if not self._stopping.raised:
                     await self._changed.wait()
@@ -282,6 +300,7 @@ class AsyncWorker(Generic[T]):
                 await self._stopping.wait(self._settings.poll_seconds)
                 continue
             for job in claimed:
+                self._places.add(job.lease_id)
                 self._running[job.lease_id] = job
                 jobs.start(self._work, jobs, job)
 
@@ -306,9 +325,15 @@ class AsyncWorker(Generic[T]):
     async def _work(self, jobs: AsyncCrew, job: Job[T]) -> None:
         returned = job._returned = Returned()
         error: Exception | SystemExit | None = None
+        call: AsyncCall | None = None
         try:
             try:
-                await self._process(jobs, job)
+                assert self._handler is not None
+                raw: Any = job.data
+                job.data = self._data.decode(raw)
+                call = jobs.begin(self._handler, job, self._settings.timeout)
+                if not await call.finished():
+                    error = TimeoutError(f"the function took longer than {self._settings.timeout:g} s")
             except (Exception, SystemExit) as raised:
                 error = raised
             # From now on, calls of the job's methods are refused.
@@ -322,13 +347,11 @@ class AsyncWorker(Generic[T]):
             log.error("the outcome of job %s could not be reported: %r", job.seq, problem)
         finally:
             self._running.pop(job.lease_id, None)
+            if call is not None:
+                # A function that took too long occupies its place until it ends.
+                await call.end()
+            self._places.discard(job.lease_id)
             self._changed.put_up()
-
-    async def _process(self, jobs: AsyncCrew, job: Job[T]) -> None:
-        assert self._handler is not None
-        raw: Any = job.data
-        job.data = self._data.decode(raw)
-        await jobs.call(self._handler, job)
 
     async def _acknowledge(self, job: Job[T]) -> None:
         await self._transport.call(calls.ack(self._path, self.node, [job]))

@@ -12,15 +12,12 @@ from strandline.client.asynchronous.transport import AsyncTransport
 from strandline.client.calls import ALWAYS, Request, delete, get, post
 from strandline.client.errors import BadAnswer, Refused
 from strandline.client.live import TailState
-from strandline.client.search_types import IndexProgress, SearchConfig
+from strandline.client.search_types import Aggregated, Found, Hit, IndexProgress, SearchConfig
 from strandline.client.stream_calls import (
     NOW,
     SILENCE_SECONDS,
     START,
-    Aggregated,
     Appended,
-    Found,
-    Hit,
     ProducerState,
     StreamInfo,
     StreamPage,

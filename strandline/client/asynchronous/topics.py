@@ -28,6 +28,7 @@ from strandline.client.topic_types import (
 )
 
 if TYPE_CHECKING:
+    from strandline.client.asynchronous.topic_producer import AsyncTopicProducer
     from strandline.client.asynchronous.watch import AsyncTail
     from strandline.client.queue_calls import Redriven
 
@@ -85,6 +86,23 @@ class AsyncTopic(Generic[T]):
             patient=patient,
         )
         return await self._transport.ask(request, calls.WRITTEN)
+
+    def producer(
+        self,
+        *,
+        node: str | None = None,
+        batch_records: int = 5000,
+        batch_bytes: int = 4 << 20,
+        pending_bytes: int = 16 << 20,
+    ) -> AsyncTopicProducer[T]:
+        """A producer, which writes many records in batches. ``node`` is the node of records that have none. A batch has
+        up to ``batch_records`` records and ``batch_bytes`` bytes, and ``produce`` waits while ``pending_bytes`` bytes
+        are not written."""
+        from strandline.client.asynchronous.topic_producer import AsyncTopicProducer
+        from strandline.client.producer_buffer import ProducerLimits
+
+        limits = ProducerLimits(batch_records, batch_bytes, pending_bytes)
+        return AsyncTopicProducer(self._transport, self._path, self._kind, node, limits)
 
     # --- reading ---------------------------------------------------------------------------------------------------
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Iterator
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Generic, TypeVar, Unpack
 
 import msgspec
@@ -32,11 +32,14 @@ from strandline.client.queue_calls import (
 )
 from strandline.client.synchronous.topics import Topic
 from strandline.client.synchronous.transport import Transport
-from strandline.client.thread_concurrency import SyncCrew, SyncFlag, sync_check, sync_told_to_stop
+from strandline.client.thread_concurrency import SyncCall, SyncCrew, SyncFlag, sync_check, sync_told_to_stop
 from strandline.client.topic_calls import Match
 from strandline.client.topic_types import Configured, Draft, QueueConfigArguments, QueueState, Tombstone, Written
 
 T = TypeVar("T")
+
+#: Processes a job. For an ``AsyncClient``, also a coroutine function.
+Handler = Callable[[Job[T]], Any]
 
 
 class Queue(Generic[T]):
@@ -49,6 +52,7 @@ class Queue(Generic[T]):
         self._path = topic_calls.path_of(name)
         self._kind = kind
         self._claimed = calls.claim_reading(kind)
+        self._handler: Handler[T] | None = None
         #: The queue as a topic, for reading and deleting.
         self.topic: Topic[T] = Topic(transport, name, kind)
 
@@ -70,14 +74,15 @@ class Queue(Generic[T]):
         data: T,
         *,
         priority: int = 0,
+        delay: float | timedelta | None = None,
         not_before: datetime | int | None = None,
         tag: str | None = None,
         meta: Any = None,
         idempotency_key: str | None = None,
     ) -> Written:
-        """Add one job. ``priority`` is from -1000 to 1000; higher priorities are delivered first. ``not_before`` (a
-        datetime, or milliseconds) delays delivery until that time."""
-        draft = Draft(data, tag, None, meta, calls.milliseconds(not_before), priority)
+        """Add one job. ``priority`` is from -1000 to 1000; higher priorities are delivered first. ``delay`` (seconds or
+        a timedelta, by the clock of this machine) or ``not_before`` (a datetime, or milliseconds) delays delivery."""
+        draft = Draft(data, tag, None, meta, calls.due_at(delay, not_before), priority)
         return self.enqueue_many([draft], idempotency_key=idempotency_key)
 
     def enqueue_many(self, jobs: Iterable[T | Draft[T]], *, idempotency_key: str | None = None) -> Written:
@@ -107,6 +112,12 @@ class Queue(Generic[T]):
             job.deadline = extended.deadlines.get(job.seq, job.deadline)
         return extended
 
+    def handler(self, function: Handler[T]) -> Handler[T]:
+        """Set the function that workers of this object process jobs with. Use it as a decorator."""
+        sync_check(function)
+        self._handler = function
+        return function
+
     def worker(
         self,
         handler: Callable[[Job[T]], Any] | None = None,
@@ -115,10 +126,13 @@ class Queue(Generic[T]):
         lease_ms: int | None = None,
         heartbeat_seconds: float | None = None,
         poll_seconds: float = 1.0,
+        timeout: float | None = None,
         delay_ms: Callable[[Job[T], Exception], int | None] | None = None,
     ) -> Worker[T]:
-        """A worker that processes the jobs of this queue with ``handler``. It is documented at its class."""
-        settings = WorkerSettings(concurrency, lease_ms, heartbeat_seconds, poll_seconds)
+        """A worker that processes the jobs of this queue with ``handler``, or with the handler of the queue. It is
+        documented at its class."""
+        settings = WorkerSettings(concurrency, lease_ms, heartbeat_seconds, poll_seconds, timeout)
+        handler = handler or self._handler
         return Worker(self._transport, self._path, self.node, self._kind, settings, handler, delay_ms)
 
     # --- state -----------------------------------------------------------------------------------------------------
@@ -164,8 +178,6 @@ class Queue(Generic[T]):
 
 # --- workers --------------------------------------------------------------------------------------------------------
 
-Handler = Callable[[Job[T]], Any]
-
 log = logging.getLogger("strandline.client.worker")
 
 
@@ -182,6 +194,10 @@ class Worker(Generic[T]):
     function and it returns a number, otherwise after the delay that the queue is configured with (``retry_delay_ms``),
     otherwise after one second, doubled with every delivery. The queue's ``max_deliveries`` decides when the job becomes
     a dead letter. The function can also call ``job.fail(reason)`` or ``job.retry(after=seconds)``, and then return.
+
+    With a ``timeout``, a job whose function takes longer (in seconds) fails with a TimeoutError, and its lease is no
+    longer extended. A coroutine function is cancelled. A function on a thread cannot be stopped: it occupies its place
+    until it returns, and another worker may process the job meanwhile.
 
     Heartbeats extend the lease while the function runs. A job can be delivered twice, because a worker that loses its
     connection loses its leases to other workers. Write the function so that a second run does no harm.
@@ -215,7 +231,9 @@ class Worker(Generic[T]):
         #: Set when there may be room for another job, or when the worker stops.
         self._changed = SyncFlag()
         self._finished = SyncFlag()
+        #: The jobs whose leases this worker extends, and the leases of those whose function has not ended.
         self._running: dict[str, Job[T]] = {}
+        self._places: set[str] = set()
         self._lease_ms = 0
         #: The head of the queue when the worker last looked.
         self._seen = 0
@@ -241,7 +259,7 @@ class Worker(Generic[T]):
         Permanent errors (an unknown queue, an API key without the permission) are raised; the worker waits for
         temporary ones to pass."""
         if self._handler is None:
-            raise ValueError("the worker has no handler: set one with @worker.handler")
+            raise ValueError("the worker has no handler: set one with @queue.handler or @worker.handler")
         jobs, heart = SyncCrew(self._settings.concurrency), SyncCrew(1)
         with sync_told_to_stop(self.stop):
             try:
@@ -266,7 +284,7 @@ class Worker(Generic[T]):
     def _take(self, jobs: SyncCrew, until_empty: bool) -> None:
         while not self._stopping.raised:
             self._changed.take_down()
-            room = self._settings.concurrency - len(self._running)
+            room = self._settings.concurrency - len(self._places)
             if room <= 0:
                 if not self._stopping.raised:
                     self._changed.wait()
@@ -284,6 +302,7 @@ class Worker(Generic[T]):
                 self._stopping.wait(self._settings.poll_seconds)
                 continue
             for job in claimed:
+                self._places.add(job.lease_id)
                 self._running[job.lease_id] = job
                 jobs.start(self._work, jobs, job)
 
@@ -308,9 +327,15 @@ class Worker(Generic[T]):
     def _work(self, jobs: SyncCrew, job: Job[T]) -> None:
         returned = job._returned = Returned()
         error: Exception | SystemExit | None = None
+        call: SyncCall | None = None
         try:
             try:
-                self._process(jobs, job)
+                assert self._handler is not None
+                raw: Any = job.data
+                job.data = self._data.decode(raw)
+                call = jobs.begin(self._handler, job, self._settings.timeout)
+                if not call.finished():
+                    error = TimeoutError(f"the function took longer than {self._settings.timeout:g} s")
             except (Exception, SystemExit) as raised:
                 error = raised
             # From now on, calls of the job's methods are refused.
@@ -324,13 +349,11 @@ class Worker(Generic[T]):
             log.error("the outcome of job %s could not be reported: %r", job.seq, problem)
         finally:
             self._running.pop(job.lease_id, None)
+            if call is not None:
+                # A function that took too long occupies its place until it ends.
+                call.end()
+            self._places.discard(job.lease_id)
             self._changed.put_up()
-
-    def _process(self, jobs: SyncCrew, job: Job[T]) -> None:
-        assert self._handler is not None
-        raw: Any = job.data
-        job.data = self._data.decode(raw)
-        jobs.call(self._handler, job)
 
     def _acknowledge(self, job: Job[T]) -> None:
         self._transport.call(calls.ack(self._path, self.node, [job]))

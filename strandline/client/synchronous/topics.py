@@ -31,6 +31,7 @@ from strandline.client.topic_types import (
 
 if TYPE_CHECKING:
     from strandline.client.queue_calls import Redriven
+    from strandline.client.synchronous.topic_producer import TopicProducer
     from strandline.client.synchronous.watch import Tail
 
 T = TypeVar("T")
@@ -87,6 +88,23 @@ class Topic(Generic[T]):
             patient=patient,
         )
         return self._transport.ask(request, calls.WRITTEN)
+
+    def producer(
+        self,
+        *,
+        node: str | None = None,
+        batch_records: int = 5000,
+        batch_bytes: int = 4 << 20,
+        pending_bytes: int = 16 << 20,
+    ) -> TopicProducer[T]:
+        """A producer, which writes many records in batches. ``node`` is the node of records that have none. A batch has
+        up to ``batch_records`` records and ``batch_bytes`` bytes, and ``produce`` waits while ``pending_bytes`` bytes
+        are not written."""
+        from strandline.client.producer_buffer import ProducerLimits
+        from strandline.client.synchronous.topic_producer import TopicProducer
+
+        limits = ProducerLimits(batch_records, batch_bytes, pending_bytes)
+        return TopicProducer(self._transport, self._path, self._kind, node, limits)
 
     # --- reading ---------------------------------------------------------------------------------------------------
 

@@ -9,6 +9,7 @@ from strandline.delivery.queues.backoff import Backoff
 from strandline.delivery.queues.dead_letters import Redriven, redrive
 from strandline.delivery.queues.jobs import (
     Acked,
+    AckRequest,
     BadClaim,
     BadLeaseId,
     BadSchedule,
@@ -28,6 +29,7 @@ from strandline.delivery.queues.multi_append import QueueWrite, append_together
 from strandline.delivery.queues.queue import Queue, Queues
 
 __all__ = [
+    "AckRequest",
     "Acked",
     "Backoff",
     "BadClaim",

@@ -106,7 +106,7 @@ class Failure(msgspec.Struct, frozen=True, array_like=True, gc=False):
     reason: msgspec.Raw
 
 
-class Claimed(NamedTuple):
+class Claimed(msgspec.Struct, frozen=True, gc=False):
     """A record of the jobs log, and its lease."""
 
     seq: int
@@ -131,6 +131,18 @@ class ClaimRequest(NamedTuple):
     node: str
     max: int
     lease_ms: int | None = None
+
+
+class AckRequest(NamedTuple):
+    """One acknowledgement. ``fences`` are the numbers of the leases, one per seq, or None."""
+
+    node: str
+    seqs: Sequence[int]
+    fences: list[int] | None = None
+
+    @classmethod
+    def of(cls, node: str, seqs: Sequence[int], lease_ids: Sequence[str] | None) -> AckRequest:
+        return cls(node, seqs, lease_numbers(seqs, lease_ids))
 
 
 class Acked(NamedTuple):

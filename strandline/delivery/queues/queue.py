@@ -18,6 +18,7 @@ from strandline.delivery.queues.dead_letters import LastDeliveries
 from strandline.delivery.queues.jobs import (
     NO_REASON,
     Acked,
+    AckRequest,
     Claimed,
     ClaimRequest,
     Extended,
@@ -34,7 +35,7 @@ from strandline.delivery.queues.jobs import (
 )
 from strandline.delivery.queues.lease_log import LeaseLog, drop_lease_log, lease_log_name
 from strandline.delivery.queues.multi_append import PlannedEvent, QueueWrite, append_together
-from strandline.delivery.queues.selection import Picker, Row, divide
+from strandline.delivery.queues.selection import Picker, Row, divide, in_turn
 from strandline.delivery.queues.state import (
     DISCONNECTED,
     ClaimedEvent,
@@ -198,16 +199,23 @@ class Queue:
     def claim(self, node: str, max: int, lease_ms: int | None = None) -> Commit[list[Claimed]]:
         """Lease up to ``max`` jobs to the node, in delivery order: highest priority first, then reclaimed before new
         jobs, then by seq."""
-        claimed, commits = self._claim([ClaimRequest(node, max, lease_ms)])
+        claimed, commits = self._claim([ClaimRequest(node, max, lease_ms)], in_turn)
         return after_all(commits, claimed[0])
+
+    def claim_each(self, requests: Sequence[ClaimRequest]) -> Commit[list[list[Claimed]]]:
+        """Serve several claims in one step, with the result of one after the other."""
+        claimed, commits = self._claim(requests, in_turn)
+        return after_all(commits, claimed)
 
     def claim_cohort(self, requests: Sequence[ClaimRequest]) -> Commit[list[list[Claimed]]]:
         """Divide the available jobs among several claims in one step; see
         :mod:`~strandline.delivery.queues.selection`."""
-        claimed, commits = self._claim(requests)
+        claimed, commits = self._claim(requests, divide)
         return after_all(commits, claimed)
 
-    def _claim(self, requests: Sequence[ClaimRequest]) -> tuple[list[list[Claimed]], list[Commit[Any]]]:
+    def _claim(
+        self, requests: Sequence[ClaimRequest], split: Callable[[list[Row], Sequence[int]], list[list[Row]]]
+    ) -> tuple[list[list[Claimed]], list[Commit[Any]]]:
         for request in requests:
             check_amount("max", request.max, 0)
             if request.lease_ms is not None:
@@ -220,7 +228,7 @@ class Queue:
             cursor = self._picker.cursor
             try:
                 wishes = [request.max for request in requests]
-                granted = divide(self._take(sum(wishes), taken, commits), wishes)
+                granted = split(self._take(sum(wishes), taken, commits), wishes)
                 event = ClaimedEvent(self._grants(requests, granted, now))
                 if event.grants:
                     commits.append(self._lease_log.write(event))
@@ -288,18 +296,26 @@ class Queue:
     def ack(self, node: str, seqs: Sequence[int], lease_ids: Sequence[str] | None = None) -> Commit[Acked]:
         """Acknowledge jobs: delete those that the node holds. Jobs that the node no longer holds, or holds with another
         lease than the given one, are skipped."""
-        fences = lease_numbers(seqs, lease_ids)
+        return then(self.ack_each([AckRequest.of(node, seqs, lease_ids)]), lambda acked: acked[0])
+
+    def ack_each(self, requests: Sequence[AckRequest]) -> Commit[list[Acked]]:
+        """Serve several acknowledgements in one step, with the result of one after the other."""
         with self.lock:
             now = self._now()
             self._catch_up(now)
-            held, skipped = self._state.held_by(node, seqs, fences)
-            if not held:
-                return Commit.of(Acked([], skipped))
-            commit = self._leaving.delete(list(held.values()))
-            for seq in held:
+            done: dict[int, JobState] = {}
+            acked = []
+            for node, seqs, fences in requests:
+                held, skipped = self._state.held_by(node, seqs, fences, done)
+                done.update(held)
+                acked.append(Acked(list(held), skipped))
+            if not done:
+                return Commit.of(acked)
+            commit = self._leaving.delete(list(done.values()))
+            for seq in done:
                 self._state.forget(seq)
-            self._activity.complete(now, len(held))
-            return after_all([commit], Acked(list(held), skipped))
+            self._activity.complete(now, len(done))
+            return after_all([commit], acked)
 
     def nack(
         self,

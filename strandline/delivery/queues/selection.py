@@ -4,6 +4,7 @@ claims."""
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Sequence
+from itertools import accumulate, pairwise
 from typing import TypeAlias, TypeVar
 
 from strandline.delivery.queues.state import JobState, State
@@ -111,6 +112,14 @@ class Picker:
 
 
 T = TypeVar("T")
+
+
+def in_turn(jobs: list[T], wishes: Sequence[int]) -> list[list[T]]:
+    """Serve claims one after the other: the first one gets the first jobs."""
+    if len(wishes) == 1:
+        return [jobs]
+    ends = list(accumulate(wishes, initial=0))
+    return [jobs[start:end] for start, end in pairwise(ends)]
 
 
 def divide(jobs: list[T], wishes: Sequence[int]) -> list[list[T]]:

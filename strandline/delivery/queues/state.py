@@ -7,7 +7,7 @@ again under a lease has lost that lease by expiry.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from heapq import heapify, heappop, heappush
 from itertools import repeat
 from typing import NamedTuple, TypeAlias
@@ -579,9 +579,10 @@ class State:
             self._order_ready()
 
     def held_by(
-        self, node: str, seqs: Sequence[int], fences: list[int] | None
+        self, node: str, seqs: Sequence[int], fences: list[int] | None, without: Container[int] = ()
     ) -> tuple[dict[int, JobState], list[int]]:
-        """The jobs that the node holds, and the seqs of the others. A duplicate seq counts once."""
+        """The jobs that the node holds, except those in ``without``, and the seqs of the others. A duplicate seq counts
+        once."""
         jobs = self.jobs
         held: dict[int, JobState] = {}
         skipped = []
@@ -593,6 +594,7 @@ class State:
                 or job.node != node
                 or (fences is not None and fences[index] and fences[index] != job.lease)
                 or seq in held
+                or seq in without
             ):
                 skipped.append(seq)
             else:

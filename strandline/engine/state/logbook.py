@@ -47,11 +47,11 @@ class Logbook:
     """
 
     __slots__ = (
-        "active_ts", "assigned", "base", "cap_floor", "config", "count", "created_ts", "cursors", "dropped", "earliest",
-        "epoch", "expired_ts", "filed_in", "forks", "gaps", "head", "idempotency", "journal_first", "journal_index",
-        "last_ts", "listeners", "name", "notes", "pending", "pending_count", "pending_size", "producers",
-        "reserve_step", "reserved", "reserved_durable", "revision", "rewrites", "runs", "size", "tail", "totals",
-        "ttl_floor", "volatile_from", "withdrawals",
+        "active_ts", "appended_bytes", "assigned", "base", "cap_floor", "config", "count", "created_ts", "cursors",
+        "dropped", "earliest", "epoch", "expired_ts", "filed_in", "forks", "gaps", "head", "idempotency",
+        "journal_first", "journal_index", "last_ts", "listeners", "name", "notes", "pending", "pending_count",
+        "pending_size", "producers", "reserve_step", "reserved", "reserved_durable", "revision", "rewrites", "runs",
+        "size", "tail", "totals", "ttl_floor", "volatile_from", "withdrawals",
     )  # fmt: skip
 
     def __init__(self, name: str, epoch: int, config: Config, created_ts: int = 0) -> None:
@@ -73,6 +73,8 @@ class Logbook:
         self.gaps: tuple[Gap, ...] = ()
         self.count = 0
         self.size = 0
+        #: The bytes of all records that were appended since the engine was opened.
+        self.appended_bytes = 0
         #: Counts the changes, other than appends, to what readers see.
         self.revision = 0
         #: Counts those of the changes that did more than remove records.
@@ -227,6 +229,7 @@ class Logbook:
         size = block.size(0, count)
         self.count += count
         self.size += size
+        self.appended_bytes += size
         totals = self.totals
         totals.records += count
         totals.size += size

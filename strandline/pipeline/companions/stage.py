@@ -44,6 +44,7 @@ from strandline.pipeline.companions.work import (
 )
 from strandline.pipeline.round import Round
 from strandline.query.index_files.builder import Origin
+from strandline.query.index_files.shared_file import MAX_PART_BYTES, MAX_SHARED_BYTES, file_of, part_of
 from strandline.query.index_files.table import ERASURES, FOLDER, IndexEntry
 
 STAGE = "companions"
@@ -86,6 +87,13 @@ class CompanionStage:
     @property
     def entries(self) -> list[IndexEntry]:
         return self.table.entries
+
+    def registry_for(self, entry: IndexEntry) -> bytes | None:
+        """The registry of the log, if its configuration requires this companion as it is."""
+        wish = self.wishes.get(entry.info.epoch)
+        if wish is None or (wish.plan, wish.rollups) != (entry.info.plan, entry.info.rollups):
+            return None
+        return wish.info.registry
 
     def chosen(self) -> Iterator[tuple[Wish, CompanionLines]]:
         """The logs of the round that require companions, and the existing companions of each."""
@@ -159,8 +167,8 @@ class NotedCompanions(msgspec.Struct):
 
 
 def find_unused(lake: Lake, used: Iterable[str]) -> list[str]:
-    """All files that exist and are not used."""
-    return sorted(lake.names(f"{FOLDER}/").keys() - set(used) - {NOTED})
+    """All files that exist and have none of the used index files."""
+    return sorted(lake.names(f"{FOLDER}/").keys() - {file_of(path) for path in used} - {NOTED})
 
 
 def sweep(lake: Lake, used: Iterable[str], now: int, grace_s: int, remove: Callable[[list[str]], None]) -> list[str]:
@@ -191,6 +199,8 @@ def _read(stored: bytes) -> NotedCompanions:
 
 # --- The stage --------------------------------------------------------------------------------------------------------
 
+#: When there are this many files whose companions would fill less than half of a shared file, they are moved together.
+MAX_SPARSE_FILES = 64
 #: How long replaced files are kept. A server looks for new files at the next search, and may be answering from the old
 #: ones until then.
 GRACE_S = 600
@@ -206,6 +216,7 @@ def run(round: Round, *, grace_s: int = GRACE_S, rows: int = COMPANION_ROWS) -> 
     _erase(keeping)
     _Extending(keeping).run()
     _merge(keeping)
+    _gather(keeping)
     _retire(keeping)
     sweep(round.lake, (entry.path for entry in keeping.entries), round.now(), grace_s, round.remove)
     keeping.rollups.tidy()
@@ -252,21 +263,43 @@ def _apply(keeping: CompanionStage, progress: int) -> None:
                 del concerned[path]
             for failure in outcome.failed:
                 keeping.problem(failure.log, failure.seq, failure.message)
+    # Nothing of a shared file stays if one of its companions changes: the old bytes must go with the file.
+    shared = {part.file for path in concerned if (part := part_of(path)) is not None}
+    beside = [each for each in keeping.entries if each.path not in concerned and file_of(each.path) in shared]
+    moved, failed = _moved(keeping, beside)
+    made += moved
+    for failure in failed:
+        keeping.problem(failure.log, failure.seq, failure.message)
     # Companions that could not be rewritten are removed too; their lines continue before them.
-    keeping.change(add=made, remove=list(concerned.values()), progress={ERASURES: round.events.head})
+    keeping.change(add=made, remove=[*concerned.values(), *beside], progress={ERASURES: round.events.head})
+
+
+def _moved(keeping: CompanionStage, entries: Iterable[IndexEntry]) -> tuple[list[IndexEntry], list[CompanionFailure]]:
+    """The same companions in other files, without those that their logs do not require any more; and failures."""
+    works: list[tuple[Work, int]] = []
+    for entry in entries:
+        info = entry.info
+        if (registry := keeping.registry_for(entry)) is not None:
+            work = CompanionMerge(
+                log=info.log, epoch=info.epoch, first=info.first, paths=[entry.path], registry=registry
+            )
+            works.append((work, info.records))
+    outcomes = [outcome for wave in keeping.work(works) for outcome in wave]
+    made = [entry for outcome in outcomes for entry in outcome.made]
+    return made, [failure for outcome in outcomes for failure in outcome.failed]
 
 
 def _rewritten(keeping: CompanionStage, entry: IndexEntry, effect: ErasureEffect) -> Work | None:
     """The companion without the erased records, or built from the log; None to only remove it."""
-    info, wish, head = entry.info, keeping.wishes.get(entry.info.epoch), keeping.round.events.head
-    if effect.is_dropped or wish is None or wish.plan != info.plan or wish.rollups != info.rollups:
+    info, head, registry = entry.info, keeping.round.events.head, keeping.registry_for(entry)
+    if effect.is_dropped or registry is None:
         return None
-    assert wish.info.registry is not None
     if not effect.is_outdated:
         return CompanionMerge(
-            log=info.log, epoch=info.epoch, first=info.first, paths=[entry.path], registry=wish.info.registry,
+            log=info.log, epoch=info.epoch, first=info.first, paths=[entry.path], registry=registry,
             kept=effect.kept, without=effect.without.tolist(), erasures=head, only_if_other=True,
         )  # fmt: skip
+    wish = keeping.wishes[info.epoch]
     try:
         pieces = keeping.round.history.pieces(wish.info, info.first - 1, info.last, keeping.rows)
     except Exception as error:
@@ -368,7 +401,8 @@ class _Extending:
             self._ends[epoch] = end_of(following, self._ends[epoch])
             progress[progress_name(epoch, self._wishes[epoch].plan)] = self._ends[epoch]
             added += following
-            self._round.lake.remove(entry.path for entry in rest)
+            # A shared file may have others that are listed.
+            self._round.lake.remove(entry.path for entry in rest if part_of(entry.path) is None)
         if added:
             self._keeping.change(add=added, progress=progress)
         failures = [failure for outcome in wave for failure in outcome.failed]
@@ -399,6 +433,26 @@ def _merge(keeping: CompanionStage) -> None:
         if made:
             keeping.change(add=made, remove=replaced)
         keeping.failed([failure for outcome in wave for failure in outcome.failed])
+
+
+def _gather(keeping: CompanionStage) -> None:
+    """Move small companions together, if there are many files with few of them."""
+    files: dict[str, list[IndexEntry]] = {}
+    for entry in keeping.entries:
+        if entry.size <= MAX_PART_BYTES and keeping.registry_for(entry) is not None:
+            files.setdefault(file_of(entry.path), []).append(entry)
+    sparse = [each for each in files.values() if sum(entry.size for entry in each) < MAX_SHARED_BYTES // 2]
+    if len(sparse) < MAX_SPARSE_FILES:
+        return
+    entries = sorted((entry for each in sparse for entry in each), key=lambda entry: (entry.info.log, entry.info.first))
+    made, failed = _moved(keeping, entries)
+    there = {_range(entry) for entry in made}
+    keeping.change(add=made, remove=[entry for entry in entries if _range(entry) in there])
+    keeping.failed(failed)
+
+
+def _range(entry: IndexEntry) -> tuple[int, int, int]:
+    return entry.info.epoch, entry.info.first, entry.info.last
 
 
 def _retire(keeping: CompanionStage) -> None:

@@ -21,6 +21,13 @@ from strandline.lake.reporter import describe
 from strandline.query.config import SearchConfig
 from strandline.query.index_files.builder import Builder, Made, Origin, merge
 from strandline.query.index_files.file import SEQS, DamagedIndexFile, IndexFile, open_index_file, read_index_file
+from strandline.query.index_files.shared_file import (
+    MAX_PART_BYTES,
+    MAX_SHARED_BYTES,
+    file_of,
+    part_of,
+    shared_file,
+)
 from strandline.query.index_files.table import FOLDER, IndexEntry
 from strandline.schema.log_search import log_search
 
@@ -94,8 +101,9 @@ class CompanionOutcome(msgspec.Struct, frozen=True):
 
 
 def make(item: CompanionItem) -> CompanionOutcome:
-    """Build all companions of an item, each as a new file that is not referenced yet."""
+    """Build all companions of an item, in new files that are not referenced yet."""
     made: list[IndexEntry] = []
+    small: list[Made] = []
     failed: list[CompanionFailure] = []
     unchanged: list[str] = []
     for work in item.work:
@@ -107,10 +115,29 @@ def make(item: CompanionItem) -> CompanionOutcome:
         if isinstance(result, CompanionFailure):
             failed.append(result)
             continue
-        path = f"{FOLDER}/{work.epoch}/{uuid.uuid4().hex}.arrow"
-        item.lake.write(path, result.content.to_pybytes())
-        made.append(IndexEntry.of(result, path, item.built_at))
-    return CompanionOutcome(made, failed, unchanged)
+        if result.size > MAX_PART_BYTES:
+            made.append(_written(item, result))
+            continue
+        small.append(result)
+        if sum(each.size for each in small) > MAX_SHARED_BYTES:
+            made += _written_together(item, small)
+            small = []
+    return CompanionOutcome(made + _written_together(item, small), failed, unchanged)
+
+
+def _written(item: CompanionItem, made: Made) -> IndexEntry:
+    path = f"{FOLDER}/{made.info.epoch}/{uuid.uuid4().hex}.arrow"
+    item.lake.write(path, made.content.to_pybytes())
+    return IndexEntry.of(made, path, item.built_at)
+
+
+def _written_together(item: CompanionItem, small: list[Made]) -> list[IndexEntry]:
+    """Write small companions into one file."""
+    if len(small) < 2:
+        return [_written(item, each) for each in small]
+    parts, content = shared_file(uuid.uuid4().hex, [each.content for each in small])
+    item.lake.write(parts[0].file, content)
+    return [IndexEntry.of(each, part.path, item.built_at) for each, part in zip(small, parts, strict=True)]
 
 
 def _made(lake: Lake, work: Work) -> Made | CompanionFailure | None:
@@ -122,7 +149,7 @@ def _made(lake: Lake, work: Work) -> Made | CompanionFailure | None:
         return _failure(work, error.seq, str(error))
     except DamagedIndexFile as error:
         paths = [] if isinstance(work, CompanionBuild) else work.paths
-        return _failure(work, work.first, str(error), next((path for path in paths if error.path.endswith(path)), None))
+        return _failure(work, work.first, str(error), next((path for path in paths if path == error.path), None))
     except Exception as error:
         if concerns_everything(error):
             raise
@@ -212,11 +239,11 @@ def _would_be_other(companion: IndexFile, work: CompanionMerge) -> bool:
 
 def opened(lake: Lake, path: str) -> IndexFile:
     """The companion at a path of the lake. Raises DamagedIndexFile with that path, also if the file is missing."""
-    directory = lake.directory
+    directory, part = lake.directory, part_of(path)
     try:
         if directory is not None:
-            return open_index_file(str(directory / path))
-        content = lake.read(path)
+            return open_index_file(str(directory / file_of(path)), path, part)
+        content = lake.read(path) if part is None else lake.read_range(*part)
         if content is None:
             raise FileNotFoundError(path)
         return read_index_file(content, path)

@@ -9,6 +9,7 @@ from msgspec import UNSET
 
 from strandline.engine import Log
 from strandline.engine.errors import UnknownLog
+from strandline.engine.operations import erasures
 from strandline.engine.operations.journaled import let_all_expire
 from strandline.engine.reads.status import known_live_ranges_of
 from strandline.history.log_info import LogInfo, info_of
@@ -67,7 +68,9 @@ class ArrowLogs:
         epoch = number(call, "epoch")
         if epoch is not None and epoch != log.epoch:
             raise epoch_changed(log.name, log.epoch)
-        if writer is not None:
+        # An event shows once it is durable, but its change may show before. Readers apply events to copies of a log, so
+        # they must get the events of all changes that they can see.
+        if writer is not None or log.name == erasures.NAME:
             await self._context.settled(log)
         return await self._context.work(lambda: self._one(log, writer))
 

@@ -6,10 +6,12 @@ state behind.
 
 from __future__ import annotations
 
+import asyncio
 import re
 from typing import NamedTuple
 
 from strandline.engine import Appended, Batch, Producer
+from strandline.engine.errors import EngineError
 from strandline.engine.ownership import CLOSED as CLOSED_NOTE
 from strandline.engine.ownership import media_type
 from strandline.engine.record import MAX_KEY_BYTES
@@ -20,6 +22,14 @@ from strandline.protocols.streams.grammar import is_true, time_ms
 from strandline.protocols.streams.replies import CLOSED, next_offset
 from strandline.protocols.streams.stream import STREAM_SEQ, Stream
 from strandline.service.admission import Replying, reply_of
+from strandline.service.gathered_appends import (
+    MAX_GATHERED_RECORDS,
+    AppendGroup,
+    BatchAppend,
+    GatheredAppends,
+    join_batches,
+    settle_batches,
+)
 from strandline.service.http import Call, Head, Reply
 from strandline.service.problems import Headers, Refusal, body_too_large
 
@@ -38,17 +48,26 @@ class AppendHead(NamedTuple):
     ts: int | None
     seq: str | None
     producer: Producer | None
+    #: Whether the records may be appended together with those of other requests: nothing else is to be done with them.
+    gathers: bool
 
     @classmethod
     def of(cls, head: Head) -> AppendHead:
         headers = head.headers
-        return cls(
-            media_type(headers.get(b"content-type", b"").decode("latin-1")) or None,
+        close, ts, seq, producer = (
             is_true(headers.get(b"stream-closed")),
-            routing_key(head),
             _timestamp(head),
             _stream_seq(head),
             _producer(head),
+        )
+        return cls(
+            media_type(headers.get(b"content-type", b"").decode("latin-1")) or None,
+            close,
+            routing_key(head),
+            ts,
+            seq,
+            producer,
+            not close and ts is None and seq is None and producer is None,
         )
 
 
@@ -98,9 +117,26 @@ def _number(name: str, value: bytes) -> int:
     return int(value)
 
 
+class StreamChanged(Exception):
+    """The stream has been closed, deleted, or given rules since its appends were checked."""
+
+
+class _Append(BatchAppend):
+    """An append that shares a commit with others."""
+
+    __slots__ = ("call", "head")
+
+    def __init__(self, batch: Batch, call: Call, head: AppendHead) -> None:
+        super().__init__(batch)
+        self.call = call
+        self.head = head
+
+
 class StreamAppends:
     def __init__(self, context: StreamsContext) -> None:
         self._context = context
+        self._gathered: GatheredAppends[Stream, _Append] = GatheredAppends(context.hub.loop, self._append_group)
+        self._tasks: set[asyncio.Task[None]] = set()
 
     def append(self, call: Call) -> Replying:
         """POST /v1/stream/{name}"""
@@ -109,15 +145,16 @@ class StreamAppends:
         head: AppendHead | None = call.head.memo
         if head is None:
             head = call.head.memo = AppendHead.of(call.head)
-        body = call.body
-        if len(body) > context.settings.max_append_bytes:
+        if len(call.body) > context.settings.max_append_bytes:
             raise body_too_large(context.settings.max_append_bytes)
         if not context.admission.pressure.holds_writes:
-            return self._append(stream, head, body)
+            return self._append(stream, head, call)
         # The stream may be deleted while the request waits.
-        return context.admission.write(lambda _: self._append(context.stream(call), head, body))
+        return context.admission.write(lambda _: self._append(context.stream(call), head, call))
 
-    def _append(self, stream: Stream, head: AppendHead, body: bytes) -> Replying:
+    def _append(self, stream: Stream, head: AppendHead, call: Call, *, apart: bool = False) -> Replying:
+        """Append now or, unless ``apart``, with the other appends of this turn."""
+        body = call.body
         if not body:
             if not head.close:
                 raise bad_request("the body is empty")
@@ -128,22 +165,31 @@ class StreamAppends:
             return self._closed(stream, head.producer, None)
         if head.media_type != stream.media_type:
             raise conflict(f"the stream holds {stream.media_type}, not {head.media_type}")
-        self._context.check_backlog()
-        if stream.is_plain or len(body) <= CHECKED_AT_ONCE:
-            return self._commit(stream, head, self._batch(stream, head, body), len(body))
-        return self._append_checked(stream, head, body)
+        self._context.check_backlog(self._gathered.count, self._gathered.size)
+        size = len(body)
+        if stream.is_plain:
+            batch = self._batch(stream, head, body)
+            if head.gathers and size <= CHECKED_AT_ONCE and len(batch.data) <= MAX_GATHERED_RECORDS and not apart:
+                append = _Append(batch, call, head)
+                if self._gathered.take(stream, append, size):
+                    return append
+            return self._commit(stream, head, batch, size)
+        if size <= CHECKED_AT_ONCE:
+            return self._commit(stream, head, self._batch(stream, head, body), size)
+        return self._append_checked(stream, head, call)
 
-    async def _append_checked(self, stream: Stream, head: AppendHead, body: bytes) -> Reply:
+    async def _append_checked(self, stream: Stream, head: AppendHead, call: Call) -> Reply:
         """Check and convert a large body on a worker thread; repeat it if the rules have changed meanwhile."""
-        rules = stream.rules
+        rules, body = stream.rules, call.body
         batch = await self._context.workers.normal.run(self._batch, stream, head, body)
         now_there = self._context.streams.get(stream.name)
         if now_there is not stream or stream.closed or stream.rules != rules:
-            return await reply_of(self._append(now_there, head, body))
+            return await reply_of(self._append(now_there, head, call))
         return await reply_of(self._commit(stream, head, batch, len(body)))
 
     def _commit(self, stream: Stream, head: AppendHead, batch: Batch, size: int) -> Replying:
         """The body is valid: check whether the writer may append now, and append."""
+        self._gathered.append_now(stream)
         context, producer, now = self._context, head.producer, self._context.hub.now()
         if producer is not None and self._repeats(stream, producer):
             stream.use(now)
@@ -174,10 +220,50 @@ class StreamAppends:
             raise bad_request("the body is an empty array")
         return batch
 
+    # --- gathered appends -----------------------------------------------------------------------------------------
+
+    def _append_group(self, stream: Stream, group: AppendGroup[_Append]) -> None:
+        """Append the records of all appends of a group. They were checked when they arrived."""
+        context = self._context
+        try:
+            if stream.closed or stream.gone or not stream.is_plain:
+                raise StreamChanged
+            commit = stream.log.append(join_batches([append.batch for append in group.appends]))
+        except (StreamChanged, EngineError):
+            # Nothing has been written, and some of the appends may still be possible.
+            for append in group.appends:
+                self._append_apart(append)
+            return
+        except Exception as error:
+            group.fail(error)
+            return
+        stream.use(context.hub.now())
+        for append in group.appends:
+            context.meters.append_records.add(len(append.batch))
+            context.meters.append_bytes.add(len(append.call.body))
+        context.settle_appends(
+            commit, group.appends, group.size, lambda whole: settle_batches(group.appends, whole, _appended_of)
+        )
+
+    def _append_apart(self, append: _Append) -> None:
+        """Repeat an append on its own."""
+
+        async def repeat() -> None:
+            try:
+                stream = self._context.stream_to_change(append.call)
+                append.settle(await reply_of(self._append(stream, append.head, append.call, apart=True)))
+            except Exception as error:
+                append.fail(error)
+
+        task = asyncio.ensure_future(repeat())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
     # --- closing -------------------------------------------------------------------------------------------------
 
     def _close(self, stream: Stream, head: AppendHead) -> Replying:
         """Close the stream without a last append."""
+        self._gathered.append_now(stream)
         context, producer = self._context, head.producer
         if stream.closed:
             return self._closed(stream, producer, stream.end)
@@ -245,6 +331,10 @@ class StreamAppends:
 
 def _closing(producer: Producer | None) -> list[object]:
     return [] if producer is None else list(producer)
+
+
+def _appended_of(append: _Append, appended: Appended) -> Reply:
+    return _appended(appended)
 
 
 def _appended(appended: Appended) -> Reply:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from strandline.delivery.watch.feed import Feeds
@@ -27,16 +27,17 @@ from strandline.service.problems import FORBIDDEN, Refusal
 _STEP_SECONDS = 0.1
 
 
-class PendingAppend(Later):
-    """An answer with a deadline. Settled by the first of the outcome and the deadline."""
+class PendingAppends:
+    """Answers with a deadline, which wait for the same commit. The first of the outcome and the deadline settles
+    them."""
 
-    __slots__ = ("begun", "over", "size", "until")
+    __slots__ = ("answers", "begun", "over", "size", "until")
 
-    def __init__(self, begun: float, until: float, size: int) -> None:
-        super().__init__()
+    def __init__(self, answers: Sequence[Later], size: int, begun: float, until: float) -> None:
+        self.answers = answers
+        self.size = size
         self.begun = begun
         self.until = until
-        self.size = size
         self.over = False
 
 
@@ -49,26 +50,28 @@ class AppendDeadlines:
         self._seconds = seconds
         self._refusal = refusal
         self._waits = waits
-        self._waiting: deque[PendingAppend] = deque()
+        self._waiting: deque[PendingAppends] = deque()
         self._timer: asyncio.TimerHandle | None = None
         self.count = 0
         self.size = 0
 
-    def begin(self, size: int) -> PendingAppend:
+    def begin(self, answers: Sequence[Later], size: int) -> PendingAppends:
         now = self._loop.time()
-        pending = PendingAppend(now, now + self._seconds, size)
+        pending = PendingAppends(answers, size, now, now + self._seconds)
         self._waiting.append(pending)
-        self.count += 1
+        self.count += len(answers)
         self.size += size
         if self._timer is None:
             self._timer = self._loop.call_later(_STEP_SECONDS, self._look)
         return pending
 
-    def end(self, pending: PendingAppend) -> bool:
-        """The outcome is known; False if the deadline has passed. The answer no longer counts as waiting."""
-        self.count -= 1
+    def end(self, pending: PendingAppends) -> bool:
+        """The outcome is known; False if the deadline has passed. The answers no longer count as waiting."""
+        self.count -= len(pending.answers)
         self.size -= pending.size
-        self._waits.add(int((self._loop.time() - pending.begun) * 1_000_000))
+        waited = int((self._loop.time() - pending.begun) * 1_000_000)
+        for _ in pending.answers:
+            self._waits.add(waited)
         if pending.over:
             return False
         pending.over = True
@@ -81,7 +84,9 @@ class AppendDeadlines:
                 pending = waiting.popleft()
                 if not pending.over:
                     pending.over = True
-                    pending.fail(self._refusal)
+                    for answer in pending.answers:
+                        # Each on its own, so that an error in one of them does not concern the others.
+                        self._loop.call_soon(answer.fail, self._refusal)
         finally:
             self._timer = self._loop.call_later(_STEP_SECONDS, self._look) if waiting else None
 
@@ -187,15 +192,41 @@ class StreamsContext:
         """Like ``Admission.after``, with a deadline."""
         if commit.done:
             self.meters.append_wait.add(0)
-            return self.admission.after(commit, make)
-        pending = self.appends.begin(size)
-        self.admission.settle(pending, commit, make, lambda: self.appends.end(pending))
-        return pending
+            return make(commit.wait())
+        later = Later()
+        self.settle_appends(commit, (later,), size, lambda value: later.settle(make(value)))
+        return later
 
-    def check_backlog(self) -> None:
-        """Refuse the request while too many appends wait for the disk."""
+    def settle_appends(
+        self, commit: Commit[T], answers: Sequence[Later], size: int, settle: Callable[[T], None]
+    ) -> None:
+        """Call ``settle`` with the value of the commit as soon as it is done. If it fails or takes too long, the
+        answers fail instead."""
+        if commit.done:
+            for _ in answers:
+                self.meters.append_wait.add(0)
+            settle(commit.wait())
+            return
+        pending = self.appends.begin(answers, size)
+
+        def done() -> None:
+            if not self.appends.end(pending):
+                return
+            try:
+                value = commit.wait()
+            except Exception as error:
+                for answer in answers:
+                    answer.fail(error)
+            else:
+                settle(value)
+
+        self.hub.on_done(commit, done)
+
+    def check_backlog(self, count: int = 0, size: int = 0) -> None:
+        """Refuse the request while too many appends wait for the disk. ``count`` and ``size`` are those of this turn
+        that are not made yet, and their bytes."""
         appends, settings = self.appends, self.settings
-        if appends.count >= settings.max_waiting_appends or appends.size >= settings.max_waiting_bytes:
+        if appends.count + count >= settings.max_waiting_appends or appends.size + size >= settings.max_waiting_bytes:
             raise overloaded("too many appends wait for the disk; retry later")
 
     async def search(self, call: Call, work: Callable[[], T]) -> T:

@@ -41,6 +41,9 @@ def json_batch(body: bytes, key: str | None, most: int) -> Batch | None:
     values = split_json(body, most)
     if not values:
         return None
+    if len(values) == 1:
+        # The engine takes a single record of bytes without further checks.
+        return Batch((bytes(values[0]),), None if key is None else (key,))
     return Batch(values, None if key is None else [key] * len(values))
 
 

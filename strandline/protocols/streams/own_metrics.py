@@ -11,7 +11,7 @@ per hour.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import msgspec
@@ -58,10 +58,10 @@ class Series(NamedTuple):
 class OwnMetrics:
     """``answered`` counts the server's replies by path and status. Times are milliseconds."""
 
-    def __init__(self, context: StreamsContext, answered: Mapping[tuple[str, int], int]) -> None:
+    def __init__(self, context: StreamsContext, answered: Callable[[], Mapping[tuple[str, int], int]]) -> None:
         self._context = context
         self._answered = answered
-        self._counted: dict[tuple[str, int], int] = dict(answered)
+        self._counted: dict[tuple[str, int], int] = dict(answered())
         self._journal = _journal_counters(context.engine)
         #: The values of the gauges as they were last written, and when all of them were.
         self._gauges: dict[tuple[str, str], int] = {}
@@ -146,12 +146,13 @@ class OwnMetrics:
 
     def _requests(self) -> Iterator[Series]:
         """The requests of all protocols in the interval, by path and status."""
-        for (route, status), count in list(self._answered.items()):
+        answered = dict(self._answered())
+        for (route, status), count in answered.items():
             more = count - self._counted.get((route, status), 0)
             if more:
                 attributes = {"route": route or "none", "status": str(status)}
                 yield Series("requests", "requests", "counter", Measured.once(more), attributes)
-        self._counted = dict(self._answered)
+        self._counted = answered
 
     def _counters(self) -> Iterator[Series]:
         before, self._journal = self._journal, _journal_counters(self._context.engine)

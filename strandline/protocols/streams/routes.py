@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from strandline.protocols.streams.append import StreamAppends
 from strandline.protocols.streams.configuration import Schemas, StreamProfiles
@@ -29,7 +29,7 @@ ONE = PREFIX + "{name}"
 class StreamsProtocol:
     """The handlers of the streams protocol. ``answered`` counts all replies of the server, by path and status."""
 
-    def __init__(self, context: StreamsContext, answered: Mapping[tuple[str, int], int] = {}) -> None:
+    def __init__(self, context: StreamsContext, answered: Callable[[], Mapping[tuple[str, int], int]] = dict) -> None:
         self.context = context
         self.lifecycle = Lifecycle(context)
         self.appending = StreamAppends(context)

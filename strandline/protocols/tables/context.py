@@ -72,10 +72,7 @@ class TablesContext:
         except BaseException as error:  # the client waits for an answer
             later.fail(error if isinstance(error, Exception) else RuntimeError(repr(error)))
             return
-        if isinstance(answer, Reply):
-            later.settle(answer)
-        else:
-            answer.then(lambda done: pass_on(done, later))
+        pass_on(answer, later)
 
     def elsewhere(self, read: Callable[[], Answer]) -> Later:
         """Run a read or a lookup on a worker thread."""
@@ -122,9 +119,16 @@ def are_keys_resident(table: Table, parent: str, keys: list[str | None]) -> bool
     return log is None or all(not key or log.find_key_resident(key)[0] for key in keys)
 
 
-def pass_on(done: Later, to: Later) -> None:
-    """Settle ``to`` with the outcome of ``done``."""
-    try:
-        to.settle(done.result())
-    except Exception as error:
-        to.fail(error)
+def pass_on(answer: Reply | Later, to: Later) -> None:
+    """Settle ``to`` with an answer, as soon as it is known."""
+    if isinstance(answer, Reply):
+        to.settle(answer)
+        return
+
+    def settle(done: Later) -> None:
+        try:
+            to.settle(done.result())
+        except Exception as error:
+            to.fail(error)
+
+    answer.then(settle)

@@ -1,5 +1,6 @@
-"""Writes. Appends to a table without hooks run on the event loop if everything they need is in memory. All other writes
-run on one thread of their own, in order. While that thread works, appends run there too."""
+"""Writes. Appends to a table without hooks run on the event loop if everything they need is in memory. Those to the
+same parent that arrive in one turn of the loop share a step. All other writes run on one thread of their own, in order.
+While that thread works, appends run there too."""
 
 from __future__ import annotations
 
@@ -20,11 +21,27 @@ from strandline.protocols.tables.wire import (
     encode,
 )
 from strandline.service.admission import Replying
+from strandline.service.gathered_appends import AppendGroup, GatheredAppends
 from strandline.service.http import Call, Handler, Later, Reply
-from strandline.tables import AppendResult, Row, Table, User, Write
+from strandline.tables import AppendBulkResult, AppendResult, Item, Row, Table, TableError, User, Write
 from strandline.tables.names import parse_id
 
+#: Appends with larger bodies gain nothing by sharing a step with others.
+MAX_GATHERED_BODY = 32 << 10
+
 T = TypeVar("T")
+
+
+class _Append(Later):
+    """An append that shares a step with others."""
+
+    __slots__ = ("item", "parent", "user")
+
+    def __init__(self, parent: str, item: Item, user: User) -> None:
+        super().__init__()
+        self.parent = parent
+        self.item = item
+        self.user = user
 
 
 class TableWrites:
@@ -35,6 +52,9 @@ class TableWrites:
         self._table = table
         #: Whether appends touch only the table itself.
         self._is_plain = not table.hooks.has("before_append") and not table.hooks.has("after_append")
+        #: The appends of this turn by their parents. A rate limit counts appends that are made, one by one.
+        self._gathers = table.window is None
+        self._gathered: GatheredAppends[str, _Append] = GatheredAppends(context.hub.loop, self._append_group)
 
     def handler(self, op: str) -> Handler:
         handlers: dict[str, Handler] = {
@@ -56,11 +76,60 @@ class TableWrites:
         user = self._context.users.known(call, "write")
         body = body_of(call, AppendBody)
         self._check_names(call, body.parent)
+        append = _Append(body.parent, Item(body.payload, body.idempotency_key), user)
+        if self._context.admission.pressure.holds_writes:
+            return self._context.admission.write(lambda _: self._append_one(append))
+        size = len(call.body)
+        if self._gathers and size <= MAX_GATHERED_BODY and self._is_quick(body.parent, [body.idempotency_key]):
+            if self._gathered.take(body.parent, append, size):
+                return append
+        return self._append_one(append)
 
-        def write() -> Write[AppendResult]:
-            return self._table.append(body.parent, body.payload, user=user, idempotency_key=body.idempotency_key)
+    def _append_one(self, append: _Append) -> Reply | Later:
+        """Append a row in a step of its own."""
+        parent, (payload, key), user = append.parent, append.item, append.user
+        return self._append(
+            parent, [key], lambda: self._table.append(parent, payload, user=user, idempotency_key=key), encode
+        )
 
-        return self._append(body.parent, [body.idempotency_key], write, encode)
+    def _append_group(self, parent: str, group: AppendGroup[_Append]) -> None:
+        made = self._append_together(parent, group.appends)
+        if made is not None:
+            self._settle(made, group)
+            return
+        for append in group.appends:
+            try:
+                pass_on(self._append_one(append), append)
+            except Exception as error:
+                append.fail(error)
+
+    def _append_together(self, parent: str, appends: list[_Append]) -> Write[list[AppendResult | TableError]] | None:
+        """Append the rows in one step; None if they have to be appended one by one."""
+        if len(appends) == 1 or not self._is_quick(parent, [append.item.idempotency_key for append in appends]):
+            return None
+        try:
+            return self._table.append_each(parent, [(append.item, append.user) for append in appends])
+        except Exception:
+            # Nothing has been written. One by one, each gets an error of its own or succeeds without the others.
+            return None
+
+    def _settle(self, made: Write[list[AppendResult | TableError]], group: AppendGroup[_Append]) -> None:
+        def settle() -> None:
+            try:
+                results = made.wait()
+            except Exception as error:
+                group.fail(error)
+                return
+            for append, result in zip(group.appends, results, strict=True):
+                if isinstance(result, TableError):
+                    append.fail(result)
+                else:
+                    append.settle(Reply(encode(result)))
+
+        if made.commit.done:
+            settle()
+        else:
+            self._context.hub.on_done(made.commit, settle)
 
     def append_bulk(self, call: Call) -> Replying:
         """POST /tables/{table}/appendBulk"""
@@ -69,17 +138,18 @@ class TableWrites:
         self._check_names(call, body.parent)
         items = [item_of(item, self._table.declaration.schema) for item in body.items]
         keys = [item.idempotency_key for item in items]
-        return self._append(body.parent, keys, lambda: self._table.append_bulk(body.parent, items, user=user), encode)
+
+        def write() -> Write[AppendBulkResult]:
+            return self._table.append_bulk(body.parent, items, user=user)
+
+        return self._context.admission.write(lambda _: self._append(body.parent, keys, write, encode))
 
     def _append(
         self, parent: str, keys: list[str | None], write: Callable[[], Write[T]], render: Callable[[T], bytes]
-    ) -> Replying:
-        def act() -> Replying:
-            if self._is_quick(parent, keys):
-                return self._done(write(), render)
-            return self._elsewhere(write, render)
-
-        return self._context.admission.write(lambda _: act())
+    ) -> Reply | Later:
+        if self._is_quick(parent, keys):
+            return self._done(write(), render)
+        return self._elsewhere(write, render)
 
     def _is_quick(self, parent: str, keys: list[str | None]) -> bool:
         context = self._context
@@ -168,7 +238,7 @@ class TableWrites:
 
         def look_up() -> None:
             done = self._context.elsewhere(lambda: Reply(render(made.wait())))
-            done.then(lambda done: pass_on(done, later))
+            pass_on(done, later)
 
         self._context.hub.on_done(made.commit, look_up)
         return later

@@ -7,6 +7,8 @@ from strandline.delivery.queues.jobs import MAX_REASON_BYTES
 _MATCH = 'Only records with these tags: `["tag","Eq","a"]`, `["tag","Glob","a*"]`, or just `"a"` or `"a*"`.'
 _SINCE = "Only records that are not older than this time."
 _NODES = "Leave out records that these nodes wrote."
+_MAX_JOBS = "Maximum number of jobs; 0: one."
+_CLAIM_LEASE_MS = "How long the worker holds the jobs; null: as configured for the topic."
 _LEASE_IDS = "One per seq: the seq is skipped if this lease no longer holds. An empty id is not checked."
 
 DESCRIPTIONS: dict[str, dict[str, str]] = {
@@ -86,10 +88,11 @@ DESCRIPTIONS: dict[str, dict[str, str]] = {
     },
     "ClaimBody": {
         "node": "The name of the worker.",
-        "max": "Maximum number of jobs; 0: one.",
-        "lease_ms": "How long the worker holds the jobs; null: as configured for the topic.",
+        "max": _MAX_JOBS,
+        "lease_ms": _CLAIM_LEASE_MS,
     },
-    "AckBody": {"lease_ids": _LEASE_IDS},
+    "AckBody": {"lease_ids": _LEASE_IDS, "claim": "Also claim jobs, after the acknowledgement; null: claim none."},
+    "NextClaim": {"max": _MAX_JOBS, "lease_ms": _CLAIM_LEASE_MS},
     "NackBody": {
         "delay_ms": "The jobs cannot be claimed for this time, at most a day; null: the delay that is configured for "
         "the queue (`retry_delay_ms`).",

@@ -3,60 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable
-from time import perf_counter
 
 import msgspec
-from msgspec import UNSET, Raw, UnsetType
-from msgspec.structs import astuple
+from msgspec import UNSET, Raw
 
-from strandline.delivery.queues import Acked, Claimed, ClaimRequest, Extended, Nacked, Queue
+from strandline.delivery.queues import AckRequest, ClaimRequest, Extended, Nacked
 from strandline.nearest_name import MAX_QUOTED, member_names, nearest_name
 from strandline.protocols.topics.context import Context, performance
 from strandline.protocols.topics.errors import BATCH_TOO_LARGE, not_a_queue
+from strandline.protocols.topics.job_calls import JobCall, JobCalls
 from strandline.protocols.topics.topics import Topic
 from strandline.protocols.topics.wire import (
-    AckAnswer,
     AckBody,
-    AckPerformance,
-    ClaimAnswer,
     ClaimBody,
-    ClaimPerformance,
     ExtendAnswer,
     ExtendBody,
-    Job,
-    JobFailure,
+    HolderBody,
     NackAnswer,
     NackBody,
 )
 from strandline.service.http import Call, Later, Reply, json_reply
 from strandline.service.log_config import clamp_lease
-from strandline.service.problems import Refusal, invalid
+from strandline.service.problems import Refusal, invalid, lacks_scope
 
 _claim_decoder = msgspec.json.Decoder(ClaimBody)
 _ack_decoder = msgspec.json.Decoder(AckBody)
 _nack_decoder = msgspec.json.Decoder(NackBody)
 _extend_decoder = msgspec.json.Decoder(ExtendBody)
 _members_decoder = msgspec.json.Decoder(dict[str, Raw])
-
-
-def shown_jobs(jobs: list[Claimed], topic: str | UnsetType = UNSET) -> list[Job]:
-    """Jobs as workers get them: by priority, then ascending by seq."""
-    return [
-        Job(
-            topic=topic,
-            seq=job.seq,
-            lease_id=job.lease_id,
-            deadline=job.deadline,
-            ts=job.ts,
-            tag=UNSET if job.key is None else job.key,
-            deliveries=job.deliveries,
-            priority=job.priority or UNSET,
-            data=Raw(job.data),
-            meta=UNSET if job.meta is None else Raw(job.meta),
-            failures=[JobFailure(*astuple(failure)) for failure in job.failures] if job.failures else UNSET,
-        )
-        for job in sorted(jobs, key=lambda job: (-job.priority, job.seq))
-    ]
 
 
 def queue_topic(context: Context, name: str) -> Topic:
@@ -78,93 +52,52 @@ def check_node(context: Context, node: str) -> None:
 class QueueJobs:
     def __init__(self, context: Context) -> None:
         self._context = context
-
-    # --- claiming --------------------------------------------------------------------------------------------------
+        self._calls = JobCalls(context)
 
     def claim(self, call: Call) -> Reply | Later | Awaitable[Reply]:
         """POST /v0/topics/{topic}/claim"""
         body = _claim_decoder.decode(call.body)
+        topic = queue_topic(self._context, call.head.params["topic"])
+        check_node(self._context, body.node)
+        return self._admitted(call, topic, None, self._claim_request(body.node, body.max, body.lease_ms))
+
+    def _claim_request(self, node: str, max: int, lease_ms: int | None) -> ClaimRequest:
+        lease_ms = None if lease_ms is None else clamp_lease(lease_ms)
+        return ClaimRequest(node, min(max or 1, self._context.settings.max_claim), lease_ms)
+
+    def _admitted(
+        self, call: Call, topic: Topic, ack: AckRequest | None, claim: ClaimRequest
+    ) -> Reply | Later | Awaitable[Reply]:
+        """Serve a request that claims jobs, now or when the pressure on the server allows it."""
         context = self._context
-        topic = queue_topic(context, call.head.params["topic"])
-        check_node(context, body.node)
-        return context.admission.read(lambda waited_ms: self._claim(call, topic, body, waited_ms), topic)
 
-    def _claim(self, call: Call, topic: Topic, body: ClaimBody, waited_ms: float) -> Reply | Later | Awaitable[Reply]:
-        context = self._context
-        context.consumed(topic)
-        context.catch_up(topic)
-        queue = context.queue(topic)
-        count = min(body.max or 1, context.settings.max_claim)
-        lease_ms = None if body.lease_ms is None else clamp_lease(body.lease_ms)
-        if queue.settings.claim_jitter_ms:
-            return self._claim_in_cohort(call, topic, queue, ClaimRequest(body.node, count, lease_ms), waited_ms)
-        if not queue.has_resident(count):
-            return self._claim_from_disk(call, topic, queue, ClaimRequest(body.node, count, lease_ms), waited_ms)
-        return context.admission.after(
-            queue.claim(body.node, count, lease_ms),
-            lambda jobs: _claimed(call, topic, queue, jobs, waited_ms),
-        )
+        def serve(waited_ms: float) -> Later:
+            context.consumed(topic)
+            context.catch_up(topic)
+            return self._calls.serve(topic, JobCall(call, ack, claim, waited_ms))
 
-    def _claim_in_cohort(
-        self, call: Call, topic: Topic, queue: Queue, request: ClaimRequest, waited_ms: float
-    ) -> Later:
-        later = Later()
-
-        def done(outcome: list[Claimed] | Exception) -> None:
-            if not isinstance(outcome, Exception):
-                try:
-                    reply = _claimed(call, topic, queue, outcome, waited_ms)
-                except Exception as error:
-                    outcome = error
-                else:
-                    later.settle(reply)
-                    return
-            later.fail(outcome)
-
-        self._context.dispatchers.at(queue, topic.priority).claim(request, done)
-        return later
-
-    async def _claim_from_disk(
-        self, call: Call, topic: Topic, queue: Queue, request: ClaimRequest, waited_ms: float
-    ) -> Reply:
-        await self._context.workers.normal.run(queue.bring, request.max)
-        jobs = await self._context.hub.when_done(queue.claim(*request), lambda jobs: jobs)
-        return _claimed(call, topic, queue, jobs, waited_ms)
+        return context.admission.read(serve, topic)
 
     # --- changes by the holder -------------------------------------------------------------------------------------
 
-    def ack(self, call: Call) -> Reply | Later:
+    def ack(self, call: Call) -> Reply | Later | Awaitable[Reply]:
         """POST /v0/topics/{topic}/ack"""
         body = _ack_decoder.decode(call.body)
-        topic, queue = self._held(call, body)
-        commit = queue.ack(body.node, body.seqs, body.lease_ids)
-        waiting_since = 0.0 if commit.done else perf_counter()
-
-        def reply(acked: Acked) -> Reply:
-            counters = queue.counters()
-            dispatcher = self._context.dispatchers.find(queue)
-            if dispatcher is not None:
-                dispatcher.done_with(acked.acked)
-            fsync_ms = round((perf_counter() - waiting_since) * 1000, 3) if waiting_since else UNSET
-            return json_reply(
-                AckAnswer(
-                    topic=topic.name,
-                    acked=len(acked.acked),
-                    skipped=acked.skipped,
-                    ready=counters.ready,
-                    in_flight=counters.in_flight,
-                    performance=AckPerformance(round(call.elapsed_ms(), 3), fsync_ms),
-                )
-            )
-
-        return self._context.admission.after(commit, reply)
+        topic = self._held(call, body)
+        ack = AckRequest.of(body.node, body.seqs, body.lease_ids)
+        if body.claim is None:
+            return self._calls.serve(topic, JobCall(call, ack, None))
+        if not call.access.may("read"):
+            raise lacks_scope("read")
+        return self._admitted(call, topic, ack, self._claim_request(body.node, body.claim.max, body.claim.lease_ms))
 
     def nack(self, call: Call) -> Reply | Later:
         """POST /v0/topics/{topic}/nack"""
         body = _nack_decoder.decode(call.body)
         if body.reason is UNSET:
             _check_misspelled_reason(call.body)
-        topic, queue = self._held(call, body)
+        topic = self._held(call, body)
+        queue = self._context.queue(topic)
         commit = queue.nack(
             body.node, body.seqs, body.delay_ms, body.lease_ids, None if body.reason is UNSET else bytes(body.reason)
         )
@@ -190,7 +123,8 @@ class QueueJobs:
     def extend(self, call: Call) -> Reply | Later:
         """POST /v0/topics/{topic}/extend"""
         body = _extend_decoder.decode(call.body)
-        topic, queue = self._held(call, body)
+        topic = self._held(call, body)
+        queue = self._context.queue(topic)
         commit = queue.extend(body.node, body.seqs, clamp_lease(body.lease_ms), body.lease_ids)
 
         def reply(extended: Extended) -> Reply:
@@ -209,7 +143,7 @@ class QueueJobs:
 
         return self._context.admission.after(commit, reply)
 
-    def _held(self, call: Call, body: AckBody) -> tuple[Topic, Queue]:
+    def _held(self, call: Call, body: HolderBody) -> Topic:
         """The checks that ack, nack and extend share: the queue, the worker and the number of seqs."""
         context = self._context
         topic = queue_topic(context, call.head.params["topic"])
@@ -221,7 +155,7 @@ class QueueJobs:
                 f"{len(body.seqs)} seqs in one request, the limit is {maximum}",
                 {"seqs": len(body.seqs), "max": maximum},
             )
-        return topic, context.queue(topic)
+        return topic
 
 
 def _check_misspelled_reason(body: bytes) -> None:
@@ -231,15 +165,3 @@ def _check_misspelled_reason(body: bytes) -> None:
     for name in _members_decoder.decode(body):
         if name not in known and nearest_name(name[:MAX_QUOTED], known) == "reason":
             raise invalid(f"unknown member {name[:MAX_QUOTED]!r}; did you mean 'reason'?")
-
-
-def _claimed(call: Call, topic: Topic, queue: Queue, jobs: list[Claimed], waited_ms: float) -> Reply:
-    return json_reply(
-        ClaimAnswer(
-            topic=topic.name,
-            claimed=shown_jobs(jobs),
-            count=len(jobs),
-            ready=queue.counters().ready,
-            performance=ClaimPerformance(round(call.elapsed_ms(), 3), round(waited_ms, 3)),
-        )
-    )

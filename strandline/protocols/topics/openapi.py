@@ -242,7 +242,8 @@ _QUEUES: dict[tuple[str, str], Operation] = {
     ("POST", _ONE + "/ack"): Operation(
         group="queues",
         summary="Acknowledge jobs",
-        description="Deletes the jobs. `skipped` lists those that the worker does not hold.",
+        description="Deletes the jobs. `skipped` lists those that the worker does not hold. With `claim`, the "
+        "worker also claims its next jobs, which needs the scope `read`; only then the answer has `claimed`.",
         body={JSON: wire.AckBody},
         answers=shown(wire.AckAnswer),
         parameters=(_PATH["topic"],),

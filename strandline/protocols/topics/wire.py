@@ -311,18 +311,29 @@ class ClaimBody(msgspec.Struct, gc=False):
     lease_ms: Natural | None = None
 
 
-class AckBody(msgspec.Struct, kw_only=True, gc=False):
+class HolderBody(msgspec.Struct, kw_only=True, gc=False):
+    """A request about jobs that its node holds."""
+
     node: NodeField
     seqs: list[Natural]
     lease_ids: list[LeaseField] | None = None
 
 
-class NackBody(AckBody, kw_only=True, gc=False):
+class NextClaim(msgspec.Struct, gc=False):
+    max: Natural = 0
+    lease_ms: Natural | None = None
+
+
+class AckBody(HolderBody, kw_only=True, gc=False):
+    claim: NextClaim | None = None
+
+
+class NackBody(HolderBody, kw_only=True, gc=False):
     delay_ms: Natural | None = None
     reason: Raw | UnsetType = UNSET
 
 
-class ExtendBody(AckBody, kw_only=True, gc=False):
+class ExtendBody(HolderBody, kw_only=True, gc=False):
     lease_ms: Natural
 
 
@@ -366,10 +377,11 @@ class ClaimAnswer(msgspec.Struct):
     performance: ClaimPerformance
 
 
-class AckAnswer(msgspec.Struct):
+class AckAnswer(msgspec.Struct, kw_only=True):
     topic: str
     acked: Number
     skipped: list[Number]
+    claimed: list[Job] | UnsetType = UNSET
     ready: Number
     in_flight: Number
     performance: AckPerformance

@@ -9,7 +9,8 @@ from strandline.delivery.queues.dispatcher import Dispatcher
 from strandline.delivery.queues.leases import QueueWorker
 from strandline.protocols.topics.context import Context
 from strandline.protocols.topics.event_frames import RETRY, error_frame, heartbeat
-from strandline.protocols.topics.jobs import check_node, queue_topic, shown_jobs
+from strandline.protocols.topics.jobs import check_node, queue_topic
+from strandline.protocols.topics.shown_jobs import shown_jobs
 from strandline.protocols.topics.topics import Topic
 from strandline.service import sse
 from strandline.service.access import Access
@@ -21,6 +22,7 @@ from strandline.service.problems import invalid
 _LAST_MESSAGES: dict[Ending, tuple[int | str, str]] = {
     Ending.NO_SLOT: (429, Ending.NO_SLOT.value),
     Ending.TOO_SLOW: (408, "the worker does not read its jobs; reconnect to get jobs"),
+    Ending.REVOKED: (401, Ending.REVOKED.value),
     Ending.SHUTDOWN: ("server_shutting_down", Ending.SHUTDOWN.value),
 }
 

@@ -20,6 +20,7 @@ import xxhash
 
 from strandline.lake.location import Lake
 from strandline.query.index_files.file import DamagedIndexFile, IndexFile, open_index_file
+from strandline.query.index_files.shared_file import file_of, part_of
 from strandline.query.index_files.source import NOTHING, LogEntries
 from strandline.query.index_files.table import ERASURES, TABLE, IndexEntry, listed_in
 
@@ -35,7 +36,7 @@ T = TypeVar("T")
 
 
 class LocalCopies:
-    """The local paths of a lake's files: the files themselves, or copies of objects in an object store."""
+    """The local paths of a lake's index files: the files with them, or copies of them from an object store."""
 
     def __init__(self, lake: Lake, directory: Path, budget: int) -> None:
         self._lake = lake
@@ -47,7 +48,7 @@ class LocalCopies:
     def path_of(self, entry: IndexEntry) -> Path | None:
         """Return the local path; None if the file must be fetched first."""
         if self._lake.directory is not None:
-            return self._lake.directory / entry.path
+            return self._lake.directory / file_of(entry.path)
         copy = self._directory / _copy_name(entry.path)
         with self._lock:
             held = self._load()
@@ -59,7 +60,8 @@ class LocalCopies:
     def fetch(self, entry: IndexEntry) -> Path:
         """Fetch a file. Raises FileNotFoundError, DamagedIndexFile, or the errors of the object store."""
         copy = self._directory / _copy_name(entry.path)
-        content = self._lake.read(entry.path)
+        part = part_of(entry.path)
+        content = self._lake.read(entry.path) if part is None else self._lake.read_range(*part)
         if content is None:
             raise FileNotFoundError(entry.path)
         if xxhash.xxh3_64_hexdigest(content) != entry.checksum:
@@ -289,7 +291,9 @@ class IndexCatalog:
                 )
             if path is None:
                 return None
-            index_file = open_index_file(str(path), entry.path)
+            # A copy of a part has nothing else.
+            part = None if self._lake.directory is None else part_of(entry.path)
+            index_file = open_index_file(str(path), entry.path, part)
             if index_file.info != entry.info:
                 raise DamagedIndexFile(entry.path, f"it is {index_file.info}; expected {entry.info}")
         except Exception as error:

@@ -14,7 +14,7 @@ import os
 import struct
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
@@ -30,6 +30,9 @@ from strandline.query.packed_numbers import PackedNumberColumn, Packing, pack_nu
 from strandline.query.postings import PostedKeywordColumn, narrow, post_keywords, sort_words
 from strandline.query.sums import Sums
 from strandline.query.text_postings import PostedTextColumn, post_texts
+
+if TYPE_CHECKING:
+    from strandline.query.index_files.shared_file import FilePart
 
 
 class StoredColumn(Struct, frozen=True):
@@ -330,13 +333,19 @@ def _stored(array: Any, file: Any) -> StoredArray:
     return StoredArray(kind, len(array), places, digest.intdigest())
 
 
-def open_index_file(path: str, name: str | None = None) -> IndexFile:
-    """Map the file. ``name`` is its name in errors. Raises FileNotFoundError, DamagedIndexFile or OSError."""
+def open_index_file(path: str, name: str | None = None, part: FilePart | None = None) -> IndexFile:
+    """Map the file, or only a part of it. ``name`` is its name in errors. Raises FileNotFoundError, DamagedIndexFile or
+    OSError."""
     name = name or path
     with open(path, "rb") as file:
         size = os.fstat(file.fileno()).st_size
         if not size:
             raise DamagedIndexFile(name, "it is empty")
+        if part is not None:
+            if size < part.first + part.size:
+                raise DamagedIndexFile(name, f"its file has {size} bytes; expected at least {part.first + part.size}")
+            mapped = map_file(file.fileno(), size).slice(part.first, part.size)
+            return IndexFile(name, _head(name, mapped.to_pybytes()), mapped)
         with mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ) as content:
             head = _head(name, content)
         return IndexFile(name, head, map_file(file.fileno(), size))

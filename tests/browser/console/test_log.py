@@ -74,10 +74,15 @@ class TestRecords:
         # What is before it is loaded as well, and stays out of sight.
         expect(page.get_by_role("button", name="1\u202f499", exact=True)).to_be_attached()
         page.wait_for_function(FIRST_IN_SIGHT, arg="1\u202f500")
-        expect(page.locator(".live")).to_have_text("Paused")
-        page.keyboard.press("f")
+        expect(page.locator(".live")).to_have_text("Not following")
+        expect(page.get_by_role("button", name="Pause")).to_be_hidden()
+        slider = page.get_by_label("Position in the log")
+        assert 1490 <= int(slider.input_value()) <= 1510
+        page.get_by_role("button", name="Follow").click()
         expect(rows(page, "Records").last).to_contain_text("item 2999")
         expect(page.locator(".live")).to_have_text("Live")
+        expect(page.get_by_role("button", name="Pause")).to_be_visible()
+        expect(slider).to_have_value("3000")
 
     def test_where_one_went_is_not_left_when_more_comes(self, visit: Visit, shop: Shop, rows: Rows) -> None:
         name = shop.topic(records=300)

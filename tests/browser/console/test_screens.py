@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from contextlib import suppress
 
@@ -26,6 +27,7 @@ SCREENS = {
     "logs": ("logs", "table[aria-label=Logs] tbody a >> nth=0"),
     "log": ("log/{log}", "table[aria-label=Records] tbody button >> nth=0"),
     "log of bounded size": ("log/{lossy}?at=0", ".tombstone"),
+    "filter": ("log/{log}?tab=filter&where=%2F7%24%2F+or+.item", "table[aria-label=Matches] tbody button >> nth=0"),
     "keys": ("log/{log}?tab=keys", "table[aria-label=Keys] tbody button >> nth=0"),
     "config": ("log/{log}?tab=config", "form.config select >> nth=0"),
     "schema": ("log/{stream}?tab=schema", "table[aria-label=Fields]"),
@@ -35,6 +37,7 @@ SCREENS = {
     "routers": ("routers", "svg .node >> nth=0"),
     "search": ("search?log={stream}&q=bank", "mark >> nth=0"),
     "chart": ("search?log={stream}&view=chart", "main canvas >> nth=0"),
+    "sql": ("sql?q=select+1+as+one", "table[aria-label=Result] tbody td"),
     "pipeline": ("pipeline", "section[aria-label='Last rounds']"),
 }
 
@@ -80,6 +83,35 @@ def test_a_log_that_is_not_there_is_said_to_be_missing(
     page = visit("log/nothing")
     expect(page.get_by_role("alert")).to_contain_text("The log “nothing” does not exist")
     check(page)
+
+
+def test_an_address_without_a_screen_says_so(visit: Visit, check: Callable[[Page], None]) -> None:
+    for address in ("nothing", "constructor"):
+        page = visit(address)
+        expect(page.get_by_role("heading", name="Page not found")).to_be_visible()
+        expect(page.locator("nav [aria-current]")).to_have_count(0)
+        check(page)
+        page.get_by_role("link", name="Go to the overview").click()
+        expect(page.get_by_role("heading", name="Overview")).to_be_visible()
+
+
+def test_a_message_goes_with_the_screen_that_it_is_about(visit: Visit, world: dict[str, str]) -> None:
+    page = visit(f"log/{world['log']}?seq=5000")
+    expect(page.locator(".notice")).to_contain_text("no longer exists")
+    page.keyboard.press("g")
+    page.keyboard.press("q")
+    expect(page.get_by_role("heading", name="Queues", exact=True)).to_be_visible()
+    expect(page.locator(".notice")).to_have_count(0)
+
+
+def test_the_code_of_a_screen_uses_documented_addresses(visit: Visit, world: dict[str, str]) -> None:
+    page = visit("overview")
+    for name, (address, sign) in SCREENS.items():
+        page.evaluate("hash => location.hash = hash", f"#/{address.format(**world)}")
+        expect(page.locator(sign), name).to_be_visible()
+        code = page.locator("details.code")
+        # What only the console offers has an address of its own in the reference of the API.
+        expect(code).not_to_contain_text(re.compile(r"/console/api/(?!sql|log/[^/]+/matches)"))
 
 
 def test_the_theme_is_chosen_and_kept(visit: Visit) -> None:

@@ -77,6 +77,26 @@ def test_rollups_are_drawn_and_grouped(visit: Visit, requests: str, rows: Rows) 
     expect(page.locator("details.code")).to_contain_text('"group_by":["service"]')
 
 
+def test_a_chart_is_shared_with_its_query_and_its_choices(visit: Visit, requests: str, rows: Rows) -> None:
+    page = visit(f"search?log={requests}&view=chart&q=service:shop")
+    expect(rows(page, "Groups").locator("td")).to_have_text(["requests", "80", "80"])
+    page.get_by_label("Interval").select_option("1h")
+    page.get_by_label("Measure").select_option("ms|max")
+    expect(page.get_by_role("heading", name="max of ms, every 1h")).to_be_visible()
+    page.reload()
+    expect(page.get_by_role("heading", name="max of ms, every 1h")).to_be_visible()
+    expect(page.get_by_label("Query")).to_have_value("service:shop")
+
+
+def test_all_time_is_the_time_of_all_records_in_whatever_order(visit: Visit, shop: Shop, rows: Rows) -> None:
+    name = shop.requests(sortable=False)
+    early = {"at": "2026-11-10T00:00:00Z", "service": "shop", "ms": 1, "message": "late"}
+    last = {"at": "2026-11-15T11:30:00Z", "service": "shop", "ms": 1, "message": "in the middle"}
+    shop.call("POST", f"/v1/stream/{name}", [early, last])
+    page = visit(f"search?log={name}&view=chart")
+    expect(rows(page, "Groups").locator("td:nth-child(2)")).to_have_text(["122"])
+
+
 def test_a_new_record_is_found_at_once(visit: Visit, shop: Shop) -> None:
     name = shop.requests()
     page = visit(f"search?log={name}&q=unheard-of")

@@ -7,10 +7,12 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from msgspec.structs import astuple
 from support.manual_queue import NOW, Stand, failures
 
 from strandline.delivery.queues import (
     Acked,
+    AckRequest,
     Backoff,
     BadClaim,
     BadLeaseId,
@@ -37,11 +39,46 @@ MakeStand = Callable[..., Stand]
 def test_a_claim_gives_the_oldest_jobs_with_the_terms_of_their_leases(stand: Stand) -> None:
     stand.queue.append(Batch([b"1", b"2"], ["k", None], ["n", None], [b"{}", None])).wait()
     first, second = stand.claim("a", 5)
-    assert first[:6] == (1, NOW, "k", "n", b"{}", b"1")
-    assert second[:6] == (2, NOW, None, None, None, b"2")
+    assert astuple(first)[:6] == (1, NOW, "k", "n", b"{}", b"1")
+    assert astuple(second)[:6] == (2, NOW, None, None, None, b"2")
     assert (first.lease_id, second.lease_id) == ("lease_1", "lease_2")
     assert first.deadline == second.deadline == NOW + 30_000
     assert (first.deliveries, first.priority) == (1, 0)
+
+
+def test_several_claims_in_one_step_are_served_one_after_the_other(stand: Stand) -> None:
+    stand.fill(5)
+    requests = [ClaimRequest("a", 2), ClaimRequest("b", 2, 1000), ClaimRequest("c", 2), ClaimRequest("d", 2)]
+    granted = stand.queue.claim_each(requests).wait()
+    assert [[job.seq for job in jobs] for jobs in granted] == [[1, 2], [3, 4], [5], []]
+    assert [job.lease_id for jobs in granted for job in jobs] == [f"lease_{number}" for number in range(1, 6)]
+    assert [jobs[0].deadline for jobs in granted[:3]] == [NOW + 30_000, NOW + 1000, NOW + 30_000]
+    assert stand.events_written() == 1
+
+
+def test_several_acks_in_one_step_are_served_one_after_the_other(stand: Stand) -> None:
+    stand.fill(4)
+    [first, _] = stand.claim("a", 2)
+    stand.claim("b", 1)
+    before = stand.engine.journal.frames
+    requests = [
+        AckRequest("a", [1, 1, 3]),
+        AckRequest("a", [1, 2]),
+        AckRequest("b", [3, 4]),
+        AckRequest.of("a", [1], [first.lease_id]),
+    ]
+    acked = stand.queue.ack_each(requests).wait()
+    assert acked == [Acked([1], [1, 3]), Acked([2], [1]), Acked([3], [4]), Acked([], [1])]
+    assert stand.engine.journal.frames == before + 1
+    assert stand.queue.counters() == QueueCounters(1, 0, 0, 0)
+
+
+def test_acks_of_nothing_in_one_step_write_nothing(stand: Stand) -> None:
+    stand.fill(1)
+    queue = stand.queue
+    before = stand.engine.journal.frames
+    assert queue.ack_each([AckRequest("a", [1]), AckRequest("a", [])]).wait() == [Acked([], [1]), Acked([], [])]
+    assert stand.engine.journal.frames == before
 
 
 def test_an_empty_queue_gives_nothing_and_writes_nothing(stand: Stand) -> None:
@@ -301,7 +338,7 @@ def test_a_scheduled_job_is_handed_out_when_its_time_has_come(stand: Stand) -> N
     assert stand.seqs("a", 5) == [2]
     stand.pass_time(1000)
     assert stand.queue.counters() == QueueCounters(1, 1, 0, 0)
-    assert stand.claim("a", 5)[0][:1] == (1,)
+    assert stand.claim("a", 5)[0].seq == 1
 
 
 def test_the_order_is_priority_then_reclaimed_then_seq(stand: Stand) -> None:

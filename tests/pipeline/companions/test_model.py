@@ -55,6 +55,7 @@ def test_whatever_happens_the_next_round_has_it_right(
     seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     work_here(monkeypatch, wave=8)
+    monkeypatch.setattr(stage, "MAX_SPARSE_FILES", 4)
     chance = random.Random(seed)
     fuse = Fuse(monkeypatch)
     bed = Bed(tmp_path)

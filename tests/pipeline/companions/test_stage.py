@@ -17,6 +17,7 @@ from strandline.lake.reporter import TaskFailed
 from strandline.pipeline.companions import plan, stage, tables
 from strandline.pipeline.companions.work import opened
 from strandline.query.index_files.catalog import IndexCatalog
+from strandline.query.index_files.shared_file import file_of
 from strandline.query.index_files.table import IndexEntry
 from strandline.query.searcher import Searcher
 from strandline.schema.lenses import parse_lens
@@ -100,7 +101,7 @@ def test_small_neighbours_become_one_and_their_files_go_after_a_while(bed: Bed) 
     bed.round()
     bed.now += 600_000
     bed.round()
-    assert bed.files() == {entry.path for entry in bed.entries()}
+    assert bed.files() == {file_of(entry.path) for entry in bed.entries()}
 
 
 def test_another_configuration_is_built_beside_the_old_one_until_it_has_caught_up(
@@ -253,7 +254,7 @@ def test_nothing_of_a_deleted_record_is_left_in_any_file(bed: Bed) -> None:
     assert bed.seqs("fork") == expected[:14]
     assert bed.counts() == 39
     assert bed.counts("fork") == 14
-    assert bed.files() == {entry.path for entry in bed.entries()}
+    assert bed.files() == {file_of(entry.path) for entry in bed.entries()}
 
 
 def test_deletes_by_key_and_of_a_beginning_reach_companions(bed: Bed) -> None:
@@ -335,7 +336,7 @@ def test_a_lake_in_an_object_store_is_as_good(bed: Bed) -> None:
             engine.log("log").delete(seqs=[5]).wait()
         bed.round()
         assert bed.seqs() == [1, 2, 3, 4, *range(6, 21)]
-        assert bed.files() == {entry.path for entry in bed.entries()}
+        assert bed.files() == {file_of(entry.path) for entry in bed.entries()}
     assert not bed.problems
 
 

@@ -136,3 +136,19 @@ def test_records_are_read_once_they_are_durable(tmp_path: Path) -> None:
         assert dict(reading.answer.headers)[b"strandline-through"] == b"2"
 
     by_hand(tmp_path, test)
+
+
+def test_readers_of_erasures_get_the_event_of_a_change_that_shows_already(tmp_path: Path) -> None:
+    async def test(hand: Hand) -> None:
+        log = hand.engine.create("log", Config(durability="disk")).wait()
+        log.append(Batch([b"1", b"2"]))
+        await hand.flush()
+        log.delete(before=2)
+        assert log.state().earliest == 2
+        asked = hand.ask("GET", "logs/__erasures__")
+        await turns()
+        assert asked.answer is None
+        await hand.flush(asked)
+        assert asked.json["head"] == 1
+
+    by_hand(tmp_path, test)

@@ -154,6 +154,8 @@ def test_while_too_much_waits_for_the_disk_others_are_sent_away(tmp_path: Path, 
         # Reading goes on.
         assert server.ask("GET", "s").status == 200
         assert [each.status for each in waiting] == [None] * 3
+        # Appends of one turn are made together, when it ends.
+        await server.turns()
         await server.flush()
         assert [each.status for each in waiting] == [204] * 3
         assert (await server.done("POST", "t", b"x", TEXT)).status == 204

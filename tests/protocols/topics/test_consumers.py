@@ -185,7 +185,7 @@ def test_consumers_outlive_the_process(start_server: StartServer) -> None:
     assert client.call("GET", "/v0/topics/disk/consumers/c")["seq"] == 1
     assert client.call("GET", "/v0/topics/fast/consumers/c")["seq"] == 2
     text = client.http.get("/v0/metrics").text
-    assert 'topics_consumer_lag{topic="disk",consumer="c"} 1' in text
+    assert 'strandline_consumer_lag_records{log="disk",consumer="c"} 1' in text
 
 
 def test_the_number_of_consumers_is_limited(start_server: StartServer) -> None:

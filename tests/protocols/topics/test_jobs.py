@@ -268,6 +268,74 @@ def test_an_ack_deletes_what_the_node_holds_and_tells_what_it_skipped(client: Cl
     assert client.ack(topic, [1, 2], "a")["acked"] == 0
 
 
+def test_an_ack_can_claim_the_next_jobs(client: Client, topic: str) -> None:
+    client.queue(topic, [1, 2, 3, 4])
+    client.claim(topic, "a")
+    body = {"node": "a", "seqs": [1, 9], "claim": {"max": 2, "lease_ms": 5000}}
+    before = int(time() * 1000)
+    answer = client.call("POST", path(topic, "ack"), body)
+    assert list(answer) == ["topic", "acked", "skipped", "claimed", "ready", "in_flight", "performance"]
+    assert (answer["acked"], answer["skipped"], answer["ready"], answer["in_flight"]) == (1, [9], 1, 2)
+    assert [(job["$seq"], job["lease_id"], job["data"]) for job in answer["claimed"]] == [
+        (2, "lease_2", 2),
+        (3, "lease_3", 3),
+    ]
+    assert all(before + 5000 <= job["deadline"] <= int(time() * 1000) + 5000 for job in answer["claimed"])
+    answer = client.call("POST", path(topic, "ack"), {"node": "a", "seqs": [2, 3], "claim": {}})
+    assert (answer["acked"], seqs(answer["claimed"])) == (2, [4])
+    answer = client.call("POST", path(topic, "ack"), {"node": "a", "seqs": [4], "claim": {"max": 5}})
+    assert (answer["acked"], answer["claimed"], answer["in_flight"]) == (1, [], 0)
+    assert "claimed" not in client.call("POST", path(topic, "ack"), {"node": "a", "seqs": [], "claim": None})
+
+
+@pytest.mark.parametrize("config", [{"durability": "fsync", "leases_durable": True}, {"claim_jitter_ms": 1}])
+def test_an_ack_claims_from_every_kind_of_queue(client: Client, topic: str, config: dict[str, Any]) -> None:
+    client.queue(topic, [1, 2], **config)
+    client.claim(topic, "a")
+    answer = client.call("POST", path(topic, "ack"), {"node": "a", "seqs": [1], "claim": {"max": 5}})
+    assert (answer["acked"], seqs(answer["claimed"]), answer["ready"], answer["in_flight"]) == (1, [2], 0, 1)
+
+
+@pytest.mark.parametrize("claim", [5, [], {"max": -1}, {"max": "1"}, {"lease_ms": 1.5}])
+def test_an_ack_with_an_invalid_claim_changes_nothing(client: Client, topic: str, claim: object) -> None:
+    client.queue(topic, [1, 2])
+    client.claim(topic, "a")
+    client.refused("POST", path(topic, "ack"), {"node": "a", "seqs": [1], "claim": claim}, status=400)
+    client.refused("POST", path(topic, "ack"), {"node": "a", "seqs": [1], "lease_ids": ["x"], "claim": {}}, status=400)
+    assert counters(client, topic) == {"ready": 1, "in_flight": 1, "delayed": 0, "dead_lettered": 0, "dropped": 0}
+
+
+def test_requests_that_arrive_together_get_the_answers_that_they_would_get_alone(client: Client, topic: str) -> None:
+    """Requests behind a claim that waits for the first turn share the next one."""
+    client.queue(topic, list(range(8)))
+    client.claim(topic, "a")
+    client.claim(topic, "b")
+    address = urlsplit(client.url)
+    bodies = [
+        ("claim", {"node": "c", "max": 2}),
+        ("ack", {"node": "a", "seqs": [1], "claim": {"max": 2}}),
+        ("ack", {"node": "b", "seqs": [1, 2]}),
+        ("ack", {"node": "b", "seqs": [2], "lease_ids": ["wrong"]}),
+        ("claim", {"node": "d", "max": 1}),
+    ]
+    connections = [socket.create_connection((address.hostname, address.port), timeout=15) for _ in bodies]
+    for connection, (endpoint, fields) in zip(connections, bodies, strict=True):
+        body = json.dumps(fields).encode()
+        head = f"POST {path(topic, endpoint)} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
+        connection.sendall(f"{head}connection: close\r\ncontent-length: {len(body)}\r\n\r\n".encode() + body)
+    answers = []
+    for connection in connections:
+        with connection, connection.makefile("rb") as file:
+            answers.append(json.loads(file.read().partition(b"\r\n\r\n")[2]))
+    taken = [seqs(answers[number]["claimed"]) for number in (0, 1, 4)]
+    assert [len(jobs) for jobs in taken] == [2, 2, 1]
+    assert sorted(seq for jobs in taken for seq in jobs) == [3, 4, 5, 6, 7]
+    assert (answers[1]["acked"], answers[1]["skipped"]) == (1, [])
+    assert (answers[2]["acked"], answers[2]["skipped"]) == (1, [1])
+    assert answers[3]["error"]["code"] == "invalid_request"
+    assert counters(client, topic)["in_flight"] == 5
+
+
 def test_an_ack_of_a_durable_queue_tells_how_long_the_disk_took(client: Client, topic: str) -> None:
     client.queue(topic, [1], durability="fsync")
     client.claim(topic)
@@ -497,9 +565,9 @@ def test_a_queue_shows_its_age_and_its_rates(client: Client, topic: str) -> None
     queue = client.get(topic)["queue"]
     assert (queue["throughput"], queue["failure_rate"]) == (pytest.approx(0.6, rel=0.9), 0.25)
     metrics = client.http.get("/v0/metrics").text
-    assert f'topics_topic_queue_completed_total{{topic="{topic}"}} 3' in metrics
-    assert f'topics_topic_queue_failed_total{{topic="{topic}",cause="nack"}} 1' in metrics
-    assert f'topics_topic_queue_oldest_ready_seconds{{topic="{topic}"}} ' in metrics
+    assert f'strandline_queue_completed_total{{log="{topic}"}} 3' in metrics
+    assert f'strandline_queue_failed_total{{log="{topic}",cause="nack"}} 1' in metrics
+    assert f'strandline_queue_oldest_ready_seconds{{log="{topic}"}} ' in metrics
 
 
 # --- dead letters ----------------------------------------------------------------------------------------------------
@@ -654,6 +722,9 @@ def test_keys_need_the_scopes_and_the_names(start_server: Any, lane: str) -> Non
         body = ENDPOINTS.get(endpoint, {})
         response = server.client(key).request("POST", path("mine", endpoint), body)
         assert response.status_code == status, (key, endpoint, response.text)
+    claiming = {**ENDPOINTS["ack"], "claim": {"max": 1}}
+    for key, status in (("w", 403), ("r", 403), ("rw", 200)):
+        assert server.client(key).request("POST", path("mine", "ack"), claiming).status_code == status
     limited = server.client("rwd")
     for endpoint in (*ENDPOINTS, "redrive"):
         assert limited.refused("POST", path("other", endpoint), ENDPOINTS.get(endpoint, {}), status=403)
@@ -661,6 +732,7 @@ def test_keys_need_the_scopes_and_the_names(start_server: Any, lane: str) -> Non
     assert error["detail"] == {"topic": "other"}
     assert server.client("").refused("POST", path("mine", "claim"), {"node": "a"}, status=401)
     # The limit is a setting.
+    client.write("mine", [4, 5])
     assert len(client.claim("mine", max=5)) == 2
     error = client.refused("POST", path("mine", "ack"), {"node": "a", "seqs": [1, 2, 3]}, status=400)
     assert error["detail"] == {"seqs": 3, "max": 2}

@@ -1,6 +1,7 @@
 /** The console: starts, signs in, and switches between screens. */
 
 import { whenUnauthorised } from "./api.js";
+import { clearNotices } from "./shell/dialogs.js";
 import { h, replace } from "./shell/dom.js";
 import { forgetScreen } from "./shell/keys.js";
 import { bindNavigation, openFrame } from "./shell/navigation.js";
@@ -16,7 +17,9 @@ const SCREENS = {
   queue: () => import("./screens/queue.js"),
   routers: () => import("./screens/routers.js"),
   search: () => import("./screens/search.js"),
+  sql: () => import("./screens/sql.js"),
   pipeline: () => import("./screens/pipeline.js"),
+  missing: () => import("./screens/missing.js"),
 };
 
 let signingIn = null;
@@ -52,7 +55,7 @@ async function waitForServer(error) {
 async function open() {
   const number = (opened += 1);
   const { screen, name, params } = route();
-  const load = SCREENS[screen] ?? SCREENS.overview;
+  const load = Object.hasOwn(SCREENS, screen) ? SCREENS[screen] : SCREENS.missing;
   close();
   close = () => {};
   forgetScreen();
@@ -60,7 +63,7 @@ async function open() {
   if (number !== opened || !frame) return;
   const root = h("div.screen", { dataset: { screen } });
   replace(frame.main, root);
-  frame.mark(screen in SCREENS ? screen : "overview");
+  frame.mark(screen);
   frame.main.scrollTop = 0;
   close = openScreen(root, { name, ...params }) ?? (() => {});
 }
@@ -75,5 +78,8 @@ whenUnauthorised(async () => {
   await askForKey("Your API key is no longer valid.");
   await start();
 });
-addEventListener("hashchange", () => frame && open());
+addEventListener("hashchange", () => {
+  clearNotices();
+  if (frame) open();
+});
 start();

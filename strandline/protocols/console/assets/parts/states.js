@@ -27,7 +27,7 @@ export function failure(error, again) {
 /** A mark that shows whether the data is live. */
 export function liveMark() {
   const element = h("span.live", { role: "status" });
-  const words = { live: "Live", waiting: "Reconnecting…", paused: "Paused", refused: "Not live" };
+  const words = { live: "Live", waiting: "Reconnecting…", paused: "Paused", earlier: "Not following", refused: "Not live" };
   const set = (state) => {
     if (element.dataset.state === state) return;
     element.dataset.state = state;

@@ -96,9 +96,8 @@ export function open(root, params) {
     refresher.now();
   };
   const setCode = () => {
-    const query = new URLSearchParams({ ...asked, limit: "100" });
     code.set({
-      curl: [curl({ path: `/console/api/logs?${query}` }), curl({ path: `/v0/topics?prefix=${encodeURIComponent(asked.search)}` })].join("\n"),
+      curl: curl({ path: `/v0/topics?prefix=${encodeURIComponent(asked.search)}` }),
       python: python([`for row in client.topics(prefix=${literal(asked.search)}):`, "    print(row.topic, row.count, row.bytes)"]),
     });
   };

@@ -6,7 +6,7 @@ import { codeBlock, curl, python } from "../parts/code.js";
 import { heading, stats } from "../parts/heading.js";
 import { failure, liveMark, loading } from "../parts/states.js";
 import { h, replace } from "../shell/dom.js";
-import { bytes, count, duration, micros, rate, short } from "../shell/format.js";
+import { ago, bytes, count, duration, micros, rate, short } from "../shell/format.js";
 import { address } from "../shell/routes.js";
 
 const KEPT = 600;
@@ -18,8 +18,8 @@ export function open(root) {
   const body = h("div.overview", {}, loading());
   const code = codeBlock();
   code.set({
-    curl: [curl({ path: "/console/api/overview" }), curl({ path: "/console/api/live", follow: true }), curl({ path: "/metrics" })].join("\n"),
-    python: python(['overview = json.loads(client.call("GET", "/console/api/overview").body)', 'print(overview["totals"], overview["samples"][-1:])']),
+    curl: [curl({ path: "/health" }), curl({ path: "/metrics" })].join("\n"),
+    python: python(['health = json.loads(client.call("GET", "/health").body)', "print(health)"]),
   });
   replace(root, heading("Overview", [live.element]), body, code.element);
 
@@ -64,20 +64,23 @@ function draw(body, overview) {
   const samples = overview.samples.slice(-KEPT);
   const figures = h("div");
   const busiest = h("div.busiest");
+  const busiestTitle = h("h2", {}, "Busiest logs");
   const sync = "overview";
+  // A tall window is filled.
+  const [large, small] = innerWidth > 760 ? [Math.max(170, Math.round(innerHeight * 0.22)), Math.max(150, Math.round(innerHeight * 0.17))] : [170, 150];
   const charts = [
-    [chart({ title: "Appends", series: [{ label: "appends" }], format: rate, sync, level: 2, height: 170, whole: true }), (one) => [one.appends]],
-    [chart({ title: "Bytes", series: [{ label: "bytes", colour: "series-7" }], format: (value) => `${bytes(value)}/s`, sync, level: 2, height: 170, whole: true }), (one) => [one.bytes]],
-    [chart({ title: "Flush time", series: [{ label: "p50", colour: "series-4" }, { label: "p99", colour: "series-2" }], format: micros, sync, level: 2 }), (one) => [one.flush_p50_us, one.flush_p99_us]],
-    [chart({ title: "Memory", series: [{ label: "resident", colour: "series-3" }], format: bytes, sync, level: 2 }), (one) => [one.rss_bytes]],
-    [chart({ title: "Connections", series: [{ label: "connections", colour: "series-6" }], format: short, sync, level: 2, whole: true }), (one) => [one.connections]],
-    [chart({ title: "Pressure", series: [{ label: "pressure", colour: "series-5" }], format: (value) => value.toFixed(2), sync, level: 2 }), (one) => [one.pressure]],
+    [chart({ title: "Appends", series: [{ label: "appends" }], format: rate, sync, level: 2, height: large, whole: true }), (one) => [one.appends]],
+    [chart({ title: "Bytes", series: [{ label: "bytes", colour: "series-7" }], format: (value) => `${bytes(value)}/s`, sync, level: 2, height: large, whole: true }), (one) => [one.bytes]],
+    [chart({ title: "Flush time", series: [{ label: "p50", colour: "series-4" }, { label: "p99", colour: "series-2" }], format: micros, sync, level: 2, height: small }), (one) => [one.flush_p50_us, one.flush_p99_us]],
+    [chart({ title: "Memory", series: [{ label: "resident", colour: "series-3" }], format: bytes, sync, level: 2, height: small }), (one) => [one.rss_bytes]],
+    [chart({ title: "Connections", series: [{ label: "connections", colour: "series-6" }], format: short, sync, level: 2, height: small, whole: true }), (one) => [one.connections]],
+    [chart({ title: "Pressure", series: [{ label: "pressure", colour: "series-5" }], format: (value) => value.toFixed(2), sync, level: 2, height: small }), (one) => [one.pressure]],
   ];
   replace(
     body,
     figures,
     h("div.charts", {}, charts.map(([one]) => one.element)),
-    h("section.card", { "aria-label": "Busiest logs" }, h("h2", {}, "Busiest logs"), busiest),
+    h("section.card", { "aria-label": "Busiest logs" }, busiestTitle, busiest),
   );
   const plot = () => {
     const seconds = samples.map((one) => one.at / 1000);
@@ -96,7 +99,7 @@ function draw(body, overview) {
     ["Journal", bytes(all.journal_bytes)],
   ]));
   totals(overview);
-  showBusiest(busiest, overview.busiest);
+  showBusiest(busiest, busiestTitle, overview.busiest);
   plot();
   return {
     totals,
@@ -105,17 +108,32 @@ function draw(body, overview) {
       samples.push(sample);
       if (samples.length > KEPT) samples.shift();
       plot();
-      if (sample.busiest) showBusiest(busiest, sample.busiest);
+      if (sample.busiest) showBusiest(busiest, busiestTitle, sample.busiest);
     },
     close: () => charts.forEach(([one]) => one.close()),
   };
 }
 
-function showBusiest(element, logs) {
+function showBusiest(element, title, logs) {
   const shown = logs.filter((one) => one.appends > 0).slice(0, BUSIEST);
-  if (!shown.length) return void replace(element, h("p.pad.muted", {}, "No log is being written to at the moment."));
+  if (!shown.length) return showLast(element, title);
+  title.textContent = "Busiest logs";
+  delete element.dataset.idle;
   const most = Math.max(...shown.map((one) => one.appends));
   replace(element, h("ol", {}, shown.map((one) =>
     h("li", {}, h("a", { href: address("log", one.log) }, one.log), h("span.bar", { "aria-hidden": "true" }, h("i", { style: { width: `${(100 * one.appends) / most}%`, background: "var(--series-1)" } })), h("span.number", {}, rate(one.appends)), h("span.number.muted", {}, `${bytes(one.bytes)}/s`)),
+  )));
+}
+
+/** While no log is being written to: the logs that were written to last, loaded once. */
+async function showLast(element, title) {
+  if (element.dataset.idle) return;
+  element.dataset.idle = "true";
+  const { logs } = await get("/console/api/logs", { sort: "last", order: "desc", limit: BUSIEST }).catch(() => ({ logs: [] }));
+  if (!element.dataset.idle) return;
+  title.textContent = "Last written logs";
+  if (!logs.length) return void replace(element, h("p.pad.muted", {}, "This server has no logs yet."));
+  replace(element, h("ol", {}, logs.map((log) =>
+    h("li", {}, h("a", { href: address("log", log.name) }, log.name), h("span.muted", {}, ago(log.last_ts)), h("span.number", {}, short(log.records)), h("span.number.muted", {}, bytes(log.bytes))),
   )));
 }

@@ -32,7 +32,7 @@ export function open(root, { name }) {
   let queue = null;
   let before = "";
   code.set({
-    curl: [curl({ path: `/console/api/queue/${encodeURIComponent(name)}` }), curl({ path: `${topicPath(name)}/claim`, method: "POST", json: { node: "worker-1", max: 10 } }), curl({ path: `${topicPath(name)}/ack`, method: "POST", json: { node: "worker-1", seqs: [1] } })].join("\n"),
+    curl: [curl({ path: topicPath(name) }), curl({ path: `${topicPath(name)}/claim`, method: "POST", json: { node: "worker-1", max: 10 } }), curl({ path: `${topicPath(name)}/ack`, method: "POST", json: { node: "worker-1", seqs: [1] } })].join("\n"),
     python: python([`queue = client.queue(${literal(name)})`, "worker = queue.worker(concurrency=4)", "", "@worker.handler", "def work(job) -> None:", "    print(job.data, [failure.summary for failure in job.failures])", "", "worker.run()  # until SIGTERM", "# queue.redrive() moves dead letters back"]),
   });
   const ask = async () => {

@@ -22,7 +22,7 @@ export function open(root) {
   const place = h("div.place", {}, loading());
   const code = codeBlock();
   code.set({
-    curl: [curl({ path: "/console/api/queues" }), curl({ path: "/v0/topics/emails", method: "PUT", json: { type: "queue", max_deliveries: 5, dead_letter: "emails:dead" } }), curl({ path: "/v0/topics/emails/claim", method: "POST", json: { node: "worker-1" } })].join("\n"),
+    curl: [curl({ path: "/v0/topics/emails", method: "PUT", json: { type: "queue", max_deliveries: 5, dead_letter: "emails:dead" } }), curl({ path: "/v0/topics/emails/claim", method: "POST", json: { node: "worker-1" } })].join("\n"),
     python: python(['emails = client.queue("emails")', 'emails.configure(max_deliveries=5, dead_letter="emails:dead")', 'emails.enqueue({"to": "ann"})', "emails.worker(lambda job: print(job.data), concurrency=4).run(until_empty=True)"]),
   });
   const number = (name) => (row) => (row[name] ? (name === "dead" ? h("span.chip", { dataset: { kind: "bad" } }, count(row[name])) : count(row[name])) : h("span.none", {}, "0"));

@@ -29,7 +29,7 @@ export function open(root, params) {
   const code = codeBlock();
   const add = h("button.primary", { type: "button", onclick: () => create(() => refresher.now()), ...needs("admin") }, icon("plus"), "New router");
   code.set({
-    curl: [curl({ path: "/console/api/routers" }), curl({ path: "/v0/routers/orders-%3Eann", method: "PUT", json: { source: "orders", dest: "orders:ann", filter: "customer:ann*" } })].join("\n"),
+    curl: [curl({ path: "/v0/routers" }), curl({ path: "/v0/routers/orders-%3Eann", method: "PUT", json: { source: "orders", dest: "orders:ann", filter: "customer:ann*" } })].join("\n"),
     python: python(['client.router("orders->ann").configure("orders", "orders:ann", filter="customer:ann*")', "for router in client.routers():", "    print(router.source, router.dest)"]),
   });
   let routers = null;

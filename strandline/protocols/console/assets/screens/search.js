@@ -14,11 +14,15 @@ import { queryField } from "./search/completing.js";
 import { openChart } from "./search/charting.js";
 import { openHits } from "./search/hits.js";
 
+/** What a chart is drawn of, as it is in the address of the page. */
+const CHOICES = ["rollup", "measure", "group", "range", "interval"];
 const OPEN = { hits: openHits, chart: openChart };
 
 export function open(root, params) {
   root.classList.add("fixed");
   const asked = { log: params.log ?? "", q: params.q ?? "", view: params.view === "chart" ? "chart" : "hits" };
+  const chosen = Object.fromEntries(CHOICES.map((name) => [name, params[name] ?? ""]));
+  const keep = () => note("search", "", { ...asked, ...(asked.view === "chart" ? chosen : {}) });
   const names = h("datalist", { id: "search-logs" });
   const logField = h("input.search-log", { list: "search-logs", value: asked.log, placeholder: "Log", "aria-label": "Log", autocomplete: "off", spellcheck: "false" });
   const place = h("div.place");
@@ -31,14 +35,14 @@ export function open(root, params) {
 
   const run = () => {
     asked.q = query.value();
-    note("search", "", asked);
+    keep();
     panel?.run(asked.q);
   };
   const openPanel = () => {
     panel?.close();
     replace(place);
-    note("search", "", asked);
-    panel = OPEN[asked.view](place, subject, { code, search: (q) => (query.set(q), run()), learn: query.learn });
+    keep();
+    panel = OPEN[asked.view](place, subject, { code, asked: chosen, remember: (choices) => (Object.assign(chosen, choices), keep()), learn: query.learn });
     panel.run(asked.q);
   };
   const choose = async () => {
@@ -48,7 +52,7 @@ export function open(root, params) {
     panel = null;
     progress.close();
     progress.element.hidden = true;
-    note("search", "", asked);
+    keep();
     if (!asked.log) return void replace(place, empty("Select a log", "Enter the name of a log that has searchable fields."), await suggestions());
     replace(place, loading());
     try {

@@ -57,12 +57,20 @@ export function confirm({ title, text, action, danger = true, run }) {
   return openDialog({ title, body: [h("p", {}, text)], action, danger, submit: run }).closed;
 }
 
+const MOST_NOTICES = 3;
+
 /** Shows a message in the corner for a few seconds. @param {"good"|"bad"} kind */
 export function notice(text, kind = "good") {
   const area = document.getElementById("notices");
+  for (const shown of [...area.children]) if (shown.querySelector("span").textContent === text || area.children.length >= MOST_NOTICES) shown.remove();
   const element = h("div.notice", { dataset: { kind } }, h("span", {}, text), h("button.quiet.only-icon", { type: "button", "aria-label": "Close this message", onclick: () => element.remove() }, icon("close")));
   area.append(element);
-  setTimeout(() => element.remove(), kind === "bad" ? 12000 : 5000);
+  setTimeout(() => element.remove(), kind === "bad" ? 8000 : 4000);
+}
+
+/** Removes all messages: they are about a screen that is no longer shown. */
+export function clearNotices() {
+  document.getElementById("notices")?.replaceChildren();
 }
 
 /** Runs a function and shows its error in the corner. */

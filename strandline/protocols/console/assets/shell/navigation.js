@@ -16,6 +16,7 @@ export const SCREENS = [
   ["queues", "Queues", "q"],
   ["routers", "Routers", "r"],
   ["search", "Search", "s"],
+  ["sql", "SQL", "d"],
   ["pipeline", "Pipeline", "p"],
 ];
 
@@ -73,7 +74,7 @@ function foot() {
   const button = h("button.quiet", { type: "button", onclick: () => nextTheme() });
   const show = () => {
     const [sign, word] = { system: ["auto", "System"], light: ["sun", "Light"], dark: ["moon", "Dark"] }[theme()];
-    replace(button, icon(sign), h("span", {}, word));
+    replace(button, icon(sign), h("span", {}, `Theme: ${word}`));
     button.setAttribute("aria-label", `Theme: ${word}`);
     button.title = "Switch theme: system, light, dark (t)";
   };

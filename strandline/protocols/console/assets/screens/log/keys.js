@@ -68,7 +68,7 @@ export function openKeys(place, log, { code, toTab }) {
   });
   const path = isTopicName(log.name) ? topicPath(log.name) : streamPath(log.name);
   code.set({
-    curl: [curl({ path: `/console/api/log/${encodeURIComponent(log.name)}/keys?limit=${PAGE}` }), isTopicName(log.name) ? curl({ path: `${path}/diff`, method: "POST", json: { view: "latest", include_tags: true } }) : curl({ path: `${path}?view=latest` })].join("\n"),
+    curl: isTopicName(log.name) ? curl({ path: `${path}/diff`, method: "POST", json: { view: "latest", include_tags: true } }) : curl({ path: `${path}?view=latest` }),
     python: python([`topic = client.topic(${literal(log.name)})`, "for record in topic.read(latest=True):  # the last record of each key", "    print(record.tag, record.seq, record.data)"]),
   });
   replace(place, h("div.row.toolbar", {}, search, found), list);

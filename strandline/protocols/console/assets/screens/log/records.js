@@ -29,13 +29,21 @@ export function openRecords(place, log, { code, buttons, options, reload }) {
   let shown = null;
   const filter = { key: options.key ?? "", prefix: "" };
   const live = liveMark();
-  const window = new Window(log.name, filter, { changed, state: live.set, lost });
-
   const goTo = h("input.go-to", { placeholder: "Seq or time", "aria-label": "Go to a sequence number or time", title: "123456, 2026-11-15 10:30, 10:30:15, -15m", autocomplete: "off", spellcheck: "false" });
   const keyField = h("input.key-filter", { type: "search", placeholder: "Key or prefix*", "aria-label": "Filter by key", autocomplete: "off", spellcheck: "false", value: filter.key, dataset: { search: "" } });
   const slider = h("input.slider", { type: "range", "aria-label": "Position in the log", min: 1, max: 1, value: 1 });
   const pause = h("button", { type: "button", "aria-label": "Pause" });
+  const followButton = h("button", { type: "button", title: "Go to the end and follow new records (f)", hidden: true, onclick: () => toEnd() }, icon("follow"), "Follow");
   const waiting = h("button.arrived", { type: "button", hidden: true, onclick: () => toEnd() });
+  const window = new Window(log.name, filter, {
+    changed,
+    lost,
+    state: (state) => {
+      live.set(state);
+      followButton.hidden = state !== "earlier";
+      pause.hidden = state === "earlier";
+    },
+  });
   const canDelete = isTopicName(log.name) && log.media_type === "application/json" && !["collection", "table"].includes(log.kind);
   const writable = log.writable_by.some((one) => one === "topics" || one === "streams");
   const appendButton = h("button.primary", { type: "button", onclick: append, ...(writable ? needs("write") : { disabled: true, title: log.note }) }, icon("plus"), "Append");
@@ -98,9 +106,11 @@ export function openRecords(place, log, { code, buttons, options, reload }) {
       following = true;
     } else if (Date.now() - byHand < 1500) following = false;
     const record = window.items[Math.min(first + 1, window.items.length - 1)];
-    if (record && document.activeElement !== slider) slider.value = String(record.seq);
-    slider.max = String(Math.max(1, window.head));
+    // The limits come first: a value outside of them would be cut.
     slider.min = String(Math.max(1, window.earliest));
+    slider.max = String(Math.max(1, window.head));
+    const seq = window.atEnd && table.atEnd() ? window.head : record?.seq;
+    if (seq && !sliding && !held) slider.value = String(seq);
   }
 
   function toEnd() {
@@ -182,7 +192,7 @@ export function openRecords(place, log, { code, buttons, options, reload }) {
     if (isTopicName(log.name) && log.media_type === "application/json") {
       const request = { from_seq: first - 1, include_tags: true, ...(match ? { match } : {}) };
       code.set({
-        curl: [curl({ path: `${topicPath(log.name)}/diff`, method: "POST", json: request }), `# follow new records\n${curl({ path: `/console/api/log/${encodeURIComponent(log.name)}/tail?after=${window.head}`, follow: true })}`].join("\n"),
+        curl: [curl({ path: `${topicPath(log.name)}/diff`, method: "POST", json: request }), `# follow new records\n${curl({ path: `${streamPath(log.name)}?offset=now&live=sse`, follow: true })}`].join("\n"),
         python: python([`topic = client.topic(${literal(log.name)})`, `for record in topic.read(after=${first - 1}${match ? `, match=${literal(match)}` : ""}):`, "    print(record.seq, record.tag, record.data)", "", `with topic.tail(after=${window.head}) as tail:  # follow new records`, "    for record in tail:", "        print(record.seq, record.data)"]),
       });
     } else {
@@ -214,9 +224,15 @@ export function openRecords(place, log, { code, buttons, options, reload }) {
     return void jump({ at: Math.round(moment) });
   });
   let sliding = 0;
+  let held = false;
+  slider.addEventListener("pointerdown", () => (held = true));
+  for (const kind of ["pointerup", "pointercancel", "change"]) slider.addEventListener(kind, () => (held = false));
   slider.addEventListener("input", () => {
     clearTimeout(sliding);
-    sliding = setTimeout(() => jump({ after: Number(slider.value) - 1 }), 120);
+    sliding = setTimeout(() => {
+      sliding = 0;
+      jump({ after: Number(slider.value) - 1 });
+    }, 120);
   });
   let typing = 0;
   keyField.addEventListener("input", () => {
@@ -225,7 +241,7 @@ export function openRecords(place, log, { code, buttons, options, reload }) {
   });
 
   replace(buttons, deleteButton, appendButton);
-  replace(place, h("div.row.toolbar", {}, goForm, keyField, slider, h("div.row.nowrap", {}, live.element, pause)), body);
+  replace(place, h("div.row.toolbar", {}, goForm, keyField, slider, h("div.row.nowrap", {}, live.element, followButton, pause)), body);
   table.bindKeys();
   bind("f", "Follow new records", () => (window.paused ? pause.click() : toEnd()));
   bind("p", "Pause or resume", () => pause.click());

@@ -63,7 +63,7 @@ export class Window {
       this.atStart = fromEnd ? page.caught_up : where.after === 0;
       this.atEnd = fromEnd || page.caught_up;
       if (this.atEnd) this.listen();
-      else this.tell.state("paused");
+      else this.tell.state("earlier");
       this.tell.changed();
       return true;
     } catch (error) {

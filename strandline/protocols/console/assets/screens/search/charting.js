@@ -8,16 +8,17 @@ import { empty, failure, loading } from "../../parts/states.js";
 import { plainTable } from "../../parts/table.js";
 import { h, replace } from "../../shell/dom.js";
 import { count, short } from "../../shell/format.js";
-import { note } from "../../shell/routes.js";
-import { everything } from "./hits.js";
 
 const RANGES = [["900", "15 minutes"], ["3600", "1 hour"], ["21600", "6 hours"], ["86400", "1 day"], ["604800", "7 days"], ["2592000", "30 days"], ["all", "All time"]];
 const SECONDS = { s: 1, m: 60, h: 3600, d: 86400, w: 604800 };
+/** Times before and after those of all records. */
+const EARLIEST = "1970-01-01T00:00:00Z";
+const LATEST = "9999-12-31T00:00:00Z";
 const MOST_BUCKETS = 1500;
 const MOST_SERIES = 8;
 const OF_SUMMARY = ["count", "sum", "avg", "min", "max", "p50", "p95", "p99"];
 
-export function openChart(place, subject, { code }) {
+export function openChart(place, subject, { code, asked, remember }) {
   const { log, search } = subject;
   const rollups = Object.keys(search.rollups ?? {});
   if (!rollups.length) {
@@ -31,7 +32,8 @@ export function openChart(place, subject, { code }) {
   const pick = (label, options) => h("select", { "aria-label": label, title: label }, options.map(([value, text]) => h("option", { value }, text)));
   const rollup = pick("Rollup", rollups.map((name) => [name, name]));
   const range = pick("Range", RANGES);
-  range.value = "all";
+  range.value = RANGES.some(([value]) => value === asked.range) ? asked.range : "all";
+  if (rollups.includes(asked.rollup)) rollup.value = asked.rollup;
   const controls = h("div.row.toolbar.chart-bar");
   let measure = null;
   let group = null;
@@ -44,11 +46,16 @@ export function openChart(place, subject, { code }) {
     measure = pick("Measure", measures);
     group = pick("Group by", [["", "No grouping"], ...(chosen.dimensions ?? []).map((name) => [name, `by ${name}`])]);
     interval = pick("Interval", [["", "Interval: auto"], ...(chosen.intervals ?? []).map((one) => [one, `every ${one}`])]);
-    for (const one of [measure, group, interval]) one.addEventListener("change", () => run(q));
+    for (const [one, wanted] of [[measure, asked.measure], [group, asked.group], [interval, asked.interval]]) {
+      if ([...one.options].some(({ value }) => value === wanted)) one.value = wanted;
+      one.addEventListener("change", () => (keep(), run(q)));
+    }
     replace(controls, rollup, measure, group, range, interval);
   };
-  rollup.addEventListener("change", () => (build(), run(q)));
-  range.addEventListener("change", () => run(q));
+  /** Puts the choices into the address of the page. */
+  const keep = () => remember({ rollup: rollup.value === rollups[0] ? "" : rollup.value, measure: measure.selectedIndex ? measure.value : "", group: group.value, range: range.value === "all" ? "" : range.value, interval: interval.value });
+  rollup.addEventListener("change", () => (build(), keep(), run(q)));
+  range.addEventListener("change", () => (keep(), run(q)));
 
   const run = async (query) => {
     const number = (generation += 1);
@@ -77,7 +84,7 @@ export function openChart(place, subject, { code }) {
   const bounds = async () => {
     const now = Date.now();
     if (range.value !== "all") return [now - Number(range.value) * 1000, now + 1000];
-    span ??= await wholeSpan(log, search);
+    span ??= await wholeSpan(log, search, rollup.value);
     return span;
   };
 
@@ -88,8 +95,8 @@ export function openChart(place, subject, { code }) {
     if (!series.length) return void replace(body, empty("No data", "No record in this time range matches the query."));
     const title = `${shown.of === "count" && shown.name !== "count" ? shown.name : `${shown.of} of ${shown.name}`}, every ${shown.every}${shown.group ? `, by ${shown.group}` : ""}`;
     const drawn = series.slice(0, MOST_SERIES);
-    const { seconds, columns } = columnsOf(drawn, shown);
-    drawing = chart({ title, series: drawn.map((one) => ({ label: one.label })), format: short, height: 300, level: 2, points: seconds.length < 80, fill: drawn.length === 1 });
+    const { seconds, columns } = columnsOf(drawn, range.value === "all" ? { ...shown, ...filled(series, shown) } : shown);
+    drawing = chart({ title, series: drawn.map((one) => ({ label: one.label })), format: short, height: Math.max(300, Math.round(innerHeight * 0.55)), level: 2, points: seconds.length < 80, fill: drawn.length === 1 });
     replace(body, drawing.element, totals(series, shown));
     drawing.set(seconds, columns);
     return undefined;
@@ -97,7 +104,6 @@ export function openChart(place, subject, { code }) {
 
   build();
   replace(place, controls, body);
-  note("search", "", { log, q: "", view: "chart" });
   return {
     run,
     close: () => {
@@ -107,13 +113,23 @@ export function openChart(place, subject, { code }) {
   };
 }
 
-async function wholeSpan(log, search) {
+/** The times of the first and the last record, in milliseconds; null without records. */
+async function wholeSpan(log, search, rollup) {
   const field = search.primaryTimestampField;
-  const sortable = search.fields?.[field]?.sortable;
-  const ends = await Promise.all(["asc", "desc"].map((order) => send("POST", `${streamPath(log)}/_search`, { q: field ? `has:${field}` : everything(search), sort: [`${sortable ? field : "offset"}:${order}`], size: 1 })));
+  if (!search.fields?.[field]?.sortable) return spanOfBuckets(log, search, rollup);
+  const ends = await Promise.all(["asc", "desc"].map((order) => send("POST", `${streamPath(log)}/_search`, { q: `has:${field}`, sort: [`${field}:${order}`], size: 1 })));
   const times = ends.map((answer) => timeOf(answer.hits[0]?.fields?.[field]));
   if (times.some((time) => time === null)) return [null, null];
   return [Math.min(...times), Math.max(...times) + 1000];
+}
+
+/** The same without a field to sort by: records need not be in the order of their times, so the buckets tell. */
+async function spanOfBuckets(log, search, rollup) {
+  const every = [...search.rollups[rollup].intervals].sort((a, b) => secondsOf(b) - secondsOf(a))[0];
+  const { buckets } = await send("POST", `${streamPath(log)}/_aggregate`, { rollup, from: EARLIEST, to: LATEST, interval: every });
+  if (!buckets.length) return [null, null];
+  const starts = buckets.map((bucket) => Date.parse(bucket.start));
+  return [Math.min(...starts), Math.max(...starts) + secondsOf(every) * 1000];
 }
 
 function timeOf(value) {
@@ -146,6 +162,12 @@ function seriesOf(answer, { name, of, group }) {
     }
   }
   return [...found.values()].sort((a, b) => b.total - a.total);
+}
+
+/** The range of the buckets that have records. */
+function filled(series, { every }) {
+  const known = series.flatMap((one) => [...one.points.keys()]);
+  return { from: Math.min(...known) * 1000, to: (Math.max(...known) + secondsOf(every)) * 1000 };
 }
 
 function columnsOf(series, { every, from, to, of }) {

@@ -1,0 +1,248 @@
+/**
+ * The records of a log that match a filter on their content. The server scans the log backwards, part by part; the matches
+ * arrive newest first, and the chart counts them over time. New records that match are added while the tab is open.
+ */
+
+import { events, get } from "../../api.js";
+import { chart } from "../../parts/chart.js";
+import { curl, literal, python } from "../../parts/code.js";
+import { preview, recordView } from "../../parts/record.js";
+import { empty, failure, liveMark } from "../../parts/states.js";
+import { virtualTable } from "../../parts/table.js";
+import { notice, openDialog } from "../../shell/dialogs.js";
+import { h, replace } from "../../shell/dom.js";
+import { absolute, count, parseMoment, plural, short } from "../../shell/format.js";
+import { bind } from "../../shell/keys.js";
+import { note } from "../../shell/routes.js";
+
+/** The records that are shown. Further matches are only counted: a range of time narrows them down. */
+const MOST = 1000;
+const PAGE = 200;
+/** About so many bars. */
+const BARS = 80;
+const LEAST_BARS = 20;
+const STEPS = [1, 5, 15, 60, 300, 900, 3600, 10800, 21600, 43200, 86400, 604800, 2592000, 31536000];
+const NARROW = matchMedia("(max-width: 760px)");
+const SYNTAX = [
+  [".status = failed", "the member of a JSON object; also != > >= < <="],
+  [".user.name ~ /^ann/i", "a regular expression on a value"],
+  [".items.sku = 7   .items[0].sku = 7", "any element of an array; one element"],
+  [".user", "the record has this member, whatever its value"],
+  ['declined   "card declined"', "the record contains this text, ignoring case"],
+  ["/E[0-9]{4}/", "the record matches a regular expression (RE2)"],
+  ["a and b   a b   a or b   not a   (a or b)", "both; both; either; negation; grouping"],
+];
+
+export function openFilter(place, log, { code, buttons, options }) {
+  const path = `/console/api/log/${encodeURIComponent(log.name)}`;
+  let generation = 0;
+  let stop = () => {};
+  let state = blank();
+  const where = h("input.grow.mono", { type: "search", value: options.where ?? "", placeholder: '.status = failed and "timed out"', "aria-label": "Filter by content", autocomplete: "off", spellcheck: "false", dataset: { search: "" } });
+  const since = h("input.moment", { value: options.since ?? "", placeholder: "From", "aria-label": "From this time", title: "2026-11-15, 2026-11-15 10:30, 10:30 or -15m", autocomplete: "off" });
+  const until = h("input.moment", { value: options.until ?? "", placeholder: "To", "aria-label": "To this time", title: "2026-11-15, 2026-11-15 10:30, 10:30 or -15m", autocomplete: "off" });
+  const halt = h("button", { type: "button", hidden: true, onclick: () => end("stopped") }, "Stop");
+  const clear = h("button", { type: "button", hidden: true, onclick: () => range("", "") }, "All time");
+  const told = h("span.muted", { role: "status" });
+  const live = liveMark();
+  const form = h("form.row.toolbar", { role: "search" }, where, since, until, h("button.primary", { type: "submit" }, "Filter"), h("button", { type: "button", onclick: explain }, "Syntax"), clear);
+  const drawn = h("div.histogram", { hidden: true });
+  const list = h("div.list");
+  const panel = h("div.detail", { hidden: true });
+  const table = virtualTable({
+    label: "Matches",
+    columns: [
+      { title: "Seq", class: "seq", width: "92px", cell: (record) => h("button.link", { type: "button" }, count(record.seq)) },
+      { title: "Time", class: "wide-only", width: "206px", cell: (record) => h("span.muted.mono", {}, absolute(record.ts)) },
+      { title: "Key", class: "wide-only", width: "140px", cell: (record) => (record.key === undefined ? h("span.none", {}, "–") : h("span", { title: record.key }, record.key)) },
+      { title: "Data", class: "data", cell: (record) => preview(record) },
+    ],
+    onopen: (record, index) => show(record, index),
+  });
+  table.element.classList.add("openable");
+
+  function show(record, index) {
+    table.choose(index);
+    if (NARROW.matches) return void openDialog({ title: `Record ${count(record.seq)}`, body: [recordView(record)], wide: true });
+    panel.hidden = false;
+    replace(panel, recordView(record, { onclose: hide }));
+    return undefined;
+  }
+  function hide() {
+    panel.hidden = true;
+    table.choose(-1);
+  }
+  function range(from, to) {
+    since.value = from;
+    until.value = to;
+    run();
+  }
+  function tell() {
+    const shown = state.records.length < state.matched ? `; the newest ${count(state.records.length)} are shown` : "";
+    const scanned = `${short(state.scanned)} of ${plural(log.records, "record")} scanned`;
+    told.textContent = `${plural(state.matched, "match", "matches")}${shown}; ${state.ended === "complete" ? "complete" : `${scanned}${state.ended === "stopped" ? ", stopped" : "…"}`}`;
+  }
+  function draw() {
+    tell();
+    if (!state.records.length) {
+      if (state.ended) replace(list, empty("No matches", "No record in this range matches the filter."));
+      else replace(list);
+    } else {
+      if (!table.element.isConnected) replace(list, table.element);
+      table.set(state.records);
+    }
+    if (!state.chart) return;
+    const { first, last, step } = state;
+    const seconds = Array.from({ length: Math.floor((last - first) / step) + 1 }, (_, index) => first + index * step);
+    state.chart.set(seconds, [seconds.map((at) => state.counts.get(at) ?? 0)]);
+  }
+  /** Chooses the interval of the chart from the range of time. */
+  function prepare(from, to) {
+    const length = Math.max(1, (to - from) / 1000);
+    state.step = STEPS.find((step) => length / step <= BARS) ?? STEPS.at(-1);
+    state.first = Math.floor(from / 1000 / state.step) * state.step;
+    state.last = Math.max(state.first, Math.floor(to / 1000 / state.step) * state.step);
+    // A few wide bars are hard to read.
+    state.first = Math.min(state.first, state.last - LEAST_BARS * state.step);
+    state.chart = chart({
+      title: "Matches over time: drag to select a range", series: [{ label: "matches" }], format: short, height: 120, whole: true, bars: state.step,
+      onselect: (low, high) => range(absolute(Math.max(low, state.first) * 1000).slice(0, 19), absolute(Math.ceil(high) * 1000).slice(0, 19)),
+    });
+    drawn.hidden = false;
+    replace(drawn, state.chart.element);
+  }
+  function moment(field) {
+    const words = field.value.trim();
+    if (!words) return null;
+    const at = parseMoment(words);
+    if (at === null) throw new Error(`“${words}” is not a time. Enter for example 2026-11-15 10:30, 10:30 or -15m.`);
+    return Math.round(at);
+  }
+  async function run() {
+    const number = (generation += 1);
+    let from = null;
+    let to = null;
+    stop();
+    state.chart?.close();
+    state = blank();
+    hide();
+    table.element.scrollTop = 0;
+    clear.hidden = !since.value && !until.value;
+    try {
+      [from, to] = [moment(since), moment(until)];
+    } catch (error) {
+      return void notice(error.message, "bad");
+    }
+    const asked = { where: where.value.trim(), since: from, until: to };
+    note("log", log.name, { tab: "filter", where: asked.where, since: since.value.trim(), until: until.value.trim() });
+    setCode(asked);
+    halt.hidden = false;
+    live.element.hidden = to !== null;
+    live.set("waiting");
+    try {
+      const [start, end, head] = await span(from, to);
+      if (number !== generation) return;
+      prepare(start, end);
+      await scan(number, asked, head);
+      if (number === generation && to === null) follow(number, asked.where, head);
+    } catch (error) {
+      if (number !== generation) return;
+      state.ended = "failed";
+      halt.hidden = true;
+      live.set("refused");
+      told.textContent = "";
+      replace(list, failure(error, error.status === 400 ? undefined : run));
+    }
+  }
+  /** The range of time to draw, and the last record when the scan begins. */
+  async function span(from, to) {
+    const page = await get(`${path}/records`, { limit: 1, ...(from === null ? { after: 0 } : { at: from }) });
+    const state = await get(path);
+    const first = page.records[0]?.ts ?? Date.now();
+    return [from ?? first, to ?? Math.max(state.last_ts ?? first, first), state.head];
+  }
+  async function scan(number, asked, head) {
+    let before = head + 1;
+    draw();
+    while (number === generation && state.ended === "") {
+      const limit = Math.min(PAGE, MOST - state.records.length);
+      const answer = await get(`${path}/matches`, { ...asked, before, limit, bucket_ms: state.step * 1000 });
+      if (number !== generation || state.ended) return;
+      state.records.push(...answer.records);
+      state.matched += answer.matched;
+      state.scanned += answer.scanned;
+      for (const [at, found] of answer.counts) add(at / 1000, found);
+      before = answer.next;
+      if (before === null) end("complete");
+      else draw();
+    }
+  }
+  function follow(number, filter, head) {
+    stop = events(`${path}/tail?${new URLSearchParams({ after: head, ...(filter ? { where: filter } : {}) })}`, {
+      state: live.set,
+      on: {
+        record: (record) => {
+          if (number !== generation) return;
+          state.records.unshift(record);
+          state.records.length = Math.min(state.records.length, MOST);
+          state.matched += 1;
+          add(Math.floor(record.ts / 1000 / state.step) * state.step, 1);
+          // New records come in groups; they are drawn together.
+          state.frame ||= requestAnimationFrame(() => {
+            state.frame = 0;
+            if (number === generation) draw();
+          });
+        },
+      },
+    });
+  }
+  function add(at, found) {
+    state.counts.set(at, (state.counts.get(at) ?? 0) + found);
+    state.last = Math.max(state.last, at);
+    state.first = Math.min(state.first, at);
+  }
+  function end(why) {
+    state.ended = why;
+    halt.hidden = true;
+    draw();
+  }
+  function setCode(asked) {
+    const query = new URLSearchParams(Object.entries({ ...asked, limit: 100 }).filter(([, value]) => value));
+    code.set({
+      curl: curl({ path: `${path}/matches?${query}` }),
+      python: python([`found = json.loads(client.call("GET", ${literal(`${path}/matches?${query}`)}).body)`, 'for record in found["records"]:', '    print(record["seq"], record.get("data"))', '# next: repeat with &before= and found["next"], until it is null']),
+    });
+  }
+
+  form.addEventListener("submit", (event) => {
+    event.preventDefault();
+    run();
+  });
+  replace(buttons);
+  replace(place, form, drawn, h("div.row.toolbar", {}, told, halt, h("span.grow"), live.element), h("div.with-detail", {}, list, panel));
+  table.bindKeys();
+  bind("Escape", "Close the record", hide);
+  if (where.value || since.value || until.value) run();
+  else {
+    live.element.hidden = true;
+    setCode({ where: ".status = failed" });
+    replace(list, empty("Find records by their content", h("span", {}, "For example ", h("code", {}, ".status = failed"), ", ", h("code", {}, '"timed out"'), " or ", h("code", {}, "/E[0-9]+/"), ". No schema or index is needed: the log is scanned from its end.")));
+  }
+  return {
+    update: (next) => (log = next),
+    close: () => {
+      generation += 1;
+      stop();
+      state.chart?.close();
+      table.close();
+    },
+  };
+}
+
+function blank() {
+  return { records: [], counts: new Map(), matched: 0, scanned: 0, ended: "", first: 0, last: 0, step: 1, chart: null, frame: 0 };
+}
+
+function explain() {
+  openDialog({ title: "Filter syntax", wide: true, body: [h("dl.syntax", {}, SYNTAX.map(([example, text]) => h("div", {}, h("dt", {}, h("code", {}, example)), h("dd", {}, text))))] });
+}

@@ -33,6 +33,7 @@ COMMANDS = {
     "queue": CommandPlace("queue:app", "Inspect the jobs of a queue, and process them."),
     "consumer": CommandPlace("consumer:app", "List, move and delete the named consumers of logs."),
     "router": CommandPlace("router:app", "Copy new records of one log to another log."),
+    "keys": CommandPlace("keys:app", "List, add, rotate and revoke the API keys of a server."),
     "index": CommandPlace("index:app", "Make the records of a log searchable."),
     "search": CommandPlace(
         "search:search_command",

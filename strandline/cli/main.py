@@ -1,4 +1,4 @@
-"""The ``strandline`` command. It is installed with the package, also where only the client's dependencies are."""
+"""The ``strandline`` command. Without the extra ``server``, the commands that talk to a server work."""
 
 from __future__ import annotations
 
@@ -13,10 +13,18 @@ def main() -> None:
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] in ("strandline", "pyspark_strandline"):
             raise
+        extra = "spark" if _command() == "pipeline" else "server"
         sys.exit(
-            f"strandline: the Python package {error.name!r} is missing; install the server's dependencies with "
-            "`pip install 'strandline[server]'`"
+            f"strandline: this command needs the Python package {error.name!r}, which is not installed; "
+            f"install what it needs with `pip install 'strandline[{extra}]'`"
         )
+
+
+def _command() -> str | None:
+    """The command that was given."""
+    from strandline.cli.commands import COMMANDS
+
+    return next((argument for argument in sys.argv[1:] if argument in COMMANDS), None)
 
 
 if __name__ == "__main__":

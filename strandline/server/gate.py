@@ -34,7 +34,7 @@ from strandline.server.compression import (
 )
 from strandline.server.cors import Origins
 from strandline.server.route_table import Paths
-from strandline.service.access import FULL_ACCESS, Access, Keys
+from strandline.service.access import FULL_ACCESS, Access, KnownKeys
 from strandline.service.content_coding import accepted_coding
 from strandline.service.http import (
     NO_STORE,
@@ -108,7 +108,7 @@ class Gate:
         self,
         routes: Sequence[Route],
         *,
-        keys: Keys | None,
+        keys: KnownKeys | None,
         limits: Limits,
         status: Status,
         workers: Workers,
@@ -132,7 +132,9 @@ class Gate:
         self._unknown = RequestMeter()
         self._probe_auth = probe_auth
         self._paths = Paths()
-        #: Increases when routes are added, which makes cached heads invalid.
+        #: The number of requests so far, admitted or not.
+        self.entered = 0
+        #: Increases when routes are added or keys are revoked, which makes cached heads invalid.
         self.generation = 0
         self.add("server", routes)
 
@@ -141,6 +143,10 @@ class Gate:
         for route in routes:
             self._paths.add(route)
             self._meters.setdefault((route.method, route.path), RequestMeter(protocol, route.method, route.path))
+        self.generation += 1
+
+    def forget_heads(self) -> None:
+        """Check every head again, because an API key no longer works."""
         self.generation += 1
 
     def meters(self) -> list[RequestMeter]:
@@ -266,6 +272,7 @@ class Gate:
         With ``awaits_body`` the body is incomplete, and the request counts as in flight from now on: the caller must
         call ``answer`` or ``leave`` later. ``peer`` is the address at the other end of the connection.
         """
+        self.entered += 1
         if head.route is None and head.refused is None:
             self.check(head)
         if head.refused is not None or self.keys is not None or not self.status.serving:
@@ -339,10 +346,20 @@ class Gate:
                 answer = later.result()
             except Exception as error:
                 answer = self._failed(call, error)
+        if self.keys is not None and not self._may_still_read(call, self.keys):
+            answer = _refuse(call.head.route, unauthorized())
         if isinstance(answer, Reply):
             self._reply(call, send, answer)
         else:
             self._stream(call, send, answer)
+
+    @staticmethod
+    def _may_still_read(call: Call, keys: KnownKeys) -> bool:
+        """Whether the answer may be sent: the API key may have been revoked while the request waited. The answer to a
+        write says only what was done before."""
+        route = call.head.route
+        reads = route is not None and ("read" in route.scopes or route.method == "GET")
+        return not reads or keys.works(call.access)
 
     def _reply(self, call: Call, send: Send, reply: Reply) -> None:
         if call.held:

@@ -11,10 +11,16 @@ from hashlib import sha256
 from secrets import token_hex
 from typing import TYPE_CHECKING, Self
 
-from nacl.bindings import crypto_sign, crypto_sign_BYTES, crypto_sign_open, crypto_sign_seed_keypair
-from nacl.exceptions import BadSignatureError
-
 from strandline.late_import import LateModule
+
+try:
+    from nacl.bindings import crypto_sign, crypto_sign_BYTES, crypto_sign_open, crypto_sign_seed_keypair
+    from nacl.exceptions import BadSignatureError
+except ModuleNotFoundError as error:
+    raise ModuleNotFoundError(
+        "signatures need the Python packages pynacl and cryptography: pip install 'strandline[collections]'",
+        name=error.name,
+    ) from None
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric import x25519

@@ -146,9 +146,9 @@ def test_alerts_use_metrics_that_the_server_has() -> None:
     assert [name for name in used if f"| `{name}` |" not in known] == []
 
 
-def test_prometheus_asks_for_a_path_that_the_server_has() -> None:
+def test_prometheus_scrapes_the_path_that_is_its_default() -> None:
     (job,) = yaml.safe_load(block_of("monitor-lag.md", "yaml", "# prometheus.yml\n"))["scrape_configs"]
-    assert job["metrics_path"] == "/v0/metrics"
+    assert "metrics_path" not in job
 
 
 # --- systemd --------------------------------------------------------------------------------------------------------

@@ -95,7 +95,7 @@ class ConsoleLogsAnswer(msgspec.Struct, kw_only=True):
     total: Number
 
 
-class ConsumerRow(msgspec.Struct, kw_only=True):
+class LogConsumer(msgspec.Struct, kw_only=True):
     name: str
     seq: Number
     lag: Number
@@ -136,7 +136,7 @@ class ConsoleLogAnswer(LogRow, kw_only=True):
     expires_at: Number | None
     fork: ForkAnswer | None
     forks: Number
-    consumers: list[ConsumerRow]
+    consumers: list[LogConsumer]
     routers: list[ShownRouter]
     note: str
     of: str | None

@@ -18,7 +18,7 @@ import msgspec
 
 from strandline.query.errors import BadQuery
 
-#: The longest filter, and the most conditions of one. More make no sense to a person, and each costs time per record.
+#: The longest filter, and the most conditions of one. Each condition costs time per record.
 MAX_LENGTH = 2000
 MAX_CONDITIONS = 30
 MAX_DEPTH = 20

@@ -21,7 +21,7 @@ import { facets } from "./facets.js";
 /** The records that are shown. Further matches are only counted: a range of time narrows them down. */
 const MOST = 1000;
 const PAGE = 200;
-/** About so many bars. */
+/** The chart has at most this number of bars, and at least a few. */
 const BARS = 80;
 const LEAST_BARS = 20;
 const STEPS = [1, 5, 15, 60, 300, 900, 3600, 10800, 21600, 43200, 86400, 604800, 2592000, 31536000];
@@ -75,6 +75,8 @@ export function openFilter(place, log, { code, buttons, options }) {
       onopen: (record, index) => show(record, index),
     });
     built.element.classList.add("openable");
+    // Chosen columns must not take the space of the data.
+    if (columns.length) built.element.querySelector("table").style.setProperty("min-width", `${(NARROW.matches ? 300 : 680) + 150 * columns.length}px`);
     built.sorted(order.sort, order.descending ? "desc" : "asc");
     built.bindKeys();
     return built;

@@ -13,6 +13,8 @@ import pytest
 from support.server_process import ServerProcess
 from support.topics_client import eventually
 
+from strandline.testing.local_server import LocalServer
+
 SQL = "/console/api/sql"
 
 
@@ -27,7 +29,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]
 
 
 class Caller:
-    def __init__(self, server: ServerProcess, key: str) -> None:
+    def __init__(self, server: ServerProcess | LocalServer, key: str) -> None:
         headers = {"authorization": f"Bearer {key}"}
         self.http = httpx.Client(base_url=server.url, headers=headers, trust_env=False, timeout=90)
 
@@ -99,4 +101,21 @@ def test_a_server_that_stops_ends_its_queries(tmp_path: Path) -> None:
         process.stop()
         with suppress(httpx.HTTPError):
             assert answer.result()[1] in ("query_cancelled", "shutting_down")
+    caller.http.close()
+
+
+def test_a_query_of_a_killed_server_ends_and_removes_its_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = tmp_path / "files"
+    files.mkdir()
+    monkeypatch.setenv("TMPDIR", str(files))
+    server = LocalServer(tmp_path / "data", api_keys="all").start()
+    caller = Caller(server, "all")
+    endless = "select count(*) from range(1000000000) a, range(1000000000) b where hash(a.range, b.range) = 1"
+    with ThreadPoolExecutor(1) as threads:
+        answer = threads.submit(caller.ask, endless)
+        eventually(lambda: list(files.glob("strandline-sql-*/*.duckdb")))
+        server.kill()
+        with pytest.raises(httpx.HTTPError):
+            answer.result()
+        eventually(lambda: not list(files.glob("strandline-sql-*")))
     caller.http.close()

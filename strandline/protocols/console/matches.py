@@ -32,8 +32,8 @@ MAX_SECONDS = 1.0
 #: The size of the data, and the maximum number of records, that one step scans.
 STEP_BYTES = 8 << 20
 STEP_RECORDS = 1 << 15
-#: A filter may take much longer than expected for some records. So the first step of a request is this much smaller, and
-#: a step after one that took longer than this is smaller too.
+#: A filter may take much longer than expected for some records. So the first step of a request is this much smaller,
+#: and so is a step after one that took longer than this.
 FIRST_STEP = 64
 SLOW_SECONDS = 0.1
 #: The maximum bytes of the records in an answer. One record is returned whatever its size.

@@ -91,14 +91,6 @@ class DeclaredFiles:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.touch()
 
-    def names(self) -> list[str]:
-        """The names of all tables."""
-        if not self.directory.is_dir():
-            return []
-        return sorted(
-            path.name for path in self.directory.iterdir() if not path.name.startswith("_") and self.exists(path.name)
-        )
-
     def find(self, name: str) -> DeltaTable | None:
         """A table by its name, in upper or lower case."""
         found = next((each for each in self._folders() if each.lower() == name.lower()), None)

@@ -64,8 +64,8 @@ class Installation(NamedTuple):
         return self._installed("pom.xml", "jars", [command])
 
     def install_crate(self, name: str) -> str:
-        """Build the program of a Rust crate if it is missing: the version in the file ``version``, with the dependencies
-        in the lock file of the crate. Returns the reason for a failure, or an empty string."""
+        """Build the program of a Rust crate if it is missing: the version in the file ``version``, with the
+        dependencies in the lock file of the crate. Returns the reason for a failure, or an empty string."""
         if shutil.which("cargo") is None:
             return "cargo is not installed (https://rustup.rs)"
         version = (self.source / "version").read_text().strip()

@@ -67,7 +67,7 @@ class Installation(NamedTuple):
         """Build the program of a Rust crate if it is missing: the version in the file ``version``, with the
         dependencies in the lock file of the crate. Returns the reason for a failure, or an empty string."""
         if shutil.which("cargo") is None:
-            return "cargo is not installed (https://rustup.rs)"
+            return "cargo is not installed (Debian: apt-get install cargo)"
         version = (self.source / "version").read_text().strip()
         command = ["cargo", "install", name, "--version", version, "--locked", "--quiet", "--root", "built"]
         return self._installed("version", "built", [command])

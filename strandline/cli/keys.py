@@ -9,7 +9,7 @@ from urllib.parse import quote
 import msgspec
 import typer
 
-from strandline.cli.command_class import Command, ReadingCommand
+from strandline.cli.command_class import Command, TableCommand
 from strandline.cli.connection import connect
 from strandline.cli.exit_codes import naming
 from strandline.cli.options import ApiKey, AsJson, Url
@@ -27,7 +27,7 @@ app = typer.Typer(name="keys", no_args_is_help=True, help="List, add, rotate and
 KeyId = Annotated[str, typer.Argument(metavar="ID", help="Id of the API key, as `strandline keys ls` shows it.")]
 
 
-@app.command("ls", cls=ReadingCommand)
+@app.command("ls", cls=TableCommand)
 def list_command(as_json: AsJson = False, url: Url = DEFAULT_URL, api_key: ApiKey = None) -> None:
     """List the API keys that this key may manage, without their secrets.
 

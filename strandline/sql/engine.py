@@ -19,7 +19,7 @@ from strandline.lake.location import Lake
 from strandline.sql.logs import LakeView, Logs
 from strandline.sql.request import Limits
 from strandline.sql.results import Result
-from strandline.sql.statement import QueryFailed, check_statement, missing_table
+from strandline.sql.statement import QueryFailed, check_statement, lists_tables, missing_table
 
 #: Maximum attempts: if an erasure removes files of the lake during a read, the statement runs again.
 ATTEMPTS = 3
@@ -102,6 +102,8 @@ def _needs_memory(error: duckdb.Error, limits: Limits | None) -> str:
 
 def _bound(database: duckdb.DuckDBPyConnection, logs: Logs, statement: str) -> duckdb.DuckDBPyRelation | None:
     """Bind the statement. A log is added when DuckDB reports it as missing."""
+    if lists_tables(statement):
+        return logs.listing()
     missing = None
     while True:
         try:

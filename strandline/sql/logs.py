@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 
 from strandline.engine.errors import UnknownLog
 from strandline.engine.ownership import ROWS
+from strandline.engine.record import INTERNAL_PREFIX
 from strandline.history.log_info import LogInfo
 from strandline.history.source import History
 from strandline.lake.declared import DeclaredFiles, rows_of
@@ -80,6 +81,10 @@ class LakeView:
         directory = self._lake.directory
         table = None if directory is None else DeclaredFiles.of(directory).find(name)
         return None if table is None else rows_of(table)
+
+    def declared_names(self) -> list[str]:
+        directory = self._lake.directory
+        return [] if directory is None else DeclaredFiles.of(directory).names()
 
     def kept(self, history: History, info: LogInfo, events: ErasureEvents) -> Kept:
         """The part of a log that can be read from the lake."""
@@ -193,6 +198,23 @@ class Logs:
             selected = elements_view(self._database, _current(records, owned))
         self._database.execute(f"create temp view {quoted(name)} as {selected}")
         return True
+
+    def listing(self) -> duckdb.DuckDBPyRelation:
+        """What a statement can name, with its type: declared tables, logs, tables and collections. Of several with the
+        same name, the statement reads the first. The logs of tables and collections are not listed on their own."""
+        kinds = {} if self._lake is None else dict.fromkeys(self._lake.declared_names(), "declared table")
+        infos = [info for info in self._history.logs() if not info.name.startswith(INTERNAL_PREFIX)]
+        for info in infos:
+            if info.owner is None:
+                kinds.setdefault(info.name, "log")
+        for info in infos:
+            if info.owner is not None and (_has_rows(info) or info.owner.kind == "collection"):
+                kinds.setdefault(info.owner.name, info.owner.kind)
+        rows = pa.table(
+            {"name": pa.array(list(kinds), pa.string()), "type": pa.array(list(kinds.values()), pa.string())}
+        )
+        self._database.register("__listing", rows)
+        return self._database.sql("select * from __listing order by name")
 
     def _add_declared(self, name: str) -> bool:
         rows = None if self._lake is None else self._lake.declared(name)

@@ -22,6 +22,7 @@ class QueryFailed(Exception):
 # --- The logs that a statement names: DuckDB reports each table that it misses -------------------------------------
 
 _MISSING = re.compile(r"Table with name (.+?) does not exist!", re.DOTALL)
+_SHOW_TABLES = re.compile(r"\s*show\s+(?:all\s+)?tables\s*;?\s*", re.IGNORECASE)
 _WORD = re.compile(r'"((?:[^"]|"")*)"|([^\W\d][\w$]*)')
 
 
@@ -42,6 +43,11 @@ def check_statement(text: str, *, only_select: bool = False) -> None:
     if only_select and statements[0].type != duckdb.StatementType.SELECT:
         kind = statements[0].type.name
         raise QueryFailed(f"expected a statement that reads, such as SELECT; {kind} is not allowed here", "statement")
+
+
+def lists_tables(statement: str) -> bool:
+    """Whether the statement is ``show tables``, for which DuckDB knows no log."""
+    return _SHOW_TABLES.fullmatch(statement) is not None
 
 
 def missing_table(error: duckdb.Error) -> str | None:

@@ -34,6 +34,11 @@ COMMANDS = {
     "router": CommandPlace("router:app", "Copy new records of one log to another log."),
     "schema": CommandPlace("schema:app", "Show, install and infer the JSON Schema of a log."),
     "keys": CommandPlace("keys:app", "List, add, rotate and revoke the API keys of a server."),
+    "audit": CommandPlace(
+        "audit:audit_command",
+        "Show who changed the server and its logs: the last entries of the audit log, oldest first.",
+        ReadingCommand,
+    ),
     "index": CommandPlace("index:app", "Make the records of a log searchable."),
     "search": CommandPlace(
         "search:search_command",

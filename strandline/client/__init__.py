@@ -34,6 +34,7 @@ if TYPE_CHECKING:
         Pushed,
     )
     from strandline.client.credentials import Credential, OwnIdentity
+    from strandline.client.declared_schema import Search, log_schema
     from strandline.client.errors import (
         BadAnswer,
         BadElement,
@@ -152,6 +153,7 @@ __all__ = [
     "RegularDocument",
     "Router",
     "Row",
+    "Search",
     "SearchConfig",
     "ServerFault",
     "SharedKeyring",
@@ -172,6 +174,7 @@ __all__ = [
     "Worker",
     "Write",
     "WrongAuthor",
+    "log_schema",
 ]
 
 #: A module is imported when one of its names is used, so that a program that reads a log does not wait for the imports
@@ -192,6 +195,7 @@ __getattr__ = late_names(
         "asynchronous.watch": "AsyncTail AsyncWatch",
         "collection_calls": "Appended DocumentRequest DocumentVersion Element NotPulled Pulled Pushed",
         "credentials": "Credential OwnIdentity",
+        "declared_schema": "Search log_schema",
         "errors": (
             "BadAnswer BadElement BadRequest Busy Closed Conflict Fenced Forbidden Full Gone NotAuthenticated NotFound "
             "RecordsLost Refused ServerFault StrandlineError TimedOut Unreachable Unreadable WrongAuthor"

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import operator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -18,6 +19,12 @@ pc: Any = LateModule("pyarrow.compute")
 _decode = msgspec.json.Decoder().decode
 #: Marks data that is not JSON.
 _NOTHING = object()
+_RELATIONS: dict[str, Callable[[Any, Any], bool]] = {
+    ">": operator.gt,
+    ">=": operator.ge,
+    "<": operator.lt,
+    "<=": operator.le,
+}
 _WORDS: dict[str, Any] = {"true": True, "false": False, "null": None}
 
 
@@ -122,12 +129,7 @@ def _equal(payloads: _Payloads, node: Compare, text: str) -> Any:
 def _order(node: Compare, text: str) -> Any:
     """A test of a value: as numbers if both are, as texts if the written value is not a number."""
     number = None if node.quoted else _number(text)
-    compare = {
-        ">": lambda value, bound: value > bound,
-        ">=": lambda value, bound: value >= bound,
-        "<": lambda value, bound: value < bound,
-        "<=": lambda value, bound: value <= bound,
-    }[node.relation]
+    compare = _RELATIONS[node.relation]
 
     def holds(value: Any) -> bool:
         if number is None:

@@ -12,13 +12,13 @@
 from __future__ import annotations
 
 import re
-from typing import Literal
+from typing import Literal, cast
 
 import msgspec
 
 from strandline.query.errors import BadQuery
 
-#: The longest filter, and the most conditions of one. More make no sense to a person, and each costs time per record.
+#: The longest filter, and the most conditions of one. Each condition costs time per record.
 MAX_LENGTH = 2000
 MAX_CONDITIONS = 30
 MAX_DEPTH = 20
@@ -142,14 +142,14 @@ class _Parser:
         raise BadQuery(f"unexpected {token.text!r} in the filter")
 
     def _compared(self, path: Path) -> Compare:
-        relation = self._next().text
+        relation = cast(Relation, self._next().text)
         if self._ends or self._tokens[self._at].kind in ("open", "close", "relation"):
             raise BadQuery(f"expected a value after {relation}")
         token = self._next()
         if relation == "~":
             written = _pattern(token.text) if token.kind == "pattern" else Pattern(_unquoted(token), False)
             return Compare(path, relation, written)
-        return Compare(path, relation, _unquoted(token), token.kind == "string")  # type: ignore[arg-type]
+        return Compare(path, relation, _unquoted(token), token.kind == "string")
 
     # --- tokens ------------------------------------------------------------------------------------------------------
 

@@ -39,7 +39,9 @@ from strandline.query.index_files.indexer import Indexer
 from strandline.query.index_files.worker import IndexWorker
 from strandline.query.searcher import Searcher
 from strandline.schema.log_search import search_of
+from strandline.server.access_log import AccessLog
 from strandline.server.asgi import SocketDoor, make_app
+from strandline.server.audit_routes import AuditRoutes
 from strandline.server.browser_module import BrowserModule
 from strandline.server.connection import ConnectionLimit, connection_limit
 from strandline.server.cors import Origins
@@ -58,6 +60,7 @@ from strandline.server.websocket_protocol import UnfinishedMessages
 from strandline.service.access import ALL_SCOPES, Access, Keys
 from strandline.service.admission import SAMPLE_MS
 from strandline.service.api_keys import KEYS_LOG, PIPELINE_KEY, ApiKeys
+from strandline.service.audit import Audit
 from strandline.service.flush_in_place import FlushInPlace
 from strandline.service.http import Reply
 from strandline.service.kernel import Kernel
@@ -148,6 +151,8 @@ class Application:
                 proxies=settings.server.trusted_proxies,
             ),
         )
+        if settings.server.access_log:
+            self.gate.access_log = AccessLog()
         #: The address where the server listens, as host:port, once it does.
         self.address = ""
         self.kernel: Kernel | None = None
@@ -252,9 +257,14 @@ class Application:
             "tables": self.tables.routes(),
             "console": self.console.routes(),
         }
+        if settings.server.audit_bytes:
+            audit = Audit(engine, settings.server.audit_bytes)
+            await asyncio.to_thread(audit.prepare)
+            self.gate.audit = audit
         own = [
             *pipeline.routes(),
             *KeyRoutes(self.keys, hub).routes(),
+            *AuditRoutes(engine, self.workers).routes(),
             *Documentation(self.workers).routes(),
             *BrowserModule(self.workers).routes(),
         ]

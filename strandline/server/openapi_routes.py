@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from strandline.server.answers import Alive, HealthState, MetricsState, ReadyState, SeriesCount
+from strandline.server.audit_routes import MAX_PAGE, PAGE, AuditPage
 from strandline.server.key_routes import KeyAdded, KeyList, KeyRequest, KeyRevoked, KeyRotated, KeyRotation
 from strandline.server.pipeline.routes import PIPELINE_MISSING, PIPELINE_OFF, PipelineAnswer, RunAnswer
 from strandline.service.api_keys import KEY_CONFIGURED, KEY_NOT_FOUND, KEYS_OFF
@@ -113,6 +114,24 @@ SERVER = Described(
             parameters=(_KEY_ID,),
             answers=shown(KeyRevoked),
             errors=("key_not_found", "key_configured", "keys_off", "read_only"),
+        ),
+        ("GET", "/v0/audit"): Operation(
+            group=_GROUP,
+            summary="Read the audit log",
+            description="Who changed the server and its logs, when, and with which outcome, newest first.",
+            parameters=(
+                Parameter(
+                    "before", "query", "Only entries before this sequence number.", {"type": "integer", "minimum": 1}
+                ),
+                Parameter(
+                    "limit",
+                    "query",
+                    "Number of entries.",
+                    {"type": "integer", "minimum": 1, "maximum": MAX_PAGE, "default": PAGE},
+                ),
+            ),
+            answers=shown(AuditPage),
+            errors=("invalid_request",),
         ),
         ("GET", "/pipeline"): Operation(
             group=_GROUP,

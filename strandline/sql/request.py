@@ -1,4 +1,4 @@
-"""A query that runs in a process of its own: what the process is asked, and what it answers.
+"""A query that runs in a process of its own: the request to the process, and its answer.
 
 The process gets a :class:`QueryRequest` on its standard input, writes the result to the file ``RESULT`` in the
 directory of the request, and a :class:`QueryOutcome` to its standard output.

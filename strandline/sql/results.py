@@ -140,7 +140,7 @@ def _fitting(batch: pa.RecordBatch, rows: int, over: int) -> int:
     """How many rows of a batch fit: at most ``rows``, and fewer if the batch is ``over`` bytes too large."""
     if over > 0:
         rows = min(rows, batch.num_rows * max(batch.nbytes - over, 0) // batch.nbytes)
-    return min(rows, batch.num_rows)
+    return int(min(rows, batch.num_rows))
 
 
 def _too_large(most: int) -> QueryFailed:

@@ -29,7 +29,7 @@ MAX_LIMIT = 1000
 #: When a request stops scanning. It always scans at least one step.
 MAX_SCANNED = 500_000
 MAX_SECONDS = 1.0
-#: Data of about this size is scanned in one step, but at most so many records.
+#: The size of the data, and the maximum number of records, that one step scans.
 STEP_BYTES = 8 << 20
 STEP_RECORDS = 1 << 15
 #: The maximum bytes of the records in an answer. One record is returned whatever its size.

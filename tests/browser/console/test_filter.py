@@ -65,3 +65,22 @@ def test_a_filter_that_is_not_valid_says_why(visit: Visit, shop: Shop, refusals:
     page.get_by_label("From this time").fill("whenever")
     page.keyboard.press("Enter")
     expect(page.locator(".notice")).to_contain_text("“whenever” is not a time")
+
+
+def test_fields_become_columns_and_their_values_filters(
+    visit: Visit, shop: Shop, rows: Rows, check: Callable[[Page], None]
+) -> None:
+    page = visit(f"log/{payments(shop, 21)}?tab=filter&where=.n+%3C+14")
+    expect(rows(page, "Matches")).to_have_count(14)
+    page.get_by_text("Fields and values").click()
+    status = page.get_by_role("region", name=".status")
+    expect(status.locator("li")).to_have_text(["paid12", "failed2"])
+    page.get_by_role("checkbox", name=".n", exact=True).check()
+    check(page)
+    page.locator("th .sort", has_text=".n").click()
+    expect(rows(page, "Matches").locator("td:nth-child(4)").first).to_have_text("0")
+    status.get_by_role("button", name="failed").click()
+    expect(page.get_by_label("Filter by content")).to_have_value(".n < 14 and .status = failed")
+    expect(rows(page, "Matches").locator("td:nth-child(4)")).to_have_text(["3", "10"])
+    page.reload()
+    expect(rows(page, "Matches").locator("td:nth-child(4)")).to_have_text(["10", "3"])

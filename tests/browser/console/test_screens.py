@@ -37,7 +37,7 @@ SCREENS = {
     "routers": ("routers", "svg .node >> nth=0"),
     "search": ("search?log={stream}&q=bank", "mark >> nth=0"),
     "chart": ("search?log={stream}&view=chart", "main canvas >> nth=0"),
-    "sql": ("sql?q=select+1+as+one", "table[aria-label=Result] tbody td"),
+    "sql": ("sql?q=select+1+as+one", "table[aria-label=Result] tbody td.number"),
     "pipeline": ("pipeline", "section[aria-label='Last rounds']"),
 }
 

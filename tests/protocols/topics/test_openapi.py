@@ -21,6 +21,7 @@ from strandline.protocols.topics.errors import PROBLEMS
 from strandline.protocols.topics.openapi import TOPICS as DESCRIBED
 from strandline.protocols.topics.routes import TopicsProtocol
 from strandline.protocols.topics.settings import TopicsSettings
+from strandline.server.audit_routes import AuditRoutes
 from strandline.server.gate import Status
 from strandline.server.key_routes import KeyRoutes
 from strandline.server.openapi import document, openapi_route
@@ -63,6 +64,7 @@ def all_routes(path: Path) -> list[Route]:
             return [
                 *TopicsProtocol(context).routes(),
                 *KeyRoutes(keys, context.hub).routes(),
+                *AuditRoutes(engine, context.workers).routes(),
                 *PipelineRoutes(keeper, LakeMarks(context.engine, keeper.lake, 0)).routes(),
             ]
 

@@ -4,21 +4,24 @@
  */
 
 import { events, get } from "../../api.js";
+import { openComparison } from "../../parts/compare.js";
 import { chart } from "../../parts/chart.js";
 import { curl, literal, python } from "../../parts/code.js";
+import { scalars } from "../../parts/paths.js";
 import { preview, recordView } from "../../parts/record.js";
 import { empty, failure, liveMark } from "../../parts/states.js";
 import { virtualTable } from "../../parts/table.js";
-import { notice, openDialog } from "../../shell/dialogs.js";
+import { attempt, notice, openDialog } from "../../shell/dialogs.js";
 import { h, replace } from "../../shell/dom.js";
 import { absolute, count, parseMoment, plural, short } from "../../shell/format.js";
 import { bind } from "../../shell/keys.js";
 import { note } from "../../shell/routes.js";
+import { facets } from "./facets.js";
 
 /** The records that are shown. Further matches are only counted: a range of time narrows them down. */
 const MOST = 1000;
 const PAGE = 200;
-/** About so many bars. */
+/** The chart has at most this number of bars, and at least a few. */
 const BARS = 80;
 const LEAST_BARS = 20;
 const STEPS = [1, 5, 15, 60, 300, 900, 3600, 10800, 21600, 43200, 86400, 604800, 2592000, 31536000];
@@ -49,24 +52,66 @@ export function openFilter(place, log, { code, buttons, options }) {
   const drawn = h("div.histogram", { hidden: true });
   const list = h("div.list");
   const panel = h("div.detail", { hidden: true });
-  const table = virtualTable({
-    label: "Matches",
-    columns: [
-      { title: "Seq", class: "seq", width: "92px", cell: (record) => h("button.link", { type: "button" }, count(record.seq)) },
-      { title: "Time", class: "wide-only", width: "206px", cell: (record) => h("span.muted.mono", {}, absolute(record.ts)) },
-      { title: "Key", class: "wide-only", width: "140px", cell: (record) => (record.key === undefined ? h("span.none", {}, "–") : h("span", { title: record.key }, record.key)) },
-      { title: "Data", class: "data", cell: (record) => preview(record) },
-    ],
-    onopen: (record, index) => show(record, index),
-  });
-  table.element.classList.add("openable");
+  const columns = (options.columns ?? "").split(",").filter(Boolean);
+  const order = { sort: "seq", descending: true };
+  const values = facets({ columns, onvalue: (condition) => narrow(condition), oncolumns: () => (keep(), rebuild()) });
+  let table = build();
+
+  /** A table with the chosen columns. */
+  function build() {
+    const built = virtualTable({
+      label: "Matches",
+      columns: [
+        { title: "Seq", sort: "seq", class: "seq", width: "92px", cell: (record) => h("button.link", { type: "button" }, count(record.seq)) },
+        { title: "Time", class: "wide-only", width: "206px", cell: (record) => h("span.muted.mono", {}, absolute(record.ts)) },
+        { title: "Key", sort: "key", class: "wide-only", width: "140px", cell: (record) => (record.key === undefined ? h("span.none", {}, "–") : h("span", { title: record.key }, record.key)) },
+        ...columns.map((path) => ({ title: path, sort: path, width: "150px", cell: (record) => shownValue(valueAt(record, path)) })),
+        { title: "Data", class: "data", cell: (record) => preview(record) },
+      ],
+      onsort: (sort) => {
+        Object.assign(order, { sort, descending: order.sort === sort ? !order.descending : sort === "seq" });
+        draw();
+      },
+      onopen: (record, index) => show(record, index),
+    });
+    built.element.classList.add("openable");
+    // Chosen columns must not take the space of the data.
+    if (columns.length) built.element.querySelector("table").style.setProperty("min-width", `${(NARROW.matches ? 300 : 680) + 150 * columns.length}px`);
+    built.sorted(order.sort, order.descending ? "desc" : "asc");
+    built.bindKeys();
+    return built;
+  }
+  function rebuild() {
+    if (order.sort.startsWith(".") && !columns.includes(order.sort)) Object.assign(order, { sort: "seq", descending: true });
+    table.close();
+    table.element.remove();
+    table = build();
+    draw();
+  }
+  /** The shown records in the chosen order. */
+  function ordered() {
+    if (order.sort === "seq") return order.descending ? state.records : [...state.records].reverse();
+    const of = order.sort === "key" ? (record) => record.key : (record) => valueAt(record, order.sort);
+    const sign = order.descending ? -1 : 1;
+    return [...state.records].sort((a, b) => sign * compared(of(a), of(b)));
+  }
 
   function show(record, index) {
     table.choose(index);
-    if (NARROW.matches) return void openDialog({ title: `Record ${count(record.seq)}`, body: [recordView(record)], wide: true });
+    const oncompare = () => attempt(() => openComparison(log.name, record));
+    if (NARROW.matches) {
+      const leave = (act) => (value) => (dialog.close(), act(value));
+      const { dialog } = openDialog({ title: `Record ${count(record.seq)}`, body: [recordView(record, { onfilter: leave(narrow), oncompare: leave(oncompare) })], wide: true });
+      return;
+    }
     panel.hidden = false;
-    replace(panel, recordView(record, { onclose: hide }));
-    return undefined;
+    replace(panel, recordView(record, { onclose: hide, onfilter: narrow, oncompare }));
+  }
+  /** Adds a condition to the filter. */
+  function narrow(condition) {
+    const words = where.value.trim();
+    where.value = !words ? condition : /\bor\b/i.test(words) ? `(${words}) and ${condition}` : `${words} and ${condition}`;
+    run();
   }
   function hide() {
     panel.hidden = true;
@@ -89,8 +134,10 @@ export function openFilter(place, log, { code, buttons, options }) {
       else replace(list);
     } else {
       if (!table.element.isConnected) replace(list, table.element);
-      table.set(state.records);
+      table.set(ordered());
+      table.sorted(order.sort, order.descending ? "desc" : "asc");
     }
+    if (state.ended) values.set([...state.records]);
     if (!state.chart) return;
     const { first, last, step } = state;
     const seconds = Array.from({ length: Math.floor((last - first) / step) + 1 }, (_, index) => first + index * step);
@@ -105,7 +152,7 @@ export function openFilter(place, log, { code, buttons, options }) {
     // A few wide bars are hard to read.
     state.first = Math.min(state.first, state.last - LEAST_BARS * state.step);
     state.chart = chart({
-      title: "Matches over time: drag to select a range", series: [{ label: "matches" }], format: short, height: 120, whole: true, bars: state.step,
+      title: "Matches over time: drag to select a range", series: [{ label: "matches" }], format: short, height: 120, level: 2, whole: true, bars: state.step,
       onselect: (low, high) => range(absolute(Math.max(low, state.first) * 1000).slice(0, 19), absolute(Math.ceil(high) * 1000).slice(0, 19)),
     });
     drawn.hidden = false;
@@ -134,7 +181,7 @@ export function openFilter(place, log, { code, buttons, options }) {
       return void notice(error.message, "bad");
     }
     const asked = { where: where.value.trim(), since: from, until: to };
-    note("log", log.name, { tab: "filter", where: asked.where, since: since.value.trim(), until: until.value.trim() });
+    keep();
     setCode(asked);
     halt.hidden = false;
     live.element.hidden = to !== null;
@@ -206,6 +253,9 @@ export function openFilter(place, log, { code, buttons, options }) {
     halt.hidden = true;
     draw();
   }
+  function keep() {
+    note("log", log.name, { tab: "filter", where: where.value.trim(), since: since.value.trim(), until: until.value.trim(), columns: columns.join(",") });
+  }
   function setCode(asked) {
     const query = new URLSearchParams(Object.entries({ ...asked, limit: 100 }).filter(([, value]) => value));
     code.set({
@@ -219,8 +269,7 @@ export function openFilter(place, log, { code, buttons, options }) {
     run();
   });
   replace(buttons);
-  replace(place, form, drawn, h("div.row.toolbar", {}, told, halt, h("span.grow"), live.element), h("div.with-detail", {}, list, panel));
-  table.bindKeys();
+  replace(place, form, drawn, h("div.row.toolbar", {}, told, halt, h("span.grow"), live.element), values.element, h("div.with-detail", {}, list, panel));
   bind("Escape", "Close the record", hide);
   if (where.value || since.value || until.value) run();
   else {
@@ -237,6 +286,21 @@ export function openFilter(place, log, { code, buttons, options }) {
       table.close();
     },
   };
+}
+
+function valueAt(record, path) {
+  return record.data !== null && typeof record.data === "object" ? scalars(record.data).get(path) : undefined;
+}
+
+function shownValue(value) {
+  return value === undefined ? h("span.none", {}, "–") : h("span", { title: String(value) }, typeof value === "string" ? value : JSON.stringify(value));
+}
+
+/** Compares two values; records without a value come last in ascending order. */
+function compared(a, b) {
+  if (a === undefined || b === undefined) return a === b ? 0 : a === undefined ? 1 : -1;
+  if (typeof a === "number" && typeof b === "number") return a - b;
+  return String(a).localeCompare(String(b));
 }
 
 function blank() {

@@ -13,7 +13,7 @@ const MENTIONED = /\b(?:from|join|describe|summarize)\s+(?:"((?:[^"]|"")+)"|([a-
 
 /** @param {string} text @param {() => void} run called for Ctrl+Enter */
 export function editor(text, run) {
-  const input = h("textarea.sql-text", { rows: 6, "aria-label": "SQL statement", placeholder: 'select key, count(*) as records\nfrom "orders"\ngroup by key\norder by records desc', spellcheck: "false", autocomplete: "off", autocapitalize: "off", value: text, role: "combobox", "aria-expanded": "false", "aria-controls": "sql-completions", "aria-autocomplete": "list", dataset: { search: "" } });
+  const input = h("textarea.sql-text", { rows: 6, "aria-label": "SQL statement", placeholder: 'select key, count(*) as records\nfrom "orders"\ngroup by key\norder by records desc', spellcheck: "false", autocomplete: "off", autocapitalize: "off", value: text, "aria-controls": "sql-completions", "aria-autocomplete": "list", dataset: { search: "" } });
   const list = h("ul.completions", { id: "sql-completions", role: "listbox", "aria-label": "Suggestions", hidden: true });
   const element = h("div.sql-editor", {}, input, list);
   const fields = new Map();
@@ -27,13 +27,11 @@ export function editor(text, run) {
     clearTimeout(timer);
     options = [];
     list.hidden = true;
-    input.setAttribute("aria-expanded", "false");
     input.removeAttribute("aria-activedescendant");
   };
   const show = () => {
     if (!options.length) return close();
     list.hidden = false;
-    input.setAttribute("aria-expanded", "true");
     input.setAttribute("aria-activedescendant", `sql-option-${chosen}`);
     replace(list, options.map((option, index) => h("li", { id: `sql-option-${index}`, role: "option", "aria-selected": String(index === chosen), onpointerdown: (event) => (event.preventDefault(), take(option)) }, h("span", {}, option.text), h("span.muted", {}, option.about))));
     return undefined;

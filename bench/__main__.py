@@ -20,6 +20,7 @@ from bench import (
     change,
     client,
     collections,
+    declared,
     documentation,
     history,
     logs,
@@ -57,6 +58,7 @@ GROUPS: dict[str, Callable[[Path, Effort], Iterator[Row]]] = {
     "search": search.run,
     "search-first": search_first.run,
     "pipeline": pipeline.run,
+    "declared": declared.run,
     "peers": peers_run.run,
 }
 UNFIT = "--write-docs needs a full run, because the figures of a quick run mean little"

@@ -29,6 +29,7 @@ PAGES = {
     "search": "search",
     "search-first": "search",
     "pipeline": "pipeline",
+    "declared": "pipeline",
     "peers": "peers",
 }
 BEGIN = "<!-- results: begin -->"

@@ -18,11 +18,14 @@ class Machine(msgspec.Struct, frozen=True):
     file_system: str
     #: The load of the whole machine when the run began. Other work makes figures worse and spreads wider.
     load: float
+    #: Whether the benchmark ran before all other work of the machine.
+    is_real_time: bool = False
 
     def __str__(self) -> str:
+        priority = ", real-time priority" if self.is_real_time else ""
         return (
             f"{self.cores} cores ({self.processor}), {self.memory_gb:.0f} GB memory, {self.kernel}, "
-            f"Python {self.python}, {self.file_system}; load {self.load:.1f} when the run began"
+            f"Python {self.python}, {self.file_system}; load {self.load:.1f} when the run began{priority}"
         )
 
 
@@ -37,6 +40,7 @@ def describe(directory: Path) -> Machine:
         python=platform.python_version(),
         file_system=_file_system(directory),
         load=os.getloadavg()[0],
+        is_real_time=os.sched_getscheduler(0) in (os.SCHED_FIFO, os.SCHED_RR),
     )
 
 

@@ -63,6 +63,15 @@ class Installation(NamedTuple):
         command = ["mvn", "-B", "-q", copy, "-DoutputDirectory=jars", "-DincludeScope=runtime"]
         return self._installed("pom.xml", "jars", [command])
 
+    def install_crate(self, name: str) -> str:
+        """Build the program of a Rust crate if it is missing: the version in the file ``version``, with the
+        dependencies in the lock file of the crate. Returns the reason for a failure, or an empty string."""
+        if shutil.which("cargo") is None:
+            return "cargo is not installed (Debian: apt-get install cargo)"
+        version = (self.source / "version").read_text().strip()
+        command = ["cargo", "install", name, "--version", version, "--locked", "--quiet", "--root", "built"]
+        return self._installed("version", "built", [command])
+
     def _installed(self, lock: str, directory: str, commands: Sequence[Sequence[str]]) -> str:
         shutil.copytree(self.source, self.place, dirs_exist_ok=True)
         stamp = self.place / directory / ".lock-hash"

@@ -185,11 +185,7 @@ def _without_wrk() -> str:
 OUR_STREAMS = Peer(NAME, _without_wrk, our_streams)
 OUR_COLLECTIONS = Peer(NAME, _without_wrk, our_collections)
 STREAM_SERVERS = [
-    Peer(name, streams_peers.install, _stream_server(start, name, how))
-    for name, start, how in (
-        ("Durable Streams", streams_peers.reference, "reference server on Node, its defaults"),
-        ("Prisma Streams", streams_peers.prisma, "on Bun, its defaults"),
-    )
+    Peer(name, peer.install, _stream_server(peer.start, name, peer.how)) for name, peer in streams_peers.PEERS.items()
 ]
 COLLECTION_SERVERS = [
     Peer(name, peer.install, _collection_server(peer.start)) for name, peer in collections_peers.PEERS.items()

@@ -23,6 +23,8 @@ PAUSE_SECONDS = 0.05
 #: The number of lines before the entries in the answer to a claim from Redis.
 CLAIM_LINES = 5
 ENTRY_ID = re.compile(rb"\r\n([0-9]+-[0-9]+)\r\n")
+#: In the answer to an acknowledgement that has also claimed jobs.
+CLAIMED = b'"claimed":'
 REPLY = re.compile(rb"(\$JS\.ACK\.[^ ]+) ")
 
 #: Yields requests and receives answers. It counts its jobs in the list of jobs, at its number.
@@ -42,15 +44,17 @@ class Shift(NamedTuple):
 
 
 def topics(shift: Shift) -> Worker:
+    """An acknowledgement claims the next jobs. Other servers of the protocol ignore that, and get a claim of its
+    own."""
     node = b"worker-%d" % shift.number
     claim = _posted(f"/v0/topics/{shift.log}/claim", b'{"node":"%b","max":%d}' % (node, shift.at_a_time))
-    while True:
-        seqs = SEQ.findall((yield from _patiently(claim)))
-        if not seqs:
-            return
-        acked = b'{"node":"%b","seqs":[%b]}' % (node, b",".join(seqs))
-        yield from _patiently(_posted(f"/v0/topics/{shift.log}/ack", acked))
+    answer = yield from _patiently(claim)
+    while seqs := SEQ.findall(answer):
+        body = b'{"node":"%b","seqs":[%b],"claim":{"max":%d}}' % (node, b",".join(seqs), shift.at_a_time)
+        answer = yield from _patiently(_posted(f"/v0/topics/{shift.log}/ack", body))
         shift.done(len(seqs))
+        if CLAIMED not in answer:
+            answer = yield from _patiently(claim)
 
 
 def _posted(path: str, body: bytes) -> Request:

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from bench import streams_query
 from bench.measure import Effort, Rounds, Row, Sample, Unit, in_rounds
 from bench.streams_load import Line, array, attempted, pages, send_all
-from bench.streams_peers import PEERS, Side, install
+from bench.streams_peers import PEERS, Side
 from bench.topics_delivery import clients
 from bench.topics_load import Collected, raise_file_limit
 from bench.topics_peers import Wrk, missing
@@ -58,17 +58,17 @@ APPENDS = (
 
 
 def run(root: Path, effort: Effort) -> Iterator[Row]:
-    why = install()
-    if why:
-        print(f"streams: skipped, there is nothing to measure beside: {why}", file=sys.stderr)
-        return
     raise_file_limit()
-    for name, starting in PEERS.items():
+    for name, peer_of in PEERS.items():
+        why = peer_of.install()
+        if why:
+            print(f"streams: without {name}: {why}", file=sys.stderr)
+            continue
         with ExitStack() as stack:
             base = stack.enter_context(directory(root, "streams"))
             ours = Side("Strandline", stack.enter_context(serving(base / "ours")), queries=True)
             try:
-                peer = stack.enter_context(starting(base / "peer"))
+                peer = stack.enter_context(peer_of.start(base / "peer"))
             except (OSError, RuntimeError) as error:
                 print(f"streams: without {name}: {error}", file=sys.stderr)
                 continue

@@ -1,14 +1,14 @@
-"""Other servers of the streams protocol: the reference server on Node, and Prisma Streams on Bun.
+"""Other servers of the streams protocol: the reference server on Node, Prisma Streams on Bun, and Electric's in Rust.
 
-They come from npm, pinned by the lock file in ``streams_packages``. Each has its default settings and its files in a
-directory on the measured disk. All of them, and this server, flush an append to the disk before they
-acknowledge it.
+The first two come from npm, pinned by the lock file in ``streams_packages``, the third is built from its crate. Each
+has its default settings and its files in a directory on the measured disk. All of them, and this server, flush an
+append to the disk before they acknowledge it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,6 +16,7 @@ from bench.peers import Installation, free_port, running
 from bench.topics_server import HOST, Server
 
 PACKAGES = Installation.of("streams_packages")
+CRATE = Installation.of("streams_crate")
 
 
 class Side(NamedTuple):
@@ -48,9 +49,28 @@ def prisma(directory: Path) -> Iterator[Side]:
         yield Side("Prisma Streams", server, queries=True)
 
 
-PEERS = {"the Durable Streams reference server": reference, "Prisma Streams": prisma}
+@contextmanager
+def rust(directory: Path) -> Iterator[Side]:
+    """The crate ``durable-streams``: a file per stream, sent as it is, behind a journal in shards."""
+    port = free_port()
+    command = [str(CRATE.place / "built" / "bin" / "durable-streams-server"), "--host", HOST, "--port", str(port)]
+    with running([*command, "--data-dir", str(directory)], port, {}) as server:
+        yield Side("Durable Streams in Rust", server, queries=False)
 
 
-def install() -> str:
-    """Install the peers if they are missing. Returns the reason for a failure, or an empty string."""
-    return PACKAGES.install_npm()
+class Peer(NamedTuple):
+    #: Returns the reason why it cannot be installed, or an empty string.
+    install: Callable[[], str]
+    start: Callable[[Path], AbstractContextManager[Side]]
+    how: str
+
+
+def _install_rust() -> str:
+    return CRATE.install_crate("durable-streams")
+
+
+PEERS = {
+    "Durable Streams": Peer(PACKAGES.install_npm, reference, "reference server on Node, its defaults"),
+    "Prisma Streams": Peer(PACKAGES.install_npm, prisma, "on Bun, its defaults"),
+    "Durable Streams in Rust": Peer(_install_rust, rust, "Electric's server, its defaults"),
+}

@@ -11,7 +11,7 @@ import typer.main
 from typer.core import TyperCommand
 
 from strandline import __version__
-from strandline.cli.command_class import Command, Group, ReadingCommand
+from strandline.cli.command_class import Command, Group, ReadingCommand, TableCommand
 from strandline.cli.exit_codes import CommandGroup
 from strandline.cli.output import put
 from strandline.cli.startup import this_process_runs_one_command
@@ -22,8 +22,7 @@ class CommandPlace(NamedTuple):
 
     attribute: str
     line: str
-    #: Whether the command only prints.
-    reads: bool = False
+    kind: type[Command] = Command
 
 
 #: All commands, in the order of the help.
@@ -33,21 +32,42 @@ COMMANDS = {
     "queue": CommandPlace("queue:app", "Inspect the jobs of a queue, and process them."),
     "consumer": CommandPlace("consumer:app", "List, move and delete the named consumers of logs."),
     "router": CommandPlace("router:app", "Copy new records of one log to another log."),
+    "schema": CommandPlace("schema:app", "Show, install and infer the JSON Schema of a log."),
+    "keys": CommandPlace("keys:app", "List, add, rotate and revoke the API keys of a server."),
+    "audit": CommandPlace(
+        "audit:audit_command",
+        "Show who changed the server and its logs: the last entries of the audit log, oldest first.",
+        ReadingCommand,
+    ),
     "index": CommandPlace("index:app", "Make the records of a log searchable."),
     "search": CommandPlace(
         "search:search_command",
         "Search the records of a log. The log needs a search configuration, see `strandline index`.",
-        reads=True,
+        ReadingCommand,
     ),
     "aggregate": CommandPlace(
         "search:aggregate_command",
         "Aggregate the records of a log by time and fields, with a rollup of its search configuration.",
-        reads=True,
+        TableCommand,
+    ),
+    "ping": CommandPlace("server_state:ping_command", "Check that a server answers, and how quickly.", ReadingCommand),
+    "info": CommandPlace(
+        "server_state:info_command", "Show the version, the health and the size of a server.", TableCommand
+    ),
+    "top": CommandPlace(
+        "top:top_command",
+        "Show what a server does right now: rates, the busiest logs, queues, and consumers that lag.",
+        ReadingCommand,
+    ),
+    "doctor": CommandPlace(
+        "doctor:doctor_command",
+        "Check a server, this machine and a data directory, and say what to do.",
+        ReadingCommand,
     ),
     "sql": CommandPlace(
         "sql:sql_command",
         "Query logs with SQL. Every log is a table with the columns seq, ts, key, node, meta and data.",
-        reads=True,
+        TableCommand,
     ),
     "context": CommandPlace("context:app", "Name servers, and choose the one that commands talk to."),
     "types": CommandPlace(
@@ -64,7 +84,7 @@ COMMANDS = {
         "verify:verify_command", "Check the files and logs of a data directory. Without --repair, nothing is changed."
     ),
     "dump": CommandPlace(
-        "verify:dump_command", "Print the content of a file of a data directory, including damage.", reads=True
+        "verify:dump_command", "Print the content of a file of a data directory, including damage.", ReadingCommand
     ),
     "backup": CommandPlace("backup:backup_command", "Back up a data directory, even while a server is running on it."),
     "restore": CommandPlace(
@@ -93,8 +113,7 @@ def load(name: str) -> Any:
         command.info.cls = Group
         return typer.main.get_group(command)
     alone = typer.Typer(add_completion=False)
-    kind = ReadingCommand if COMMANDS[name].reads else Command
-    alone.command(name, cls=kind, context_settings=_PASSED_ON if name == "bench" else None)(command)
+    alone.command(name, cls=COMMANDS[name].kind, context_settings=_PASSED_ON if name == "bench" else None)(command)
     return typer.main.get_command(alone)
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from strandline.cli.command_class import Command, ReadingCommand
+from strandline.cli.command_class import Command, TableCommand
 from strandline.cli.connection import complete_consumer, complete_log, connect
 from strandline.cli.exit_codes import CommandFailed, Exit, not_found
 from strandline.cli.options import ApiKey, AsJson, LogName, NamePrefix, Url
@@ -29,7 +29,7 @@ _BEFORE_NOW = re.compile(r"-[0-9]+(ms|s|m|h|d|w)", re.ASCII)
 app = typer.Typer(name="consumer", no_args_is_help=True, help="List, move and delete the named consumers of logs.")
 
 
-@app.command("ls", cls=ReadingCommand)
+@app.command("ls", cls=TableCommand)
 def list_command(
     log: Annotated[
         str | None,
@@ -70,7 +70,7 @@ def list_command(
     print_table(("log", "consumer", "seq", "head", "lag", "committed"), rows, right=("seq", "head", "lag"))
 
 
-@app.command("show", cls=ReadingCommand)
+@app.command("show", cls=TableCommand)
 def show_command(
     log: LogName, name: ConsumerName, as_json: AsJson = False, url: Url = DEFAULT_URL, api_key: ApiKey = None
 ) -> None:

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from strandline.cli.command_class import Command, ReadingCommand
+from strandline.cli.command_class import Command, TableCommand
 from strandline.cli.connection import connect
 from strandline.cli.contexts import NAME, NamedServer, complete_context, contexts_path, load_contexts, save_contexts
 from strandline.cli.exit_codes import CommandFailed, Exit
@@ -55,7 +55,7 @@ def add_command(
         print_line(f"added context {name}" + ("" if contexts.current != name else ", which is the current one"))
 
 
-@app.command("ls", cls=ReadingCommand)
+@app.command("ls", cls=TableCommand)
 def list_command(as_json: AsJson = False) -> None:
     """List the contexts. API keys are not printed.
 

@@ -1,4 +1,4 @@
-"""Contexts: named servers with their API keys, in a file that only the user can read."""
+"""Contexts: named servers with their API keys, in a file that only the user may read."""
 
 from __future__ import annotations
 

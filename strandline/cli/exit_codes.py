@@ -79,7 +79,12 @@ class CommandFailed(Exception):
 
 
 #: The command that lists all names of a kind.
-_LISTED_BY = {"log": "strandline log ls", "queue": "strandline queue ls", "router": "strandline router ls"}
+_LISTED_BY = {
+    "log": "strandline log ls",
+    "queue": "strandline queue ls",
+    "router": "strandline router ls",
+    "API key": "strandline keys ls",
+}
 
 
 def not_found(kind: str, name: str) -> CommandFailed:

@@ -12,12 +12,14 @@ import msgspec
 import typer
 from rich.filesize import decimal
 
-from strandline.cli.command_class import Command, ReadingCommand
+from strandline.cli.command_class import Command, ReadingCommand, TableCommand
 from strandline.cli.connection import connect
 from strandline.cli.exit_codes import CommandFailed, Exit, naming
 from strandline.cli.log_append import append_command
 from strandline.cli.log_configure import configure_command, create_command
-from strandline.cli.log_read import check_key_filters, diff_command, tail_command
+from strandline.cli.log_list import LogListRow, every_log
+from strandline.cli.log_read import check_key_filters, diff_command
+from strandline.cli.log_tail import tail_command
 from strandline.cli.options import ApiKey, AsJson, KeyPrefix, LogName, NamePrefix, RecordKey, Url
 from strandline.cli.output import counted, open_console, print_fields, print_json, print_line, print_table
 from strandline.cli.records import LogReader, RecordFilter, ShownRecord, line_of, open_reader, pages, seq_range
@@ -28,7 +30,6 @@ from strandline.client.errors import Conflict
 from strandline.client.topic_types import (
     RouterState,
     TopicConfig,
-    TopicRow,
     TopicState,
 )
 
@@ -38,21 +39,6 @@ if TYPE_CHECKING:
     from strandline.client import Client
 
 # --- log ls ---------------------------------------------------------------------------------------------------------
-
-PAGE_LOGS = 1000
-
-
-class LogListRow(msgspec.Struct, kw_only=True):
-    """A row of ``log ls``. ``bytes`` is None for a log that is not JSON."""
-
-    log: str
-    type: str
-    records: int
-    bytes: int | None
-    head: int
-    last_write: int | None
-    content_type: str
-
 
 _SORTS: dict[str, Callable[[LogListRow], Any]] = {
     "name": lambda row: row.log,
@@ -96,7 +82,11 @@ def list_command(
          show_time(row.last_write), row.content_type)
         for row in found
     ]  # fmt: skip
-    print_table(columns, cells, right=("records", "size", "head"))
+    raw = [
+        (row.log, row.type, row.records, row.bytes, row.head, show_time(row.last_write), row.content_type)
+        for row in found
+    ]
+    print_table(columns, cells, right=("records", "size", "head"), raw=raw)
     if more:
         print_line(f"more logs exist; print the next page with --page {page + 1}")
 
@@ -110,54 +100,6 @@ def _page(rows: Iterator[LogListRow], sort: str, reverse: bool, limit: int, page
         choose = nlargest if (sort != "name") != reverse else nsmallest
         found = choose(end + 1, rows, key=_SORTS[sort])[start:]
     return found[:limit], len(found) > limit
-
-
-# --- the list of all logs -------------------------------------------------------------------------------------------
-
-
-class _Log(msgspec.Struct):
-    name: str
-    head: int
-    last_ts: int
-    records: int
-    media_type: str
-
-
-class _Logs(msgspec.Struct):
-    logs: list[_Log]
-    next: str | None
-
-
-def every_log(client: Client, prefix: str) -> Iterator[LogListRow]:
-    """All logs whose name starts with ``prefix``, sorted by name. The Arrow protocol lists every log, the topics
-    protocol lists JSON logs with more details; both sort by name."""
-    topics = client.topics(prefix)
-    topic = next(topics, None)
-    for log in _arrow_logs(client, prefix):
-        while topic is not None and topic.topic < log.name:
-            topic = next(topics, None)
-        yield _row(log, topic if topic is not None and topic.topic == log.name else None)
-
-
-def _arrow_logs(client: Client, prefix: str) -> Iterator[_Log]:
-    after: str | None = ""
-    while after is not None:
-        query = {"prefix": prefix, "after": after, "limit": PAGE_LOGS}
-        page = msgspec.json.decode(client.call("GET", "/arrow/logs", query=query).body, type=_Logs)
-        yield from page.logs
-        after = page.next
-
-
-def _row(log: _Log, topic: TopicRow | None) -> LogListRow:
-    return LogListRow(
-        log=log.name,
-        type="log" if topic is None else topic.type,
-        records=log.records if topic is None else topic.count,
-        bytes=None if topic is None else topic.bytes,
-        head=log.head,
-        last_write=log.last_ts or None,
-        content_type=log.media_type,
-    )
 
 
 # --- log show -------------------------------------------------------------------------------------------------------
@@ -425,11 +367,11 @@ def _delete_log(client: Client, log: str, deletion: Deletion) -> int:
 # --- the group ------------------------------------------------------------------------------------------------------
 
 app = typer.Typer(name="log", no_args_is_help=True, help="Create, list, read, append to and delete logs.")
-app.command("ls", cls=ReadingCommand)(list_command)
+app.command("ls", cls=TableCommand)(list_command)
 app.command("show", cls=ReadingCommand)(show_command)
 app.command("create", cls=Command)(create_command)
 app.command("configure", cls=Command)(configure_command)
 app.command("append", cls=Command)(append_command)
-app.command("tail", cls=ReadingCommand)(tail_command)
-app.command("diff", cls=ReadingCommand)(diff_command)
+app.command("tail", cls=TableCommand)(tail_command)
+app.command("diff", cls=TableCommand)(diff_command)
 app.command("delete", cls=Command)(delete_command)

@@ -1,18 +1,17 @@
-"""``strandline log tail`` and ``strandline log diff``."""
+"""``strandline log diff``, and the printing of records."""
 
 from __future__ import annotations
 
-from collections import deque
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+from msgspec.structs import asdict
 
 from strandline.cli.connection import connect
-from strandline.cli.options import ApiKey, AsJson, AsJsonLines, KeyPrefix, LogName, RecordKey, Since, Url
-from strandline.cli.output import counted, print_json, print_line
+from strandline.cli.options import ApiKey, AsJson, KeyPrefix, LogName, RecordKey, Since, Url
+from strandline.cli.output import counted, print_json, print_line, prints_csv, put_csv
 from strandline.cli.records import (
     PAGE_RECORDS,
-    LogReader,
     LossLine,
     RecordFilter,
     RecordLoss,
@@ -21,88 +20,12 @@ from strandline.cli.records import (
     line_of,
     line_of_loss,
     open_reader,
-    pages,
 )
 from strandline.cli.server_choice import DEFAULT_URL
-from strandline.cli.times import parse_moment
+from strandline.cli.times import parse_moment, show_time
 
-#: How long `tail --follow` waits for a server that does not answer.
-FOLLOW_SECONDS = 600.0
-DEFAULT_LINES = 10
-#: The factor by which the search for the last records goes further back each time.
-LOOK_BACK = 16
-
-
-def tail_command(
-    log: LogName,
-    follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Keep printing new records until interrupted with Ctrl-C.")
-    ] = False,
-    lines: Annotated[
-        int | None,
-        typer.Option("--lines", "-n", metavar="N", min=0, help=f"Print the last N records. Default: {DEFAULT_LINES}."),
-    ] = None,
-    from_seq: Annotated[
-        int | None,
-        typer.Option(
-            "--from", metavar="SEQ", min=1, help="Start at this sequence number instead; 1 prints the whole log."
-        ),
-    ] = None,
-    since: Since = None,
-    record_key: RecordKey = None,
-    prefix: KeyPrefix = None,
-    as_json: AsJsonLines = False,
-    url: Url = DEFAULT_URL,
-    api_key: ApiKey = None,
-) -> None:
-    """Print the last records of a log, or all records from a sequence number or a time on.
-
-    With --follow, the command reconnects after a broken connection or a restart of the server and continues after the
-    last record. A line marks records that were removed by retention or lost to damage.
-
-    Example:
-      strandline log tail orders --follow
-      strandline log tail orders --since 1h --record-key customer-7 --json
-    """
-    if lines is not None and (from_seq is not None or since is not None):
-        raise typer.BadParameter("--lines cannot be combined with --from or --since")
-    check_key_filters(record_key, prefix)
-    start = None if since is None else parse_moment(since, "--since")
-    wanted = RecordFilter((from_seq or 1) - 1, record_key, prefix, start)
-    count = None if from_seq is not None or since is not None else DEFAULT_LINES if lines is None else lines
-    with connect(url, api_key) as client, connect(url, api_key, patience=FOLLOW_SECONDS) as patient:
-        reader = open_reader(client, url, api_key, log, patient if follow else None)
-        if count is not None:
-            last, head = _last(reader, wanted, count)
-            for one in last:
-                _show(one, as_json)
-            wanted = RecordFilter(head, record_key, prefix)
-        elif not follow:
-            for part in pages(reader, wanted):
-                show_part(part, as_json)
-        if follow:
-            for one in reader.follow(wanted):
-                _show(one, as_json)
-
-
-def _last(reader: LogReader, wanted: RecordFilter, count: int) -> tuple[list[ShownRecord | RecordLoss], int]:
-    """The last ``count`` records and the losses among them, and the seq up to which the log was read. The search goes
-    further and further back, because records near the end may be deleted or have another key."""
-    head, span = reader.head(), max(count, 1)
-    while count:
-        records, lost, after = deque[ShownRecord](maxlen=count), list[RecordLoss](), max(head - span, 0)
-        reached = after
-        for part in pages(reader, RecordFilter(after, wanted.key, wanted.prefix)):
-            records.extend(part.records)
-            lost += part.lost
-            reached = part.after
-        if len(records) == count or after == 0:
-            told = [one for one in lost if len(records) < count or one.last > records[0].seq]
-            return sorted(
-                [*told, *records], key=lambda one: one.first if isinstance(one, RecordLoss) else one.seq
-            ), reached
-        span *= LOOK_BACK
-    return [], head
+if TYPE_CHECKING:
+    from rich.text import Text
 
 
 def diff_command(
@@ -143,23 +66,48 @@ def diff_command(
             }
         )
         return
-    show_part(part, False)
+    printer = RecordPrinter(False)
+    printer.show_page(part)
     state = "caught up" if part.caught_up else f"next page: strandline log diff {log} {part.after}"
     print_line(f"{counted(len(part.records), 'record')}, head {part.head}, {state}")
 
 
-def show_part(part: RecordPage, as_json: bool) -> None:
-    for lost in part.lost:
-        _show(lost, as_json)
-    for record in part.records:
-        _show(record, as_json)
+class RecordPrinter:
+    """Prints records and losses: as lines for people, JSON or CSV. ``width`` is the width of the column with the names
+    of logs, if records of several logs are printed."""
 
+    def __init__(self, as_json: bool, width: int = 0) -> None:
+        self._as_json = as_json
+        self._width = width
+        if prints_csv():
+            put_csv((*(("log",) if width else ()), "seq", "time", "key", "node", "meta", "data"))
 
-def _show(one: ShownRecord | RecordLoss, as_json: bool) -> None:
-    if as_json:
-        print_json(LossLine(one) if isinstance(one, RecordLoss) else one)
-    else:
-        print_line(line_of_loss(one) if isinstance(one, RecordLoss) else line_of(one))
+    def show_page(self, part: RecordPage) -> None:
+        for lost in part.lost:
+            self.show(lost)
+        for record in part.records:
+            self.show(record)
+
+    def show(self, one: ShownRecord | RecordLoss, log: str = "") -> None:
+        if self._as_json:
+            line = LossLine(one) if isinstance(one, RecordLoss) else one
+            named = {name: value for name, value in asdict(line).items() if value is not None}
+            print_json({"log": log, **named} if self._width else line)
+        elif isinstance(one, RecordLoss):
+            print_line(self._named(log, line_of_loss(one)))
+        elif prints_csv():
+            meta = "" if one.meta is None else bytes(one.meta).decode()
+            values = (str(one.seq), show_time(one.ts), one.key, one.node, meta, one.payload)
+            put_csv((log, *values) if self._width else values)
+        else:
+            print_line(self._named(log, line_of(one)))
+
+    def _named(self, log: str, line: Text) -> Text:
+        if not self._width:
+            return line
+        from rich.text import Text
+
+        return Text.assemble((log.ljust(self._width), "magenta"), "  ", line)
 
 
 def check_key_filters(record_key: str | None, prefix: str | None) -> None:

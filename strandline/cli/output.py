@@ -7,8 +7,10 @@ are printed. Output to a file or to another program is not changed.
 from __future__ import annotations
 
 import os
+import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TextIO, TypeAlias
 
@@ -76,8 +78,18 @@ def terminal() -> Console:
     return open_console(highlight=False)
 
 
-def print_table(columns: Sequence[str], rows: Sequence[Sequence[Cell]], right: Sequence[str] = ()) -> None:
-    """``right`` names the columns that are aligned right: numbers."""
+def print_table(
+    columns: Sequence[str],
+    rows: Sequence[Sequence[Cell]],
+    right: Sequence[str] = (),
+    raw: Sequence[Sequence[object]] | None = None,
+) -> None:
+    """``right`` names the columns of numbers, which are aligned right. ``raw``: the rows as CSV, if they differ."""
+    if prints_csv():
+        put_csv(columns)
+        for row in rows if raw is None else raw:
+            put_csv([_number(cell) if name in right else cell for name, cell in zip(columns, row, strict=True)])
+        return
     if not at_terminal():
         print_plain(columns, rows, right)
         return
@@ -106,6 +118,10 @@ def print_plain(columns: Sequence[str], rows: Sequence[Sequence[Cell]], right: S
 
 def print_fields(fields: Mapping[str, Any]) -> None:
     """One line per field that has a value."""
+    if prints_csv():
+        put_csv(list(fields))
+        put_csv([_number(value) for value in fields.values()])
+        return
     shown = {name: str(value) for name, value in fields.items() if value not in (None, "")}
     width = max((len(name) for name in shown), default=0)
     if at_terminal():
@@ -118,12 +134,52 @@ def print_fields(fields: Mapping[str, Any]) -> None:
 
 
 def print_line(text: Cell) -> None:
-    if at_terminal():
+    """A line for people. It is not part of a table, so it is a message where the output is CSV."""
+    if prints_csv():
+        say(str(text))
+    elif at_terminal():
         from rich.text import Text
 
         terminal().print(text if isinstance(text, Text) else Text(text), soft_wrap=True)
     else:
         put(str(text), flush=True)
+
+
+# --- CSV ------------------------------------------------------------------------------------------------------------
+
+_csv = False
+#: A number as people read it.
+_GROUPED = re.compile(r"\d{1,3}(,\d{3})+")
+
+
+@contextmanager
+def printing_csv() -> Iterator[None]:
+    """Print tables, objects and records as CSV."""
+    global _csv
+    _csv = True
+    try:
+        yield
+    finally:
+        _csv = False
+
+
+def prints_csv() -> bool:
+    return _csv
+
+
+def put_csv(values: Sequence[object]) -> None:
+    """Print a row of CSV."""
+    import csv
+    import io
+
+    line = io.StringIO()
+    csv.writer(line, lineterminator="\n").writerow(["" if value is None else str(value) for value in values])
+    put(line.getvalue(), end="")
+
+
+def _number(value: object) -> object:
+    """A number for programs: without commas between its digits."""
+    return value.replace(",", "") if isinstance(value, str) and _GROUPED.fullmatch(value) else value
 
 
 def _one_line(text: str) -> str:

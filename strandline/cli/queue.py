@@ -9,7 +9,7 @@ import typer
 from msgspec import Raw
 from msgspec.structs import asdict
 
-from strandline.cli.command_class import Command, ReadingCommand
+from strandline.cli.command_class import Command, ReadingCommand, TableCommand
 from strandline.cli.connection import complete_queue, connect, queue_state
 from strandline.cli.exit_codes import CommandFailed, Exit, naming
 from strandline.cli.options import ApiKey, AsJson, QueueName, RecordKey, Url
@@ -373,14 +373,14 @@ def _cut(text: str) -> str:
 
 
 app = typer.Typer(name="queue", no_args_is_help=True, help="Inspect the jobs of a queue, and process them.")
-app.command("ls", cls=ReadingCommand)(list_command)
+app.command("ls", cls=TableCommand)(list_command)
 app.command("enqueue", cls=Command)(enqueue_command)
-app.command("ls", cls=ReadingCommand)(list_command)
+app.command("ls", cls=TableCommand)(list_command)
 app.command("enqueue", cls=Command)(enqueue_command)
 app.command("peek", cls=ReadingCommand)(peek_command)
 app.command("work", cls=Command)(work_command)
 app.command("claim", cls=Command)(claim_command)
 app.command("ack", cls=Command)(ack_command)
 app.command("nack", cls=Command)(nack_command)
-app.command("dead-letters", cls=ReadingCommand)(dead_letters_command)
+app.command("dead-letters", cls=TableCommand)(dead_letters_command)
 app.command("redrive", cls=Command)(redrive_command)

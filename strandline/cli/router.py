@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from strandline.cli.command_class import Command, ReadingCommand
+from strandline.cli.command_class import Command, TableCommand
 from strandline.cli.connection import complete_log, connect
 from strandline.cli.exit_codes import CommandFailed, Exit, naming, not_found
 from strandline.cli.options import ApiKey, AsJson, RouterName, Url
@@ -18,7 +18,7 @@ from strandline.client.topic_types import RouterState
 app = typer.Typer(name="router", no_args_is_help=True, help="Copy new records of one log to another log.")
 
 
-@app.command("ls", cls=ReadingCommand)
+@app.command("ls", cls=TableCommand)
 def list_command(
     prefix: Annotated[
         str, typer.Option("--prefix", metavar="PREFIX", help="Only routers whose name starts with this prefix.")
@@ -45,7 +45,7 @@ def list_command(
     print_table(("router", "from", "to", "filter"), rows)
 
 
-@app.command("show", cls=ReadingCommand)
+@app.command("show", cls=TableCommand)
 def show_command(name: RouterName, as_json: AsJson = False, url: Url = DEFAULT_URL, api_key: ApiKey = None) -> None:
     """Show the configuration, progress and lag of a router.
 

@@ -14,7 +14,7 @@ from msgspec import Raw
 from strandline.cli.connection import connect
 from strandline.cli.exit_codes import CommandFailed, Exit, naming
 from strandline.cli.options import ApiKey, AsJson, LogName, Since, Until, Url
-from strandline.cli.output import counted, print_json, print_line, print_table
+from strandline.cli.output import counted, print_json, print_line, print_table, prints_csv
 from strandline.cli.server_choice import DEFAULT_URL
 from strandline.cli.times import now_ms, parse_duration, parse_moment, show_time
 from strandline.client.errors import BadRequest
@@ -207,6 +207,8 @@ def aggregate_command(
     """
     if value is not None and not chart:
         raise typer.BadParameter("--value needs --chart", param_hint="--value")
+    if chart and prints_csv():
+        raise typer.BadParameter("--chart cannot be combined with --output csv", param_hint="--chart")
     start = parse_moment(since or DEFAULT_SINCE, "--since")
     end = now_ms() + 1 if until is None else parse_moment(until, "--until")
     with connect(url, api_key) as client:

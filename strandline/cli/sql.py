@@ -52,11 +52,13 @@ def sql_command(
 
     The name of a table or a collection queries all its rows or elements, with a column for each field of the payload.
     A declared table of the lake is a table with its own columns.
+    `show tables` lists all of them, and `describe NAME` their columns.
     Quote the name of a log that is not an identifier: "shop/orders". Only logs that the statement names are read:
     records that the pipeline has copied to the lake come from the lake, newer ones from the log. Records that retention
     removed from a log stay in the lake; deleted records are in neither.
 
     Example:
+      strandline sql "show tables"
       strandline sql "select key, count(*) from orders group by key"
       strandline sql --data data 'from "shop/orders" limit 10' --csv
       strandline sql "select * from revenue order by minute desc limit 10"

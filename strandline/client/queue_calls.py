@@ -108,6 +108,12 @@ class Claimed(msgspec.Struct, Generic[T], frozen=True):
     ready: int
 
 
+class NextClaimed(msgspec.Struct, Generic[T], frozen=True):
+    """The jobs that an ack has claimed. A server that does not know such acks claims none."""
+
+    claimed: list[Job[T]] = []
+
+
 class Acked(msgspec.Struct, frozen=True):
     """``skipped`` lists seqs that are not leased to this worker. If an ack is repeated because its answer was lost, all
     its seqs are skipped."""
@@ -145,6 +151,8 @@ class Redriven(msgspec.Struct, frozen=True):
 # --- requests and answers -------------------------------------------------------------------------------------------
 
 ACKED = AnswerReader(Acked)
+#: The data of the job is decoded later.
+NEXT_CLAIMED: AnswerReader[NextClaimed[Any]] = AnswerReader(NextClaimed[msgspec.Raw])
 NACKED = AnswerReader(Nacked)
 EXTENDED = AnswerReader(Extended)
 REDRIVEN = AnswerReader(Redriven)
@@ -168,6 +176,11 @@ def claim(path: str, node: str, most: int, lease_ms: int | None) -> Request:
 def ack(path: str, node: str, jobs: Sequence[Job[Any]]) -> Request:
     # The lease ids make repetition safe: a job that is leased to another worker by now is not affected.
     return post(f"{path}/ack", _held(node, jobs), repeatable=ALWAYS)
+
+
+def ack_and_claim(path: str, node: str, job: Job[Any], lease_ms: int | None) -> Request:
+    """Acknowledge a job and claim another one. Not repeatable, like ``claim``."""
+    return post(f"{path}/ack", {**_held(node, [job]), "claim": given(max=1, lease_ms=lease_ms)})
 
 
 def nack(path: str, node: str, jobs: Sequence[Job[Any]], delay_ms: int | None, reason: Any) -> Request:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from itertools import accumulate
+from math import inf
 
 import msgspec
 
@@ -46,8 +47,11 @@ class FlushTimes:
     def __init__(self) -> None:
         self._buckets = [0] * len(FLUSH_BOUNDS)
         self._sum = 0.0
+        #: The duration of the last flush; infinite before the first one.
+        self.last = inf
 
     def add(self, microseconds: float) -> None:
+        self.last = microseconds
         self._buckets[bisect_left(FLUSH_BOUNDS, microseconds)] += 1
         self._sum += microseconds
 

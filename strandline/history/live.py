@@ -60,7 +60,7 @@ def sweep(
     Waits for the disk, so do not call it on an event loop. Raises UnknownLog if the log is dropped in the meantime.
     """
     schema = record_schema.RECORDS if schema is None else schema
-    first, last = _bounds(log, after, through, where)
+    first, last = bounds(log, after, through, where)
     if where.key is not None:
         found = _of_key(log, where.key, first, last, schema)
     else:
@@ -68,7 +68,7 @@ def sweep(
     return _regroup(found, batch_rows, batch_bytes)
 
 
-def _bounds(log: Log, after: int, through: int, where: Where) -> tuple[int, int]:
+def bounds(log: Log, after: int, through: int, where: Where) -> tuple[int, int]:
     """Return the range of seqs to read. A range of times corresponds to a range of seqs, see ``seq_since``."""
     first, last = after + 1, through
     if where.since is not None:

@@ -32,11 +32,12 @@ _OTHER = re.compile(r"[^A-Za-z0-9_]+")
 
 
 class CatalogEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A table of the lake at ``path``, or a view of a log's records. ``of`` is the log or the declared table. Names
-    that differ only in case are the same name to SQL, so no two entries have such names."""
+    """A table of the lake at ``path``, or a view of a log's records. ``of`` is the log or the table. ``declared`` is a
+    table that a project declares. Names that differ only in case are the same name to SQL, so no two entries have such
+    names."""
 
     name: str
-    kind: Literal["lake", "log", "table", "view"]
+    kind: Literal["lake", "log", "table", "view", "declared"]
     of: str = ""
     path: str = ""
     #: Views only: whether the payloads are JSON.
@@ -52,14 +53,14 @@ class Catalog(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 def make_catalog(
     lake_tables: Iterable[str],
-    typed: Iterable[tuple[Literal["log", "table"], str, str]],
+    tables: Iterable[tuple[Literal["log", "table", "declared"], str, str]],
     logs: Iterable[tuple[str, bool]],
 ) -> Catalog:
-    """``typed`` has kind, name and path of each typed table, ``logs`` the name of each other log and whether its
-    payloads are JSON."""
+    """``tables`` has kind, name and path of each typed table and each table of a project, ``logs`` the name of each log
+    without a typed table and whether its payloads are JSON."""
     untyped = sorted(logs)
     wanted = [
-        *(CatalogEntry(name=name, kind=kind, of=name, path=path) for kind, name, path in typed),
+        *(CatalogEntry(name=name, kind=kind, of=name, path=path) for kind, name, path in tables),
         *(CatalogEntry(name=name, kind="view", of=name, is_json=is_json) for name, is_json in untyped[:MAX_VIEWS]),
     ]
     entries = [CatalogEntry(name=name, kind="lake", path=name) for name in lake_tables]
@@ -99,6 +100,7 @@ _ABOUT = {
     "log": "The log {}, with a column for each property of its schema.",
     "table": "The rows of all parents of the table {}.",
     "view": "The log {}, which has no schema.",
+    "declared": "The table {}, which a project declares.",
 }
 
 

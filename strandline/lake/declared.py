@@ -59,6 +59,10 @@ class DeclaredFiles:
     def exists(self, name: str) -> bool:
         return DeltaTable.is_deltatable(str(self.table(name)))
 
+    def names(self) -> list[str]:
+        """The tables that exist, ascending."""
+        return sorted(name for name in self._folders() if self.exists(name))
+
     def version(self, name: str) -> int:
         """The number of the last commit; -1 without a table."""
         return DeltaTable(str(self.table(name))).version() if self.exists(name) else -1
@@ -89,11 +93,13 @@ class DeclaredFiles:
 
     def find(self, name: str) -> DeltaTable | None:
         """A table by its name, in upper or lower case."""
-        if not self.directory.is_dir():
-            return None
-        there = (path.name for path in self.directory.iterdir() if not path.name.startswith("_"))
-        found = next((each for each in there if each.lower() == name.lower()), None)
+        found = next((each for each in self._folders() if each.lower() == name.lower()), None)
         return None if found is None or not self.exists(found) else DeltaTable(str(self.table(found)))
+
+    def _folders(self) -> list[str]:
+        if not self.directory.is_dir():
+            return []
+        return [path.name for path in self.directory.iterdir() if not path.name.startswith("_")]
 
     # --- computing a table again -----------------------------------------------------------------------------------
 

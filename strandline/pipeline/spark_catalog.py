@@ -24,13 +24,15 @@ def register(spark: SparkSession, lake: Lake) -> list[str]:
 
     If the session supports Delta, tables are external Delta tables, and later commits are visible. Otherwise they are
     temporary views of the files of the current versions: register again to see later commits. A log without a typed
-    table is a temporary view of its records. Raises NameTaken.
+    table is a temporary view of its records. Tables that a project declares need Delta and are left out without it,
+    because their files alone can have deleted rows. Raises NameTaken.
     """
-    entries = read_catalog(lake).entries
+    has_delta = supports_delta(spark)
+    entries = [entry for entry in read_catalog(lake).entries if has_delta or entry.kind != "declared"]
     for entry in entries:
         if entry.kind == "view":
             spark.sql(statement(lake, entry, "TEMPORARY VIEW"))
-        elif not supports_delta(spark):
+        elif not has_delta:
             lake_table(spark, lake, entry.path).createOrReplaceTempView(entry.name)
         elif not spark.catalog.tableExists(entry.name):
             spark.sql(statement(lake, entry))

@@ -115,7 +115,21 @@ class SparkWorkers(Workers):
     def _work(
         self, function: Callable[[Item], Result], wave: Sequence[Item], kind: type[Item], result: type[Result]
     ) -> list[Result]:
-        return _results(items_frame(self._spark, wave).mapInArrow(_Worker(function, kind), RESULTS), result)
+        with self._described(job_description(function, wave)):
+            return _results(items_frame(self._spark, wave).mapInArrow(_Worker(function, kind), RESULTS), result)
+
+    @contextmanager
+    def _described(self, text: str) -> Iterator[None]:
+        """Jobs in the block have this description in Spark's UI. Spark Connect cannot set one."""
+        context = getattr(self._spark, "_sc", None)
+        if context is None:
+            yield
+            return
+        context.setJobDescription(text)
+        try:
+            yield
+        finally:
+            context.setJobDescription(None)
 
     def shuffle(
         self,
@@ -136,7 +150,19 @@ class SparkWorkers(Workers):
         known = msgspec.msgpack.encode(shared)
         parts = items_frame(self._spark, items).mapInArrow(_Spreader(spread, kind, type(shared), known), PARTS)
         gathered = parts.groupBy("destination").applyInArrow(_gatherer(gather, type(shared), known), RESULTS)
-        return _results(gathered, result)
+        with self._described(job_description(spread, items)):
+            return _results(gathered, result)
+
+
+def job_description(function: Callable[..., Any], items: Sequence[Any]) -> str:
+    """What a job does, and how much, as far as its items say. Spark itself counts only items, because tasks read and
+    write Arrow."""
+    things = [thing for item in items for thing in (item, *_listed(item, "work"))]
+    rows = sum(piece.rows for thing in things for piece in _listed(thing, "pieces"))
+    files = sum(len(_listed(thing, name)) for thing in things for name in ("path", "paths", "files"))
+    parts = [(len(items), "item"), (rows, "record"), (files, "file")]
+    amounts = [f"{count:,} {what}{'s' if count > 1 else ''}" for count, what in parts if count]
+    return f"{function.__name__.replace('_', ' ')}: {', '.join(amounts)}"
 
 
 def items_frame(spark: SparkSession, items: Sequence[msgspec.Struct]) -> DataFrame:

@@ -39,13 +39,16 @@ from strandline.query.index_files.indexer import Indexer
 from strandline.query.index_files.worker import IndexWorker
 from strandline.query.searcher import Searcher
 from strandline.schema.log_search import search_of
+from strandline.server.access_log import AccessLog
 from strandline.server.asgi import SocketDoor, make_app
+from strandline.server.audit_routes import AuditRoutes
 from strandline.server.browser_module import BrowserModule
 from strandline.server.connection import ConnectionLimit, connection_limit
 from strandline.server.cors import Origins
 from strandline.server.declarations import NOTHING, Declarations
 from strandline.server.documentation import Documentation
 from strandline.server.gate import Gate, Status
+from strandline.server.key_routes import KeyRoutes
 from strandline.server.metrics_snapshot import measure
 from strandline.server.openapi import openapi_route
 from strandline.server.pipeline.lake_marks import LakeMarks
@@ -56,6 +59,9 @@ from strandline.server.settings import BadSettings, Settings
 from strandline.server.websocket_protocol import UnfinishedMessages
 from strandline.service.access import ALL_SCOPES, Access, Keys
 from strandline.service.admission import SAMPLE_MS
+from strandline.service.api_keys import KEYS_LOG, PIPELINE_KEY, ApiKeys
+from strandline.service.audit import Audit
+from strandline.service.flush_in_place import FlushInPlace
 from strandline.service.http import Reply
 from strandline.service.kernel import Kernel
 from strandline.service.limits import Limits
@@ -66,6 +72,8 @@ from strandline.tables import BadDeclaration, Tables
 
 log = logging.getLogger(__name__)
 
+#: How often expired API keys are removed, which ends the responses that their clients have open.
+KEY_SWEEP_SECONDS = 1.0
 #: The directory below the data directory for copies of index files, if the lake is not on this machine.
 COMPANIONS = "companions"
 
@@ -125,9 +133,10 @@ class Application:
             lambda: [] if self.marks is None else self.marks.warnings,
             cors_of(self._collections.settings.cors),
         )
+        self.keys = ApiKeys(self._keys(), self._clock.now, self._end_key)
         self.gate = Gate(
             self.probes.routes(),
-            keys=self._keys() or None,
+            keys=self.keys if settings.server.api_keys else None,
             limits=self.limits,
             status=self.status,
             workers=self.workers,
@@ -142,6 +151,8 @@ class Application:
                 proxies=settings.server.trusted_proxies,
             ),
         )
+        if settings.server.access_log:
+            self.gate.access_log = AccessLog()
         #: The address where the server listens, as host:port, once it does.
         self.address = ""
         self.kernel: Kernel | None = None
@@ -160,6 +171,7 @@ class Application:
         self.keeper: PipelineSupervisor | None = None
         self.marks: LakeMarks | None = None
         self._sampling: Recurrence | None = None
+        self._key_sweep: Recurrence | None = None
         #: Why the server could not start; set it to make the server stop.
         self.failure: BaseException | None = None
         door = SocketDoor(self.gate, self._serve_socket)
@@ -201,12 +213,15 @@ class Application:
             log.critical("cannot open the data directory %s: %s", settings.storage.data_dir, error)
             return
         self.engine = engine
+        if not await self._load_keys(engine):
+            return
         # The hub uses the engine's clock, because queues compare their deadlines with times that the engine wrote.
         hub = Hub(self._clock.now, health=engine.health, wall=self._wall, threads=self.workers.normal)
         kernel = self.kernel = Kernel(
             engine, hub, self.limits.streams, self.workers, target_latency_ms=settings.delivery.target_latency_ms
         )
         self.admission, self.live = kernel.admission, kernel.live
+        kernel.admission.flushes_in_place = FlushInPlace(engine, lambda: self.gate.entered).is_best
         shelf = IndexCatalog(Lake.at(settings.lake), Path(settings.storage.data_dir) / COMPANIONS, self.workers.lake)
         # One memory budget and one set of index files for the searches of all protocols.
         directory = IndexDirectory(engine.disk)
@@ -242,7 +257,17 @@ class Application:
             "tables": self.tables.routes(),
             "console": self.console.routes(),
         }
-        own = [*pipeline.routes(), *Documentation(self.workers).routes(), *BrowserModule(self.workers).routes()]
+        if settings.server.audit_bytes:
+            audit = Audit(engine, settings.server.audit_bytes)
+            await asyncio.to_thread(audit.prepare)
+            self.gate.audit = audit
+        own = [
+            *pipeline.routes(),
+            *KeyRoutes(self.keys, hub).routes(),
+            *AuditRoutes(engine, self.workers).routes(),
+            *Documentation(self.workers).routes(),
+            *BrowserModule(self.workers).routes(),
+        ]
         described = [*self.probes.routes(), *(route for routes in protocols.values() for route in routes), *own]
         further = [self.collections.described, self.tables.described]
         protocols["server"] = [*own, openapi_route(described, further)]
@@ -252,6 +277,7 @@ class Application:
         await self._prepare_imports(kernel)
         self.status.progress = 1.0
         self.status.ready = True
+        self._key_sweep = hub.every(KEY_SWEEP_SECONDS, "removal of expired API keys", self.keys.sweep)
         self._sampling = hub.every(SAMPLE_MS / 1000, "sampling of the pressure", kernel.pressure.sample)
         self.collections.begin()
         self.console.begin()
@@ -263,10 +289,31 @@ class Application:
             marks.start()
         log.info("ready: %d logs in %s", kernel.catalog.count, settings.storage.data_dir)
 
+    async def _load_keys(self, engine: Engine) -> bool:
+        """Read the API keys that were added earlier. Without API keys in its settings, a server does not open a
+        directory with added keys to every client, unless the settings allow it."""
+        added = await asyncio.to_thread(self.keys.load, engine)
+        server = self.settings.server
+        if not added or server.api_keys or server.allow_insecure_no_auth:
+            return True
+        self.failure = BadSettings(f"{KEYS_LOG} has API keys, but the settings have none")
+        log.critical(
+            "the data directory has %d API keys that were added to a server, but no API keys are set, so every client "
+            "could do everything: set STRANDLINE_API_KEYS, or STRANDLINE_ALLOW_INSECURE_NO_AUTH=1",
+            added,
+        )
+        return False
+
+    def _end_key(self, id: str) -> None:
+        """An API key no longer works: check every request again, and end what its clients have open."""
+        self.gate.forget_heads()
+        if self.live is not None:
+            self.live.end_key(id)
+
     def _keys(self) -> Keys:
         """The configured API keys and, if there are any, the one of the pipeline."""
         keys = self.settings.server.api_keys
-        return keys.with_key(self._pipeline_key, Access("pipeline", ALL_SCOPES, ())) if keys else keys
+        return keys.with_key(self._pipeline_key, Access(PIPELINE_KEY, ALL_SCOPES, ())) if keys else keys
 
     def _own_server(self) -> OwnServer | None:
         return OwnServer(f"http://{self.address}", self._pipeline_key) if self.address else None
@@ -290,6 +337,7 @@ class Application:
             is_serving=lambda: self.status.serving,
             uptime_ms=lambda: self.probes.uptime_ms,
             connections=lambda: self.count_connections(),
+            url=lambda: f"http://{self.address}" if self.address else "",
         )
 
     async def _serve_socket(
@@ -316,8 +364,9 @@ class Application:
     def drain(self) -> None:
         """Refuse new requests, end live responses, and let running requests finish."""
         self.status.draining = True
-        if self._sampling is not None:
-            self._sampling.stop()
+        for recurrence in (self._sampling, self._key_sweep):
+            if recurrence is not None:
+                recurrence.stop()
         if self.keeper is not None:
             self.keeper.request_stop()
         if self.topics is not None:

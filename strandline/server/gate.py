@@ -18,6 +18,7 @@ from time import perf_counter
 import msgspec
 
 from strandline.engine.errors import EngineClosed
+from strandline.server.access_log import AccessLog
 from strandline.server.compression import (
     CODINGS,
     ENCODINGS,
@@ -34,7 +35,8 @@ from strandline.server.compression import (
 )
 from strandline.server.cors import Origins
 from strandline.server.route_table import Paths
-from strandline.service.access import FULL_ACCESS, Access, Keys
+from strandline.service.access import FULL_ACCESS, Access, KnownKeys
+from strandline.service.audit import Audit, is_audited
 from strandline.service.content_coding import accepted_coding
 from strandline.service.http import (
     NO_STORE,
@@ -108,7 +110,7 @@ class Gate:
         self,
         routes: Sequence[Route],
         *,
-        keys: Keys | None,
+        keys: KnownKeys | None,
         limits: Limits,
         status: Status,
         workers: Workers,
@@ -130,9 +132,15 @@ class Gate:
         #: The counters of each route, by its method and path, and those of requests that match no route.
         self._meters: dict[tuple[str, str], RequestMeter] = {}
         self._unknown = RequestMeter()
+        #: The audit log, once the engine is open; None: the server has none.
+        self.audit: Audit | None = None
+        #: Writes a line per answer; None: the server has no access log.
+        self.access_log: AccessLog | None = None
         self._probe_auth = probe_auth
         self._paths = Paths()
-        #: Increases when routes are added, which makes cached heads invalid.
+        #: The number of requests so far, admitted or not.
+        self.entered = 0
+        #: Increases when routes are added or keys are revoked, which makes cached heads invalid.
         self.generation = 0
         self.add("server", routes)
 
@@ -140,7 +148,12 @@ class Gate:
         """Serve the routes, which the metrics count under this protocol."""
         for route in routes:
             self._paths.add(route)
-            self._meters.setdefault((route.method, route.path), RequestMeter(protocol, route.method, route.path))
+            meter = RequestMeter(protocol, route.method, route.path, audited=is_audited(route))
+            self._meters.setdefault((route.method, route.path), meter)
+        self.generation += 1
+
+    def forget_heads(self) -> None:
+        """Check every head again, because an API key no longer works."""
         self.generation += 1
 
     def meters(self) -> list[RequestMeter]:
@@ -266,12 +279,13 @@ class Gate:
         With ``awaits_body`` the body is incomplete, and the request counts as in flight from now on: the caller must
         call ``answer`` or ``leave`` later. ``peer`` is the address at the other end of the connection.
         """
+        self.entered += 1
         if head.route is None and head.refused is None:
             self.check(head)
         if head.refused is not None or self.keys is not None or not self.status.serving:
             refused = self._check_now(head) or head.refused
             if refused is not None:
-                return self._refused(head, refused)
+                return self._refused(head, refused, peer)
         call = Call(head, b"", perf_counter(), peer)
         if awaits_body:
             self._hold(call)
@@ -339,10 +353,20 @@ class Gate:
                 answer = later.result()
             except Exception as error:
                 answer = self._failed(call, error)
+        if self.keys is not None and not self._may_still_read(call, self.keys):
+            answer = _refuse(call.head.route, unauthorized())
         if isinstance(answer, Reply):
             self._reply(call, send, answer)
         else:
             self._stream(call, send, answer)
+
+    @staticmethod
+    def _may_still_read(call: Call, keys: KnownKeys) -> bool:
+        """Whether the answer may be sent: the API key may have been revoked while the request waited. The answer to a
+        write says only what was done before."""
+        route = call.head.route
+        reads = route is not None and ("read" in route.scopes or route.method == "GET")
+        return not reads or keys.works(call.access)
 
     def _reply(self, call: Call, send: Send, reply: Reply) -> None:
         if call.held:
@@ -351,7 +375,12 @@ class Gate:
         if len(reply.body) >= MIN_COMPRESSED_BYTES or reply.status == 304:
             coding, vary = _negotiated(call.head, reply)
         head = call.head
-        (head.meter or self._unknown).add(reply.status, perf_counter() - call.started)
+        meter, seconds = head.meter or self._unknown, perf_counter() - call.started
+        meter.add(reply.status, seconds)
+        if meter.audited and self.audit is not None:
+            self.audit.note(head, reply.status, call.peer)
+        if self.access_log is not None:
+            self.access_log.note(head, reply.status, call.peer, seconds, len(reply.body))
         reply = self._complete(head, reply, (VARY_ENCODING,) if vary else ())
         if coding is None:
             send(call, reply)
@@ -363,6 +392,8 @@ class Gate:
     def _stream(self, call: Call, send: Send, stream: StreamedAnswer) -> None:
         self.leave(call)
         (call.head.meter or self._unknown).count(200)
+        if self.access_log is not None:
+            self.access_log.note(call.head, 200, call.peer, perf_counter() - call.started)
         if stream.compressible and compresses(stream.content_type):
             coding = accepted_coding(call.head, STREAM_CODINGS)
             if coding is None:
@@ -404,9 +435,14 @@ class Gate:
         finally:
             _forget_frames(error)
 
-    def _refused(self, head: Head, reply: Reply) -> Reply:
+    def _refused(self, head: Head, reply: Reply, peer: str) -> Reply:
         """Count a reply that the head alone caused, and complete it."""
-        (head.meter or self._unknown).count(reply.status)
+        meter = head.meter or self._unknown
+        meter.count(reply.status)
+        if meter.audited and self.audit is not None:
+            self.audit.note(head, reply.status, peer)
+        if self.access_log is not None:
+            self.access_log.note(head, reply.status, peer, 0.0, len(reply.body))
         return self._complete(head, reply)
 
     def _complete(self, head: Head, reply: Reply, further: Headers = ()) -> Reply:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import logging
+from datetime import UTC, datetime
 from typing import Any
 
 from strandline.control_characters import visible_line
@@ -24,7 +26,26 @@ class LineFormatter(logging.Formatter):
         return "\n".join(f"  {visible_line(line)}" for line in super().formatException(ei).split("\n"))
 
 
-def log_to_stderr(level: str) -> None:
+class JsonFormatter(logging.Formatter):
+    """One JSON object per line: the time in UTC, the level, the logger, the message, and the traceback of an error as
+    one text. A line of the access log has its parts as members instead of a message."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        fields: dict[str, Any] | None = getattr(record, "fields", None)
+        line: dict[str, Any] = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            **({"message": record.getMessage()} if fields is None else fields),
+        }
+        if record.exc_info:
+            line["error"] = self.formatException(record.exc_info)
+        # With escapes instead of other characters, which also covers lone surrogates.
+        return json.dumps(line)
+
+
+def log_to_stderr(level: str, format: str = "text") -> None:
+    """``format`` is ``text`` or ``json``."""
     handler = logging.StreamHandler()
-    handler.setFormatter(LineFormatter())
+    handler.setFormatter(JsonFormatter() if format == "json" else LineFormatter())
     logging.basicConfig(level=level.upper(), handlers=[handler])

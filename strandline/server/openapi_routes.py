@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 from strandline.server.answers import Alive, HealthState, MetricsState, ReadyState, SeriesCount
+from strandline.server.audit_routes import MAX_PAGE, PAGE, AuditPage
+from strandline.server.key_routes import KeyAdded, KeyList, KeyRequest, KeyRevoked, KeyRotated, KeyRotation
 from strandline.server.pipeline.routes import PIPELINE_MISSING, PIPELINE_OFF, PipelineAnswer, RunAnswer
-from strandline.service.openapi import JSON, TEXT, AnswerShape, Described, Operation, preflight, shown
+from strandline.service.api_keys import KEY_CONFIGURED, KEY_NOT_FOUND, KEYS_OFF
+from strandline.service.openapi import JSON, TEXT, AnswerShape, Described, Operation, Parameter, preflight, shown
 from strandline.service.problems import (
     DAMAGED_DATA,
     FORBIDDEN,
     INTERNAL,
+    INVALID_REQUEST,
     NOT_READY,
+    PAYLOAD_TOO_LARGE,
     READ_ONLY,
     SHUTTING_DOWN,
     THROTTLED,
     UNAUTHORIZED,
+    UNSUPPORTED_MEDIA_TYPE,
     ErrorAnswer,
     by_code,
 )
@@ -21,6 +27,8 @@ from strandline.service.problems import (
 DOCUMENT_PATH = "/openapi.json"
 
 _GROUP = "server"
+_KEYS = "API keys"
+_KEY_ID = Parameter("id", "path", "The id of the API key, as in the list of keys.", {"type": "string"}, True)
 _HEALTH = Operation(
     group=_GROUP,
     summary="Get the health of the server",
@@ -50,7 +58,10 @@ the API key may not access."""
 
 SERVER = Described(
     name="server",
-    groups={_GROUP: "Health, metrics and the pipeline of the server."},
+    groups={
+        _GROUP: "Health, metrics and the pipeline of the server.",
+        _KEYS: "API keys that are added, rotated and revoked while the server runs. All routes need the scope `admin`.",
+    },
     operations={
         ("GET", "/v0/health"): _HEALTH,
         ("GET", "/healthz"): _HEALTH,
@@ -71,6 +82,56 @@ SERVER = Described(
             group=_GROUP,
             summary="Get the metrics",
             answers=(AnswerShape(200, _FIGURES, {"text/plain": TEXT, JSON: MetricsState}),),
+        ),
+        ("GET", "/v0/keys"): Operation(
+            group=_KEYS,
+            summary="List the API keys",
+            description="The keys that this key may manage: those that may do no more than itself. Without secrets.",
+            answers=shown(KeyList),
+        ),
+        ("POST", "/v0/keys"): Operation(
+            group=_KEYS,
+            summary="Add an API key",
+            description="The key works at once. It may do no more than the key that adds it.",
+            body={JSON: KeyRequest},
+            answers=(AnswerShape(201, "The new key with its secret.", {JSON: KeyAdded}),),
+            errors=("keys_off", "read_only"),
+        ),
+        ("POST", "/v0/keys/{id}/rotate"): Operation(
+            group=_KEYS,
+            summary="Rotate an API key",
+            description="Replaces the key by one with the same rights and, if it expires, the same lifetime from now. "
+            "The old secret works for `keep_ms` longer.",
+            body={JSON: KeyRotation},
+            parameters=(_KEY_ID,),
+            answers=shown(KeyRotated),
+            errors=("key_not_found", "key_configured", "keys_off", "read_only"),
+        ),
+        ("DELETE", "/v0/keys/{id}"): Operation(
+            group=_KEYS,
+            summary="Revoke an API key",
+            description="The key stops working at once. Event streams, WebSockets and waiting reads of the key end.",
+            parameters=(_KEY_ID,),
+            answers=shown(KeyRevoked),
+            errors=("key_not_found", "key_configured", "keys_off", "read_only"),
+        ),
+        ("GET", "/v0/audit"): Operation(
+            group=_GROUP,
+            summary="Read the audit log",
+            description="Who changed the server and its logs, when, and with which outcome, newest first.",
+            parameters=(
+                Parameter(
+                    "before", "query", "Only entries before this sequence number.", {"type": "integer", "minimum": 1}
+                ),
+                Parameter(
+                    "limit",
+                    "query",
+                    "Number of entries.",
+                    {"type": "integer", "minimum": 1, "maximum": MAX_PAGE, "default": PAGE},
+                ),
+            ),
+            answers=shown(AuditPage),
+            errors=("invalid_request",),
         ),
         ("GET", "/pipeline"): Operation(
             group=_GROUP,
@@ -98,6 +159,12 @@ SERVER = Described(
         [
             UNAUTHORIZED,
             FORBIDDEN,
+            INVALID_REQUEST,
+            PAYLOAD_TOO_LARGE,
+            UNSUPPORTED_MEDIA_TYPE,
+            KEY_NOT_FOUND,
+            KEY_CONFIGURED,
+            KEYS_OFF,
             PIPELINE_OFF,
             PIPELINE_MISSING,
             THROTTLED,

@@ -51,10 +51,13 @@ class Paths:
         if plain is not None:
             return plain, {}
         parts = path.split("/")
+        start = parts[1] if len(parts) > 1 else ""
         for pattern, methods in self._fixed.get(len(parts), {}).items():
-            params = _match(pattern, parts)
-            if params is not None:
-                return methods, params
+            # Few patterns begin like the path, so most need no further look.
+            if pattern[1] == start or pattern[1].startswith("{"):
+                params = _match(pattern, parts)
+                if params is not None:
+                    return methods, params
         if self._spanning:
             while len(parts) > 1 and not parts[-1]:
                 parts.pop()
@@ -74,12 +77,17 @@ class _Spanning:
         self.name = name
         self.back = back
         self.methods = methods
+        #: The first segments of the paths that may match; None: any.
+        firsts = [segments[1] if len(segments) > 1 else "{" for segments in (front, alias)]
+        self._firsts = None if any(first.startswith("{") for first in firsts) else frozenset(firsts)
 
     def match(self, parts: list[str]) -> Params | None:
         """The values of the parameters; None if the path does not match. The spanning parameter may be empty: the
         handler reports a missing name."""
         start, end = len(self.front), len(parts) - len(self.back)
-        if end < start:
+        if end < start or (self._firsts is not None and parts[1] not in self._firsts):
+            return None
+        if self.back and self.back[-1] != parts[-1] and not self.back[-1].startswith("{"):
             return None
         beginning = parts[:start]
         before = _match(self.alias if self.alias[-1] == beginning[-1] else self.front, beginning)

@@ -20,7 +20,8 @@ from strandline.server.declarations import Declarations, load
 from strandline.server.fast_lane import FastLane, fast_lane
 from strandline.server.log_lines import log_to_stderr
 from strandline.server.pipeline.supervisor import Program
-from strandline.server.settings import Settings, check_exposure
+from strandline.server.settings import BadSettings, Settings, check_exposure
+from strandline.server.tls import BadCertificate, Certificate
 from strandline.server.websocket_protocol import socket_protocol
 
 log = logging.getLogger("strandline")
@@ -38,12 +39,15 @@ def run(settings: Settings, program: Program | None = None, declared: Declaratio
     supervises. Without ``declared``, the declarations come from the file in the settings."""
     check_exposure(settings)
     declared = load(settings.server.declare) if declared is None else declared
-    log_to_stderr(settings.server.log_level)
+    log_to_stderr(settings.server.log_level, settings.server.log_format)
     if settings.server.log_level != "debug":
         # uvicorn logs every step of its start and stop, which is logged here too.
         logging.getLogger("uvicorn.error").setLevel("WARNING")
     application = Application(settings, program, declared)
-    server = Server(application)
+    try:
+        server = Server(application)
+    except BadCertificate as error:
+        raise BadSettings(str(error)) from None
     try:
         listener = listen(settings.server.host, settings.server.port)
     except OSError as error:
@@ -61,8 +65,9 @@ def run(settings: Settings, program: Program | None = None, declared: Declaratio
     application.address = for_browsers(address)
     if settings.server.port_file:
         write_port_file(settings.server.port_file, address)
-    log.info("listening on http://%s, data directory %s", address, settings.storage.data_dir)
-    log.info("console: http://%s/console", for_browsers(address))
+    scheme = "https" if settings.server.tls_certificate else "http"
+    log.info("listening on %s://%s, data directory %s", scheme, address, settings.storage.data_dir)
+    log.info("console: %s://%s/console", scheme, for_browsers(address))
     if not settings.server.api_keys:
         log.warning("no API keys are set: every client that can connect may do everything; set STRANDLINE_API_KEYS")
     gc.freeze()
@@ -119,6 +124,9 @@ class Server(uvicorn.Server):
         settings, limits = application.settings.server, application.settings.limits
         self._deadlines = ConnectionDeadlines(settings.head_timeout_seconds, settings.body_timeout_seconds)
         self._cap = application.connection_cap
+        self._certificate = (
+            Certificate(settings.tls_certificate, settings.tls_key) if settings.tls_certificate else None
+        )
         super().__init__(
             uvicorn.Config(
                 application.app,
@@ -142,6 +150,8 @@ class Server(uvicorn.Server):
         application.count_connections = lambda: len(self.server_state.connections)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        if self._certificate is not None:
+            self.config.ssl = self._certificate.context
         await super().startup(sockets)
         self._loop = asyncio.get_running_loop()
         self._loop.call_later(self._deadlines.sweep_seconds, self._sweep)
@@ -179,6 +189,8 @@ class Server(uvicorn.Server):
         """Close idle connections, and connections whose clients are too slow."""
         # First, so that no error can end the sweeping.
         self._loop.call_later(self._deadlines.sweep_seconds, self._sweep)
+        if self._certificate is not None:
+            self._certificate.refresh()
         connections = self.server_state.connections
         self._cap.relax(len(connections))
         for connection in list(connections):

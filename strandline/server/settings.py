@@ -31,6 +31,7 @@ from strandline.protocols.topics.settings import TopicsSettings
 from strandline.service.access import Keys
 from strandline.service.settings import DeliverySettings, LimitSettings
 from strandline.setting import (
+    Count,
     Directory,
     Flag,
     Origins,
@@ -65,6 +66,7 @@ LogLevel = Annotated[
     Literal["debug", "info", "warning", "error", "critical"],
     Meta(description="debug, info, warning, error or critical"),
 ]
+LogFormat = Annotated[Literal["text", "json"], Meta(description="text or json")]
 PipelineMode = Annotated[Literal["auto", "on", "off"], Meta(description="auto, on or off")]
 Master = Annotated[
     str,
@@ -114,8 +116,21 @@ class ServerSettings(Section, frozen=True, kw_only=True):
         "Addresses or networks of reverse proxies whose X-Forwarded-For, -Host and -Proto are used. From other clients "
         "these headers are ignored, because any client can send them.",
     ] = ()
+    tls_certificate: Annotated[
+        Text,
+        "PEM file with the certificate of the server and its chain, for HTTPS; empty: HTTP. A renewed file is used for "
+        "new connections within seconds.",
+    ] = ""
+    tls_key: Annotated[Text, "PEM file with the unencrypted private key of `tls_certificate`."] = ""
     probe_auth: Annotated[Flag, "Require an API key for the health and readiness probes too."] = False
     log_level: Annotated[LogLevel, "Minimum level of log messages: debug, info, warning, error or critical."] = "info"
+    log_format: Annotated[
+        LogFormat, "Form of log lines on standard error: text, or json for one JSON object per line."
+    ] = "text"
+    access_log: Annotated[Flag, "Log one line per answered request, without the query string."] = False
+    audit_bytes: Annotated[
+        Count, "Maximum bytes of the audit log, `__audit__`, which records administrative changes; 0: no audit log."
+    ] = 64 << 20
     drain_seconds: Annotated[Seconds, "Maximum time that a stopping server waits for open requests and streams."] = 10.0
     head_timeout_seconds: Annotated[
         Timeout, "Maximum time for the request line and the headers of a request to arrive."
@@ -324,6 +339,13 @@ def check(settings: Settings) -> None:
         raise BadSettings(
             f"collections.trusted_proxy_hops is {settings.collections.trusted_proxy_hops}, but no proxy is trusted: "
             "set server.trusted_proxies (STRANDLINE_TRUSTED_PROXIES) to the addresses of the proxies"
+        )
+    if bool(server.tls_certificate) != bool(server.tls_key):
+        raise BadSettings("server.tls_certificate and server.tls_key belong together: set both, or none")
+    if server.tls_certificate and settings.pipeline.pipeline_project:
+        raise BadSettings(
+            "pipeline.pipeline_project needs a server without TLS, because its pipeline connects to the server by an "
+            "address that no certificate names: use a proxy for TLS, or run `strandline pipeline run` separately"
         )
     limits = settings.limits
     if 0 < limits.max_unfinished_bytes < limits.max_message_bytes:

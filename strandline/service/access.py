@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from hashlib import sha256
 from hmac import compare_digest
+from typing import Protocol
 
 import msgspec
 
@@ -65,6 +66,16 @@ class Access(msgspec.Struct, frozen=True):
 FULL_ACCESS = Access("", ALL_SCOPES, ())
 
 
+class KnownKeys(Protocol):
+    """The keys that a server accepts."""
+
+    def find(self, token: bytes) -> Access | None:
+        """The access of the key that matches the token; None if none matches."""
+
+    def works(self, access: Access) -> bool:
+        """Whether the key of the access still works."""
+
+
 class Keys:
     """The configured keys; false if there are none."""
 
@@ -98,6 +109,10 @@ class Keys:
             if compare_digest(known, digest):
                 found = access
         return found
+
+    def works(self, access: Access) -> bool:
+        """Configured keys work as long as the server runs."""
+        return True
 
     def accesses(self) -> list[Access]:
         """The access of each key, in the order of the list."""

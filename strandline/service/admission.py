@@ -163,6 +163,8 @@ class Admission:
 
     def __init__(self, hub: Hub, pressure: Pressure) -> None:
         self.pressure = pressure
+        #: Called for a commit that waits for the disk: whether to flush on the event loop. A server replaces it.
+        self.flushes_in_place: Callable[[], bool] = lambda: False
         self._hub = hub
 
     def read(self, act: Act, log: Urgency | None = None) -> Replying:
@@ -210,7 +212,7 @@ class Admission:
 
     def after(self, commit: Commit[T], make: Callable[[T], Reply]) -> Reply | Later:
         """The reply that ``make`` builds from the commit's value, as soon as the commit is done."""
-        if commit.done:
+        if commit.done or self.flushes_in_place():
             return make(commit.wait())
         later = Later()
 

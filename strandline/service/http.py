@@ -289,6 +289,8 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     always: bool = False
     #: The handler checks permissions itself; the gate only identifies the caller.
     own_access: bool = False
+    #: An administrative change, which the audit log records, although it needs neither the scope `admin` nor `delete`.
+    audited: bool = False
     #: Each request carries its own certificate in a header: the handler needs the header, and heads do not repeat.
     certified: bool = False
     #: The parameter that may span several path segments, if any. The segments after it are matched from the end.

@@ -41,13 +41,19 @@ class Ending(Enum):
     NO_SLOT = "too many streams are open"
     TOO_SLOW = "the client does not keep up; reconnect and continue from the last position"
     SHUTDOWN = "the server is shutting down"
+    REVOKED = "the API key was revoked or has expired"
 
 
 class OpenResponse(Protocol):
     """An open live response, as :class:`LiveResponses` uses it."""
 
+    access: Access
+
     def shut_down(self) -> None:
         """Send the last message and close, because the server stops."""
+
+    def revoke(self) -> None:
+        """Send the last message and close, because the API key of the response no longer works."""
 
 
 L = TypeVar("L", bound=OpenResponse)
@@ -102,6 +108,13 @@ class LiveResponses:
 
     def __len__(self) -> int:
         return sum(map(len, self._open.values()))
+
+    def end_key(self, id: str) -> None:
+        """End every response that was opened with this API key."""
+        for responses in list(self._open.values()):
+            for response in list(responses):
+                if response.access.id == id:
+                    response.revoke()
 
     def drain(self) -> None:
         """The server stops: end every response that has no end of its own, including those that open later."""
@@ -256,6 +269,9 @@ class LiveResponse(StreamedAnswer):
     def shut_down(self) -> None:
         if not self.finite:
             self._end_because(Ending.SHUTDOWN)
+
+    def revoke(self) -> None:
+        self._end_because(Ending.REVOKED)
 
     def _end_because(self, ending: Ending) -> None:
         if not self.ended:

@@ -19,12 +19,14 @@ BOUNDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 
 class RequestMeter:
     """``method`` and ``path`` are those of the route, and empty for requests that match no route."""
 
-    __slots__ = ("_buckets", "_seconds", "method", "path", "protocol", "statuses")
+    __slots__ = ("_buckets", "_seconds", "audited", "method", "path", "protocol", "statuses")
 
-    def __init__(self, protocol: str = "", method: str = "", path: str = "") -> None:
+    def __init__(self, protocol: str = "", method: str = "", path: str = "", *, audited: bool = False) -> None:
         self.protocol = protocol
         self.method = method
         self.path = path
+        #: Whether the audit log records the requests.
+        self.audited = audited
         #: The number of answers by status.
         self.statuses: dict[int, int] = {}
         self._buckets = [0] * len(BOUNDS)

@@ -34,6 +34,8 @@ NORMAL_THREADS = 8
 #: Searches and exports are bound by the processor. More threads would only compete for the interpreter lock with the
 #: event loop.
 BULK_THREADS = 4
+#: Each query in SQL is a process of its own, which uses the processor and up to half a gigabyte of memory.
+QUERY_THREADS = 2
 #: Functions of the application wait for databases and other services, and hardly use the processor.
 CALLBACK_THREADS = 16
 #: The system's resolver can block for many seconds if a name server does not answer. Other lookups continue meanwhile.
@@ -147,6 +149,8 @@ class Workers:
         self.normal = self._add("normal", NORMAL_THREADS)
         #: Searches, exports and other long work.
         self.bulk = self._add("bulk", BULK_THREADS)
+        #: Queries in SQL, whose processes are waited for.
+        self.queries = self._add("queries", QUERY_THREADS)
         #: Functions of the application, which may block.
         self.callbacks = self._add("callbacks", CALLBACK_THREADS)
         #: Lookups of host names.

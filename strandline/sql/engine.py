@@ -17,8 +17,9 @@ from strandline.history.source import History, open_history
 from strandline.lake.fence import LakeOfAnother, belongs
 from strandline.lake.location import Lake
 from strandline.sql.logs import LakeView, Logs
+from strandline.sql.request import Limits
 from strandline.sql.results import Result
-from strandline.sql.statement import QueryFailed, check_statement, missing_table
+from strandline.sql.statement import QueryFailed, check_statement, lists_tables, missing_table
 
 #: Maximum attempts: if an erasure removes files of the lake during a read, the statement runs again.
 ATTEMPTS = 3
@@ -38,19 +39,27 @@ class SqlSource(NamedTuple):
     warn: Callable[[str], None]
 
 
-def answer(source: SqlSource, statement: str, directory: Path) -> Result:
-    """Run a statement and store the result in the directory. Raises QueryFailed for an invalid statement."""
-    check_statement(statement)
+def answer(source: SqlSource, statement: str, directory: Path, limits: Limits | None = None) -> Result:
+    """Run a statement and store the result in the directory. Raises QueryFailed for an invalid statement.
+
+    With ``limits``, the statement may come from anyone who may read the logs: it can only select, and reach neither
+    files nor the network. The result may be truncated.
+    """
+    check_statement(statement, only_select=limits is not None)
     for attempt in range(1, ATTEMPTS + 1):
         with _opened(source) as (history, view):
             database = duckdb.connect(str(directory / f"{attempt}.duckdb"))
             try:
                 _settle(database)
+                if limits is not None:
+                    _lock(database, limits, directory / "spill")
                 logs = Logs(database, history, view)
-                return Result(_bound(database, logs, statement), directory / f"{attempt}.arrow")
+                return Result(_bound(database, logs, statement), directory / f"{attempt}.arrow", limits)
             except (duckdb.Error, OSError) as error:
                 if attempt < ATTEMPTS and view is not None and not view.is_whole():
                     continue
+                if isinstance(error, duckdb.OutOfMemoryException):
+                    raise QueryFailed(_needs_memory(error, limits), "limit") from None
                 if isinstance(error, duckdb.Error):
                     raise QueryFailed(str(error).strip(), "statement") from None
                 raise
@@ -65,8 +74,36 @@ def _settle(database: duckdb.DuckDBPyConnection) -> None:
     database.execute("set preserve_insertion_order = false")
 
 
+def _lock(database: duckdb.DuckDBPyConnection, limits: Limits, spill: Path) -> None:
+    """Bound the database, and take from it all access to files, the network and its own settings. Only the directory
+    for its temporary files remains, which has nothing else in it."""
+    for setting, value in {
+        "memory_limit": f"'{limits.memory_bytes}B'",
+        "threads": limits.threads,
+        "temp_directory": "'" + str(spill).replace("'", "''") + "'",
+        "max_temp_directory_size": f"'{limits.spill_bytes}B'",
+        "autoinstall_known_extensions": "false",
+        "autoload_known_extensions": "false",
+        "allow_community_extensions": "false",
+        "enable_external_access": "false",
+        "lock_configuration": "true",
+    }.items():
+        database.execute(f"set {setting} = {value}")
+
+
+def _needs_memory(error: duckdb.Error, limits: Limits | None) -> str:
+    if limits is None:
+        return str(error).strip()
+    return (
+        f"the query needs more than {limits.memory_bytes >> 20} MB of memory or {limits.spill_bytes >> 20} MB of "
+        "temporary files; select fewer records or columns"
+    )
+
+
 def _bound(database: duckdb.DuckDBPyConnection, logs: Logs, statement: str) -> duckdb.DuckDBPyRelation | None:
     """Bind the statement. A log is added when DuckDB reports it as missing."""
+    if lists_tables(statement):
+        return logs.listing()
     missing = None
     while True:
         try:

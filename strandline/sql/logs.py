@@ -8,6 +8,7 @@ rules of the pipeline and come from the log instead, if the log still has them.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from secrets import token_hex
 from typing import Any, NamedTuple
 
 import duckdb
@@ -17,6 +18,7 @@ import pyarrow.compute as pc
 
 from strandline.engine.errors import UnknownLog
 from strandline.engine.ownership import ROWS
+from strandline.engine.record import INTERNAL_PREFIX
 from strandline.history.log_info import LogInfo
 from strandline.history.source import History
 from strandline.lake.declared import DeclaredFiles, rows_of
@@ -79,6 +81,10 @@ class LakeView:
         directory = self._lake.directory
         table = None if directory is None else DeclaredFiles.of(directory).find(name)
         return None if table is None else rows_of(table)
+
+    def declared_names(self) -> list[str]:
+        directory = self._lake.directory
+        return [] if directory is None else DeclaredFiles.of(directory).names()
 
     def kept(self, history: History, info: LogInfo, events: ErasureEvents) -> Kept:
         """The part of a log that can be read from the lake."""
@@ -162,8 +168,13 @@ class Logs:
         self._history = history
         self._lake = lake if lake is not None and lake.exists else None
         self._made: dict[str, str] = {}
+        # No statement can name what the views are made of: the files of the lake may have erased records.
+        self._secret = f"__{token_hex(16)}"
         if self._lake is not None:
-            database.register("__lake", self._lake.dataset)
+            database.register(self._hidden("lake"), self._lake.dataset)
+
+    def _hidden(self, what: str, number: int = 0) -> str:
+        return f"{self._secret}_{what}_{number}"
 
     def add(self, name: str) -> bool:
         """Create the view of a declared table of the lake or, if there is none of this name, of a log, a table or a
@@ -188,14 +199,32 @@ class Logs:
         self._database.execute(f"create temp view {quoted(name)} as {selected}")
         return True
 
+    def listing(self) -> duckdb.DuckDBPyRelation:
+        """What a statement can name, with its type: declared tables, logs, tables and collections. Of several with the
+        same name, the statement reads the first. The logs of tables and collections are not listed on their own."""
+        kinds = {} if self._lake is None else dict.fromkeys(self._lake.declared_names(), "declared table")
+        infos = [info for info in self._history.logs() if not info.name.startswith(INTERNAL_PREFIX)]
+        for info in infos:
+            if info.owner is None:
+                kinds.setdefault(info.name, "log")
+        for info in infos:
+            if info.owner is not None and (_has_rows(info) or info.owner.kind == "collection"):
+                kinds.setdefault(info.owner.name, info.owner.kind)
+        rows = pa.table(
+            {"name": pa.array(list(kinds), pa.string()), "type": pa.array(list(kinds.values()), pa.string())}
+        )
+        self._database.register("__listing", rows)
+        return self._database.sql("select * from __listing order by name")
+
     def _add_declared(self, name: str) -> bool:
         rows = None if self._lake is None else self._lake.declared(name)
         if rows is None:
             return False
         self._made[name.lower()] = name
-        self._database.register("__declared", rows)
-        self._database.execute(f"create temp table {quoted(name)} as select * from __declared")
-        self._database.unregister("__declared")
+        source = self._hidden("declared")
+        self._database.register(source, rows)
+        self._database.execute(f"create temp table {quoted(name)} as select * from {source}")
+        self._database.unregister(source)
         return True
 
     def _owned_by(self, name: str) -> list[LogInfo]:
@@ -209,12 +238,12 @@ class Logs:
         """A statement that selects the records of logs, with the names of the logs."""
         number = len(self._made)
         kept = [(info, self._kept(info, events)) for info in infos]
-        tail = f"__tail_{number}"
+        tail, source = self._hidden("tail", number), self._hidden("batches")
         batches = pa.RecordBatchReader.from_batches(_SHAPE, self._newer(kept))
-        self._database.register("__batches", batches)
+        self._database.register(source, batches)
         # Stored in the database, because a statement may read it more than once.
-        self._database.execute(f"create temp table {tail} as select {_NAMES} from __batches")
-        self._database.unregister("__batches")
+        self._database.execute(f"create temp table {tail} as select {_NAMES} from {source}")
+        self._database.unregister(source)
         parts = [f"select {_NAMES} from {tail}", *self._from_lake(kept, number)]
         return " union all ".join(parts)
 
@@ -244,21 +273,22 @@ class Logs:
         covered = [(info.name, *each) for info, part in kept for each in part.covered]
         if not covered:
             return
-        ranges, without = f"__covered_{number}", ""
+        ranges, without = self._hidden("covered", number), ""
         self._database.register(
             ranges, pa.Table.from_pylist([dict(zip(_RANGE.names, row, strict=True)) for row in covered], _RANGE)
         )
         left_out = {epoch: seqs for _, part in kept for epoch, seqs in part.left_out.items()}
         if left_out:
-            name = f"__left_out_{number}"
+            name = self._hidden("left_out", number)
             self._database.register(name, left_out_table(left_out))
             without = f" and not exists (select 1 from {name} e where e.epoch = l.epoch and e.seq = l.seq)"
         _, epochs, firsts, lasts = zip(*covered, strict=True)
+        lake = self._hidden("lake")
         # The bounds select files of the lake before any is opened.
         bounds = f"l.epoch between {min(epochs)} and {max(epochs)} and l.seq between {min(firsts)} and {max(lasts)}"
         names = ", ".join(f"l.{name}" for name in _SHAPE.names if name != "log")
         yield (
-            f"select c.log, {names} from __lake l join {ranges} c on l.epoch = c.epoch "
+            f"select c.log, {names} from {lake} l join {ranges} c on l.epoch = c.epoch "
             f"and l.seq between c.first and c.last where {bounds}{without}"
         )
 

@@ -8,7 +8,7 @@ from typing import Literal
 
 import duckdb
 
-Reason = Literal["statement", "not_found", "not_allowed", "conflict", "failed"]
+Reason = Literal["statement", "not_found", "not_allowed", "conflict", "limit", "failed"]
 
 
 class QueryFailed(Exception):
@@ -22,6 +22,7 @@ class QueryFailed(Exception):
 # --- The logs that a statement names: DuckDB reports each table that it misses -------------------------------------
 
 _MISSING = re.compile(r"Table with name (.+?) does not exist!", re.DOTALL)
+_SHOW_TABLES = re.compile(r"\s*show\s+(?:all\s+)?tables\s*;?\s*", re.IGNORECASE)
 _WORD = re.compile(r'"((?:[^"]|"")*)"|([^\W\d][\w$]*)')
 
 
@@ -30,14 +31,23 @@ def quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-def check_statement(text: str) -> None:
-    """Raises QueryFailed unless the text is exactly one statement. DuckDB would return only the result of the last."""
+def check_statement(text: str, *, only_select: bool = False) -> None:
+    """Raises QueryFailed unless the text is exactly one statement. DuckDB would return only the result of the last.
+    ``only_select`` allows only statements that read: SELECT, FROM, WITH, VALUES, DESCRIBE, SUMMARIZE and SHOW."""
     try:
         statements = duckdb.extract_statements(text)
     except duckdb.Error as error:
         raise QueryFailed(str(error).strip(), "statement") from None
     if len(statements) != 1:
         raise QueryFailed(f"expected one SQL statement, got {len(statements)}", "statement")
+    if only_select and statements[0].type != duckdb.StatementType.SELECT:
+        kind = statements[0].type.name
+        raise QueryFailed(f"expected a statement that reads, such as SELECT; {kind} is not allowed here", "statement")
+
+
+def lists_tables(statement: str) -> bool:
+    """Whether the statement is ``show tables``, for which DuckDB knows no log."""
+    return _SHOW_TABLES.fullmatch(statement) is not None
 
 
 def missing_table(error: duckdb.Error) -> str | None:

@@ -56,7 +56,7 @@ def test_a_command_has_a_line_an_example_and_a_line_for_every_option(name: str) 
 def test_the_examples_of_a_command_can_be_parsed(name: str) -> None:
     command = COMMANDS[name]
     for line in command.help.partition("Example")[2].splitlines():
-        words = shlex.split(line.partition(" < ")[0])
+        words = shlex.split(re.split(" [<>] ", line)[0])
         if "strandline" in words:
             start = words.index("strandline") + 1 + len(name.split())
             command.make_context(name, words[start:])

@@ -344,3 +344,17 @@ def test_a_log_comes_before_a_table_of_the_same_name(path: Path, told: Told) -> 
     put(path, "note", {"text": "record"})
     assert told("select data ->> 'text' from note") == [["record"]]
     assert told("""select data ->> 'text' from "note/p" """) == [["row"]]
+
+
+def test_tables_are_listed(path: Path, told: Told) -> None:
+    put(path, "orders", 1)
+    put(path, "a log", 2)
+    with notes(path) as table:
+        table.append("p", {"text": "a"}).wait()
+        table.update("p:1", {"text": "b"}).wait()
+    expected = [["a log", "log"], ["note", "table"], ["orders", "log"]]
+    assert told("show tables") == expected
+    to_lake(path)
+    assert told("show tables") == expected
+    assert told(" SHOW  Tables ; ") == told("show all tables")
+    assert [row[0] for row in told("describe orders")] == ["seq", "ts", "key", "node", "meta", "data"]

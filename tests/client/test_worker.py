@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -13,6 +14,7 @@ import time
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
+from urllib.request import urlopen
 
 import pytest
 from support.either_client import Run, Threaded
@@ -23,6 +25,12 @@ from strandline.client import Client, JobFailed, JobFailure, NotFound, Patience
 from strandline.client.failures import summary_of
 
 PATIENCE = Patience(30, first_wait=0.001, longest_wait=0.02)
+
+
+def http_get(url: str, path: str) -> bytes:
+    with urlopen(url + path, timeout=30) as answer:
+        content: bytes = answer.read()
+        return content
 
 
 async def until(look: Any) -> None:
@@ -40,6 +48,33 @@ def test_all_jobs_are_done_once(run: Run, name: str) -> None:
         assert sorted(done) == list(range(50))
         assert worker.done == 50
         assert (await queue.counters()).ready == 0
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("jitter_ms", [0, 1])
+def test_a_worker_claims_its_next_job_with_an_ack(run: Run, server: ServerProcess, name: str, jitter_ms: int) -> None:
+    """Unless the queue collects claims: then they wait, and the ack would wait with them."""
+
+    def answers(endpoint: str) -> int:
+        metrics = http_get(server.url, "/v0/metrics").decode()
+        found = re.search(rf"requests_total{{[^}}]*/v0/topics/{{topic}}/{endpoint}[^}}]*200\"}} (\d+)", metrics)
+        return 0 if found is None else int(found[1])
+
+    async def scenario(client: Any) -> None:
+        queue = client.queue(name)
+        await queue.configure(claim_jitter_ms=jitter_ms)
+        await queue.enqueue_many(range(20))
+        done: list[int] = []
+        before = [await asyncio.to_thread(answers, endpoint) for endpoint in ("claim", "ack")]
+        worker = queue.worker(lambda job: done.append(job.data), concurrency=1, poll_seconds=0.01)
+        await worker.run(until_empty=True)
+        assert done == list(range(20))
+        assert worker.done == 20
+        after = [await asyncio.to_thread(answers, endpoint) for endpoint in ("claim", "ack")]
+        claimed, acked = (now - then for now, then in zip(after, before, strict=True))
+        assert acked == 20
+        assert claimed <= 3 if jitter_ms == 0 else claimed >= 20
 
     run(scenario)
 

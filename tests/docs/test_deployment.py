@@ -13,12 +13,14 @@ from pathlib import Path
 import httpx
 import pytest
 import yaml
-from support.document_tables import ROOT
+from prometheus_client.parser import text_string_to_metric_families
+from support.document_tables import FULL_SNAPSHOT, ROOT
 from support.guide import blocks, free_port
 from support.prerequisites import need
 from support.server_process import START_SECONDS, ServerProcess
 from websockets.sync.client import connect
 
+from strandline.server.metrics_text import process_text, render_text
 from strandline.server.settings_sources import load
 
 HOW_TO = ROOT / "docs/how-to"
@@ -137,18 +139,79 @@ def test_the_manifest_describes_one_server_with_a_volume(tmp_path: Path) -> None
 # --- Prometheus -----------------------------------------------------------------------------------------------------
 
 
+RULES = yaml.safe_load((ROOT / "deploy/prometheus/strandline.rules.yml").read_text())["groups"]
+DASHBOARD = json.loads((ROOT / "deploy/grafana/dashboards/strandline.json").read_text())
+
+#: Labels that Prometheus adds.
+ADDED_LABELS = {"instance", "job"}
+_SELECTOR = re.compile(r"\b((?:topics|strandline|process)_\w+|up)(?:\{([^}]*(?:\{\w+\}[^}]*)*)\})?")
+
+
+def labels_of_metrics() -> dict[str, set[str]]:
+    """The labels of every series that a server can have."""
+    text = (render_text(FULL_SNAPSHOT) + process_text()).decode()
+    found: dict[str, set[str]] = {"up": set()}
+    for family in text_string_to_metric_families(text):
+        found.setdefault(family.name, set())
+        for sample in family.samples:
+            found.setdefault(sample.name, set()).update(sample.labels)
+    return found
+
+
+def check_expression(expression: str) -> int:
+    """Every metric exists, and has the labels that it is selected and grouped by. Returns the number of metrics."""
+    known = labels_of_metrics()
+    used = _SELECTOR.findall(re.sub(r"\$\w+", "", expression))
+    assert used, expression
+    every: set[str] = set()
+    for name, selectors in used:
+        assert name in known, f"no metric {name}: {expression}"
+        every |= known[name]
+        selected = set(re.findall(r"(\w+)=~?\"", selectors))
+        assert selected <= known[name] | ADDED_LABELS, f"{name} has no labels {selected - known[name]}: {expression}"
+    grouped = {
+        label.strip() for group in re.findall(r"\b(?:by|on) \(([^)]*)\)", expression) for label in group.split(",")
+    }
+    assert grouped <= every | ADDED_LABELS, f"no labels {grouped - every}: {expression}"
+    return len(used)
+
+
 def test_alerts_use_metrics_that_the_server_has() -> None:
-    (group,) = yaml.safe_load(block_of("monitor-lag.md", "yaml", "# strandline.rules.yml\n"))["groups"]
-    assert all(rule["annotations"]["summary"] for rule in group["rules"])
-    known = (ROOT / "docs/reference/metrics.md").read_text()
-    used = {name for rule in group["rules"] for name in re.findall(r"\b(?:topics|strandline)_\w+", rule["expr"])}
-    assert len(used) > 5
-    assert [name for name in used if f"| `{name}` |" not in known] == []
+    (documented,) = yaml.safe_load(block_of("monitor-lag.md", "yaml", "# strandline.rules.yml\n"))["groups"]
+    assert documented in RULES
+    rules = [rule for group in RULES for rule in group["rules"]]
+    assert sum(check_expression(rule["expr"]) for rule in rules) > 20
+    assert len({rule["alert"] for rule in rules}) == len(rules)
+    for rule in rules:
+        shown = set(re.findall(r"\$labels\.(\w+)", rule["annotations"]["summary"])) - ADDED_LABELS
+        known = set().union(*(labels_of_metrics()[name] for name, _ in _SELECTOR.findall(rule["expr"])))
+        assert shown <= known, rule
 
 
-def test_prometheus_asks_for_a_path_that_the_server_has() -> None:
+def test_the_dashboard_shows_metrics_that_the_server_has() -> None:
+    panels = [panel for panel in DASHBOARD["panels"] if panel["type"] != "row"]
+    for panel in panels:
+        for target in panel["targets"]:
+            check_expression(target["expr"])
+    assert len(panels) > 25
+    assert len({panel["id"] for panel in DASHBOARD["panels"]}) == len(DASHBOARD["panels"])
+    # No two panels share a place.
+    places = [(p["gridPos"]["x"], p["gridPos"]["y"]) for p in DASHBOARD["panels"]]
+    assert len(set(places)) == len(places)
+
+
+@pytest.mark.parametrize(
+    "expression",
+    ["rate(strandline_absent_total[5m])", "sum by (tenant) (strandline_logs)", 'strandline_requests_total{code="500"}'],
+)
+def test_the_check_of_expressions_finds_what_does_not_exist(expression: str) -> None:
+    with pytest.raises(AssertionError):
+        check_expression(expression)
+
+
+def test_prometheus_scrapes_the_path_that_is_its_default() -> None:
     (job,) = yaml.safe_load(block_of("monitor-lag.md", "yaml", "# prometheus.yml\n"))["scrape_configs"]
-    assert job["metrics_path"] == "/v0/metrics"
+    assert "metrics_path" not in job
 
 
 # --- systemd --------------------------------------------------------------------------------------------------------

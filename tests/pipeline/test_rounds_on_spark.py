@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import duckdb
 import polars
+import pyarrow as pa
 import pytest
+from deltalake import write_deltalake
 from support import killed_tasks, spark_round_process
 from support.lake_rounds import Bed, append, by_key, check_typed, derived, install, text_schema
 
@@ -62,7 +64,10 @@ def test_every_table_is_read_by_duckdb_polars_pandas_and_spark(bed: Bed, spark: 
         assert set(pandas["log"]) <= {"a", "b"}
         sparks = lake_table(spark, bed.lake, name).toArrow()
         assert Counter(shown(row) for row in sparks.to_pylist()) == expected
-    assert register(spark, bed.lake) == ["records", "latest", "keys", "a", "b"]
+    write_deltalake(f"{bed.lake.url}/declared/revenue", pa.table({"cents": [130]}))
+    bed.round()
+    assert "USING delta" in (bed.path / "lake/catalog/revenue.sql").read_text()
+    assert register(spark, bed.lake) == ["records", "latest", "keys", "a", "b"], "declared tables need Delta"
     assert spark.sql("select count(n), count(_corrupt) from a where seq between 2 and 41").first()[:] == (33, 1)
     append(bed.log("plain"), '{"n":1}', "?")
     bed.round()

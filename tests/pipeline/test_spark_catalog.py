@@ -7,7 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
+from deltalake import write_deltalake
 from support import delta_reader
 from support.lake_rounds import Bed, append, check_typed, install, text_schema
 from support.local_tasks import work_here
@@ -45,6 +47,8 @@ def test_a_session_with_delta_sees_tables_and_their_later_versions(bed: Bed) -> 
     install(log, closed)
     append(log, '{"v":"1"}', "broken", key="k")
     append(bed.log("plain"), '{"n":{"x":5}}')
+    revenue = pa.table({"customer": ["ada"], "cents": [130]})
+    write_deltalake(f"{bed.lake.url}/declared/revenue", revenue)
     bed.round()
     command = [sys.executable, delta_reader.__file__, jars, bed.lake.url, str(bed.path / "warehouse")]
     with subprocess.Popen(
@@ -59,6 +63,7 @@ def test_a_session_with_delta_sees_tables_and_their_later_versions(bed: Bed) -> 
                 {"seq": 2, "v": None, "_corrupt": "broken"},
             ]
             assert reader.rows("select value:n.x::int as x from plain") == [{"x": 5}]
+            assert reader.rows("select * from revenue") == revenue.to_pylist()
             # Another column, and then files of another engine, which stores times differently.
             wider = text_schema("v", "w")
             wider["properties"]["w"] = {"type": ["string", "null"]}

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from strandline.lake.reporter import TaskFailed, describe
-from strandline.pipeline.tasks import LocalWorkers, SparkWorkers, about_item, items_frame
+from strandline.pipeline.tasks import LocalWorkers, SparkWorkers, about_item, items_frame, job_description
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -25,6 +25,9 @@ def test_every_item_is_worked_on_in_other_processes(spark: SparkSession) -> None
     assert sorted(result.value for result in results) == [2 * n for n in range(11)]
     assert os.getpid() not in {result.process for result in results}
     assert isinstance(results[0], msgspec.Struct)
+    jobs = spark._jsc.sc().statusStore().jobsList(None)
+    descriptions = [jobs.apply(number).description() for number in range(jobs.size())]
+    assert {text.get() for text in descriptions if text.isDefined()} >= {"double: 8 items", "double: 3 items"}
 
 
 def test_an_error_says_what_the_task_was_about_and_the_cause(spark: SparkSession) -> None:
@@ -44,6 +47,16 @@ def test_what_an_item_is_about_is_said_in_a_line() -> None:
     assert about_item(SimpleNamespace(paths=["1", "2", "3", "4", "5"])) == "1, 2, 3 and 2 more"
     works = [SimpleNamespace(pieces=[piece]), SimpleNamespace(paths=["pieces/1"])]
     assert about_item(SimpleNamespace(work=works)) == "log 'a' seqs 1 to 9, pieces/1"
+
+
+def test_a_job_says_what_it_does_and_how_much() -> None:
+    def write_records() -> None: ...
+
+    pieces = [SimpleNamespace(rows=1_000_000), SimpleNamespace(rows=24)]
+    items = [SimpleNamespace(pieces=pieces[:1]), SimpleNamespace(pieces=pieces[1:])]
+    assert job_description(write_records, items) == "write records: 2 items, 1,000,024 records"
+    items = [SimpleNamespace(work=[SimpleNamespace(pieces=pieces[1:]), SimpleNamespace(paths=["a", "b"])])]
+    assert job_description(write_records, items) == "write records: 1 item, 24 records, 2 files"
 
 
 def test_every_task_has_exactly_one_item(spark: SparkSession) -> None:

@@ -76,7 +76,7 @@ def test_every_protocol_says_which_file_is_damaged_and_the_log_says_it_once(
         assert (error.get("detail") or error)["file"] == SEGMENT
         assert str(data) not in answers[name].text
     assert answers["ready"].status_code == 200
-    assert "topics_damaged_files 1" in answers["metrics"].text.splitlines()
+    assert "strandline_damaged_files 1" in answers["metrics"].text.splitlines()
     errors = [record for record in caplog.records if record.levelno >= logging.ERROR]
     assert [SEGMENT in record.getMessage() for record in errors] == [True]
     assert [record for record in caplog.records if record.exc_info] == []

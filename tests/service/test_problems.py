@@ -169,7 +169,7 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, str], h
                     route = msgspec.structs.replace(
                         head.route, path=path, handler=raising(error), names=(), spans="", fast=False
                     )
-                    application.gate.add([route])
+                    application.gate.add("server", [route])
                     found[name, error_name] = await client.get(path)
         return found
 

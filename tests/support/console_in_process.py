@@ -95,7 +95,7 @@ class ConsoleStand:
         self.live = kernel.live
         self.topics = Context(kernel, TopicsSettings())
         self.streams = StreamsContext(kernel, StreamsSettings(metrics_flush_ms=0))
-        around = Surroundings(self._keys is not None, lambda: False, lambda: True, lambda: 1_000, lambda: 7)
+        around = Surroundings(self._keys is not None, lambda: False, lambda: True, lambda: 1_000, lambda: 7, str)
         self.face = ConsoleProtocol(ConsoleContext(kernel, around))
         self.catalogue = self.face.catalogue
         self.catalogue._small = small

@@ -212,13 +212,6 @@ class DeclaredPipeline:
 
     # --- what must be there ----------------------------------------------------------------------------------------
 
-    def is_right(self, shop: Shop) -> bool:
-        try:
-            self.check(shop)
-        except AssertionError:
-            return False
-        return True
-
     def check(self, shop: Shop) -> None:
         """Every table and log has exactly what it must have."""
         clean = shop.clean()

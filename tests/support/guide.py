@@ -56,6 +56,7 @@ _VARYING = (
     (re.compile(r'("effective_priority":)\d+'), r"\1<n>"),
     (re.compile(r"(etag: .*):[0-9a-f]+\.[0-9a-f]+\."), r"\1:<epoch>."),
     (re.compile(r'("oldest_ready_ms":|"throughput":|"failure_rate":)[\d.]+'), r"\1<n>"),
+    (re.compile(r"answered in [\d.]+ ms"), "answered in <n> ms"),
     (re.compile(r"^(oldest ready|throughput|failure rate) +[\d.]+(?:m?s| jobs/s|%)$", re.MULTILINE), r"\1 <n>"),
 )
 

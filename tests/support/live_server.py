@@ -21,6 +21,7 @@ from strandline.server.application import Application
 from strandline.server.declarations import Declarations
 from strandline.server.run import Server, listen
 from strandline.server.settings import ServerSettings, Settings, StorageSettings
+from strandline.service.access import Keys
 from strandline.service.settings import DeliverySettings, LimitSettings
 from strandline.tables import make_log
 
@@ -47,9 +48,9 @@ DECLARED = Declarations(tables=(NOTES,), collections=DeclaredCollections(collect
 
 
 class LiveServer:
-    def __init__(self, data: Path, lane: str, slots: int, slow_ms: int) -> None:
+    def __init__(self, data: Path, lane: str, slots: int, slow_ms: int, keys: str = "") -> None:
         settings = Settings(
-            server=ServerSettings(fast_lane=lane == "fast", drain_seconds=LONG_SECONDS),
+            server=ServerSettings(fast_lane=lane == "fast", drain_seconds=LONG_SECONDS, api_keys=Keys.parse(keys)),
             storage=StorageSettings(data_dir=str(data)),
             limits=LimitSettings(max_sse_connections=slots),
             delivery=DeliverySettings(
@@ -61,6 +62,8 @@ class LiveServer:
         self._listener = listen("127.0.0.1", 0)
         self.port: int = self._listener.getsockname()[1]
         self.url = f"http://127.0.0.1:{self.port}"
+        #: The API key that the requests of this server's kinds of live responses have; empty: none.
+        self.secret = ""
         self._thread = threading.Thread(target=lambda: self._server.run(sockets=[self._listener]))
 
     def start(self) -> None:
@@ -77,7 +80,7 @@ class LiveServer:
 
     def fill(self) -> None:
         """About ten megabytes for a reader of every protocol."""
-        with httpx.Client(base_url=self.url, trust_env=False, timeout=30) as client:
+        with httpx.Client(base_url=self.url, trust_env=False, timeout=30, headers=self.headers) as client:
             client.put("/v0/topics/jobs", json={"type": "queue"}).raise_for_status()
             client.put("/v1/stream/s", headers={"content-type": "application/json"}).raise_for_status()
             for _ in range(RECORDS):
@@ -87,6 +90,10 @@ class LiveServer:
                 client.post("/push/events/d", json={"data": {"text": RECORD}}).raise_for_status()
                 note = {"parent": "d", "payload": {"text": RECORD}}
                 client.post("/tables/note/append", json=note, headers={"strandline-user": "ann"}).raise_for_status()
+
+    @property
+    def headers(self) -> dict[str, str]:
+        return {"authorization": f"Bearer {self.secret}"} if self.secret else {}
 
     @property
     def open(self) -> tuple[int, int]:
@@ -118,8 +125,10 @@ class LiveServer:
 
 
 @contextmanager
-def live_server(data: Path, lane: str, slots: int = 0, slow_ms: int = LONG_SECONDS * 1000) -> Iterator[LiveServer]:
-    server = LiveServer(data, lane, slots, slow_ms)
+def live_server(
+    data: Path, lane: str, slots: int = 0, slow_ms: int = LONG_SECONDS * 1000, keys: str = ""
+) -> Iterator[LiveServer]:
+    server = LiveServer(data, lane, slots, slow_ms, keys)
     server.start()
     try:
         yield server
@@ -132,7 +141,9 @@ def _get(path: str) -> bytes:
 
 
 def _watch(server: LiveServer) -> bytes:
-    created = httpx.post(f"{server.url}/v0/watch", json={"topics": {"t": {"from_seq": 0}}}, trust_env=False)
+    created = httpx.post(
+        f"{server.url}/v0/watch", json={"topics": {"t": {"from_seq": 0}}}, headers=server.headers, trust_env=False
+    )
     return _get(f"/v0/watch/{created.json()['wid']}")
 
 
@@ -188,7 +199,10 @@ KINDS = {
 
 def ask(server: LiveServer, line: socket.socket, kind: str) -> None:
     """Send the request for a live response."""
-    line.sendall(KINDS[kind].request(server))
+    request = KINDS[kind].request(server)
+    if server.secret:
+        request = request.replace(b"\r\n", b"\r\nauthorization: Bearer " + server.secret.encode() + b"\r\n", 1)
+    line.sendall(request)
     if kind == "websocket" and line.recv(12, socket.MSG_PEEK | socket.MSG_WAITALL) == b"HTTP/1.1 101":
         subscribe = json.dumps({"op": "subscribe", "topic": "t"}).encode()
         line.sendall(Frame(Opcode.TEXT, subscribe).serialize(mask=True))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from support.tables_in_process import NOW, Bed, Vote, seqs
 
-from strandline.tables import Hooks, Item, make_log
+from strandline.tables import AppendResult, Hooks, Item, TableError, make_log
 from strandline.tables.rows import PurgeResult, RmResult
 
 SOFT = make_log("vote", parent="poll", schema=Vote, soft_delete=True, pub=True)
@@ -106,3 +106,32 @@ def test_an_update_changes_the_payload_and_unknown_ids_are_passed_over(bed: Bed)
     assert bed.done(votes.update("p:1", {"optionIdx": 7})).payload["optionIdx"] == 7
     bulk = bed.done(votes.rm_bulk(["p:1", "p:2", "p:999"]))
     assert [result.deleted for result in bulk.results] == [True, True, False]
+
+
+def test_rows_of_several_users_in_one_step_each_have_their_own_result(bed: Bed) -> None:
+    votes = bed.bind(make_log("vote", parent="room", schema=Vote))["vote"]
+    bed.done(votes.append("r", Vote(0), user="ann", idempotency_key="earlier"))
+    appends = [
+        (Item(Vote(1), "a"), "ann"),
+        (Item({"optionIdx": "one"}), "bob"),
+        (Item(Vote(2)), ""),
+        (Item(Vote(3), "a"), "bob"),
+        (Item(Vote(4), "earlier"), "bob"),
+        (Item(Vote(5), "b"), "eve"),
+    ]
+    frames = bed.engine.stats().frames
+    results = bed.done(votes.append_each("r", appends))
+    assert bed.sealed or bed.engine.stats().frames == frames + 1
+    errors = [(result.code, result.more["fields"]) for result in results if isinstance(result, TableError)]
+    assert errors == [("VALIDATION_FAILED", ["optionIdx"]), ("VALIDATION_FAILED", ["user"])]
+    made = [(result.seq, result.created) for result in results if isinstance(result, AppendResult)]
+    assert made == [(2, True), (2, False), (1, False), (3, True)]
+    rows = votes.list_after("r", 0).rows
+    assert [(row.seq, row.user, row.payload["optionIdx"]) for row in rows] == [
+        (1, "ann", 0), (2, "ann", 1), (3, "eve", 5),
+    ]  # fmt: skip
+    # Only repetitions, or only errors: nothing is written.
+    frames = bed.engine.stats().frames
+    assert [result.created for result in bed.done(votes.append_each("r", appends[3:5]))] == [False, False]  # type: ignore[union-attr]
+    assert bed.done(votes.append_each("r", [])) == []
+    assert bed.engine.stats().frames == frames

@@ -102,3 +102,12 @@ def test_users_who_have_not_appended_for_a_while_are_forgotten() -> None:
     for number in range(100_000):
         window.add(f"user {number}", 1, number)
     assert len(window._times) < 3000
+
+
+def test_every_row_of_a_user_counts_in_a_step_of_several_users(votes: Table) -> None:
+    users = ["ann", "ann", "bob", "ann", "ann"]
+    results = votes.append_each("r", [(Item(Vote(0)), user) for user in users]).wait()
+    codes = [result.code if isinstance(result, TableError) else None for result in results]
+    assert codes == [None, None, None, None, "RATE_LIMITED"]
+    assert is_limited(votes, user="ann")
+    assert not is_limited(votes, 2, user="bob")

@@ -226,6 +226,7 @@ class Worker(Generic[T]):
         self._delay_ms = delay_ms
         #: Whether the queue decides about the delay of failed jobs.
         self._queue_delays = False
+        self._claims_with_acks = False
         self._handler: Handler[T] | None = None
         self._stopping = SyncFlag()
         #: Set when there may be room for another job, or when the worker stops.
@@ -280,6 +281,8 @@ class Worker(Generic[T]):
         self._seen = state.head_seq
         self._lease_ms = self._settings.lease_ms or state.config.lease_ms
         self._queue_delays = state.config.retry_delay_ms > 0
+        # Such a claim waits, and the ack must not.
+        self._claims_with_acks = not state.config.claim_jitter_ms
 
     def _take(self, jobs: SyncCrew, until_empty: bool) -> None:
         while not self._stopping.raised:
@@ -302,8 +305,7 @@ class Worker(Generic[T]):
                 self._stopping.wait(self._settings.poll_seconds)
                 continue
             for job in claimed:
-                self._places.add(job.lease_id)
-                self._running[job.lease_id] = job
+                self._hold(job)
                 jobs.start(self._work, jobs, job)
 
     def _claim(self, room: int) -> list[Job[T]]:
@@ -325,6 +327,14 @@ class Worker(Generic[T]):
     # --- processing ------------------------------------------------------------------------------------------------
 
     def _work(self, jobs: SyncCrew, job: Job[T]) -> None:
+        """Process the job, and then those that its acknowledgement and the following ones claim."""
+        following: Job[T] | None = job
+        while following is not None:
+            following = self._process(jobs, following)
+
+    def _process(self, jobs: SyncCrew, job: Job[T]) -> Job[T] | None:
+        """Process the job and report its outcome. Returns the job that was claimed with that, if any."""
+        following: Job[T] | None = None
         returned = job._returned = Returned()
         error: Exception | SystemExit | None = None
         call: SyncCall | None = None
@@ -343,7 +353,7 @@ class Worker(Generic[T]):
             if error is not None or returned.by_call:
                 self._give_back(job, returned, error)
             else:
-                self._acknowledge(job)
+                following = self._acknowledge(job)
         except Exception as problem:
             # The job is not lost: its lease expires, and the queue delivers it again.
             log.error("the outcome of job %s could not be reported: %r", job.seq, problem)
@@ -354,10 +364,30 @@ class Worker(Generic[T]):
                 call.end()
             self._places.discard(job.lease_id)
             self._changed.put_up()
+        return following
 
-    def _acknowledge(self, job: Job[T]) -> None:
+    def _acknowledge(self, job: Job[T]) -> Job[T] | None:
+        """Acknowledge the job and, unless the worker stops, claim the next one in the same request. Returns that
+        job."""
+        if self._claims_with_acks and not self._stopping.raised:
+            try:
+                request = calls.ack_and_claim(self._path, self.node, job, self._lease_ms)
+                claimed = (self._transport.ask(request, calls.NEXT_CLAIMED)).claimed
+            except StrandlineError:
+                pass  # The ack alone can be repeated until it succeeds. The worker claims the next job by itself.
+            else:
+                self.done += 1
+                if not claimed:
+                    return None
+                self._hold(claimed[0])
+                return claimed[0]
         self._transport.call(calls.ack(self._path, self.node, [job]))
         self.done += 1
+        return None
+
+    def _hold(self, job: Job[T]) -> None:
+        self._running[job.lease_id] = job
+        self._places.add(job.lease_id)
 
     def _give_back(self, job: Job[T], returned: Returned, error: Exception | SystemExit | None) -> None:
         reason = fitting(error) if returned.reason is None else returned.reason

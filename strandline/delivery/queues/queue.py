@@ -451,9 +451,16 @@ class Queue:
     def counters(self) -> QueueCounters:
         with self.lock:
             self._catch_up(self._now())
-            log, state = self.log.state(), self._state
-            state.forget_below(log.evict_floor)
-            ready = log.count - state.in_flight - state.delayed - len(self._leaving.seqs)
+            state, book = self._state, self.log.book
+            if book.config.ttl_ms or book.base is not None:
+                log = self.log.state()
+                count, floor = log.count, log.evict_floor
+            else:
+                # The same, without asking whether records have expired.
+                book.check_there()
+                count, floor = book.count, book.evict_floor
+            state.forget_below(floor)
+            ready = count - state.in_flight - state.delayed - len(self._leaving.seqs)
             return QueueCounters(max(ready, 0), state.in_flight, state.dead_lettered, state.delayed, state.dropped)
 
     def figures(self) -> QueueFigures:

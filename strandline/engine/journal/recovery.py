@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable
+from contextlib import closing
 
 from strandline.engine.disk import NO_SPACE, Disk, pieces_of
 from strandline.engine.errors import DamagedFile, JournalIncomplete
@@ -77,7 +78,7 @@ def recover(
         store.add(entry, entry.tier)
     books = load_books(frame for name in manifest.checkpoints for frame in read_checkpoint(disk, name))
     recovered = replay(disk, store, manifest, books, mark, lost, progress, before_file)
-    _make_durable(disk, recovered)
+    _make_durable(disk, recovered, mark)
     recovered.journals = final_sizes(disk, recovered.manifest, mark, recovered.next_journal)
     _remove_leftovers(disk, store, recovered.manifest)
     return recovered
@@ -316,7 +317,7 @@ def _replay_file(file: JournalFile, replay: Replay, torn_from: int, report: _Rep
     return file.size
 
 
-def _make_durable(disk: Disk, recovered: Recovered) -> None:
+def _make_durable(disk: Disk, recovered: Recovered, mark: FlushMark | None) -> None:
     """Make the replayed records durable before readers see them, so that no power cut can remove them afterwards.
 
     Truncates a partly written frame at the end. A file whose final size is in the manifest is durable already.
@@ -325,10 +326,17 @@ def _make_durable(disk: Disk, recovered: Recovered) -> None:
     final = {entry.index for entry in recovered.manifest.journals if entry.size}
     if not written or written[-1] < recovered.manifest.boundary or written[-1] in final:
         return
-    # The files before this one were synced when they were completed. Rewrite this one: after a failed sync, the system
-    # treats its pages as clean, and a further sync would not write them.
+    # The files before this one were synced when they were completed.
     path, torn = journal_path(written[-1]), recovered.torn
-    size = torn.offset if torn is not None and torn.path == path else disk.size(path)
+    size = disk.size(path)
+    if torn is not None and torn.path == path:
+        size = torn.offset
+    elif mark is not None and mark.sizes(recovered.manifest.id).get(written[-1], 0) >= size:
+        # All of it was durable when the mark was written. Only a copy of the directory may not be.
+        with closing(disk.append_file(path)) as file:
+            file.sync()
+        return
+    # Rewrite it: after a failed sync, the system treats its pages as clean, and a further sync would not write them.
     try:
         # Write to another place if there is space: the disk may be bad where the file is now.
         disk.write_file(path, pieces_of(disk, path, 0, size))

@@ -208,7 +208,9 @@ def read_tail(book: Logbook, after: int, limit: int, max_bytes: int | None, epoc
         page.next_after = after
         page.caught_up = True
         return page
-    if tail is None or tail.overlay is not None or first < tail.first or (max_bytes is not None and max_bytes < 1):
+    if tail is None or first < tail.first or (max_bytes is not None and max_bytes < 1):
+        return None
+    if tail.overlay is not None and not tail.overlay.leaves(first):
         return None
     blocks = tail.blocks
     at = len(blocks) - 1

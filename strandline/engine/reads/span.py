@@ -64,7 +64,7 @@ def rest_of(log: Log, span: ReadSpan, after: int) -> ReadSpan | None:
 
 def _reached(book: Logbook, after: int, budget: Budget, key: str | None, segments: Segments) -> int:
     end = next((loss.first - 1 for loss in losses(layers(book), after + 1)), book.head)
-    for part, first, last in _parts(book, after, end):
+    for part, first, last in parts_between(book, after, end):
         if key is None:
             reached, used = part.fitting(first, last, budget, segments)
         else:
@@ -88,13 +88,13 @@ def _keyed_fitting(
 
 def _count(book: Logbook, after: int, through: int, segments: Segments) -> int:
     count = 0
-    for part, first, last in _parts(book, after, through):
+    for part, first, last in parts_between(book, after, through):
         ranges = [(first, last)] if part.overlay is None else part.overlay.visible(first, last)
         count += sum(part.rows_between(low, high, segments) for low, high in ranges)
     return count
 
 
-def _parts(book: Logbook, after: int, through: int) -> Iterator[tuple[Part, int, int]]:
+def parts_between(book: Logbook, after: int, through: int) -> Iterator[tuple[Part, int, int]]:
     """Yield the parts with retained records of the range, and the range of seqs in each."""
     for layer, first, last in layers(book):
         low, high = max(first, after + 1, layer.evict_floor), min(last, through)

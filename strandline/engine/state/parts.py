@@ -56,6 +56,10 @@ class Overlay:
         for start, end in self.dead.gaps(first, last):
             yield from self.hidden.gaps(start, end)
 
+    def leaves(self, first: int) -> bool:
+        """Return whether all records from ``first`` on are unchanged."""
+        return self.dead.last < first and self.hidden.last < first and not self.amended
+
 
 class Part(ABC):
     """A range of a log. Seqs may be missing from it; those it has are ascending."""

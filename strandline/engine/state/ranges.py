@@ -23,6 +23,11 @@ class SeqRanges:
     def __bool__(self) -> bool:
         return bool(self._firsts)
 
+    @property
+    def last(self) -> int:
+        """The highest member; 0 if there is none."""
+        return self._lasts[-1] if self._lasts else 0
+
     def __len__(self) -> int:
         """Return the number of ranges (not of seqs)."""
         return len(self._firsts)

@@ -15,6 +15,7 @@ from weakref import WeakKeyDictionary
 
 from strandline.engine.ownership import JSON
 from strandline.lake import catalog, layout, typed_tables
+from strandline.lake.declared import DIRECTORY, DeclaredFiles
 from strandline.lake.erasures import PROGRESS, PURGED
 from strandline.lake.fence import Fence
 from strandline.lake.files import DataFile
@@ -138,9 +139,14 @@ def keep_catalog(round: Round) -> None:
     there = set(round.lake.folders(""))
     found = [(folder, each) for folder, each in wanted_tables(round).items() if memory.progress.get(folder)]
     typed = {info.epoch for _, each in found for info in each.logs}
+    directory = round.lake.directory
+    declared = [] if directory is None else DeclaredFiles.of(directory).names()
     now = catalog.make_catalog(
         (name for name in catalog.LAKE_TABLES if name in there),
-        ((each.kind, each.name, f"{typed_tables.FOLDER}/{folder}") for folder, each in found),
+        [
+            *((each.kind, each.name, f"{typed_tables.FOLDER}/{folder}") for folder, each in found),
+            *(("declared", name, f"{DIRECTORY}/{name}") for name in declared),
+        ],
         (
             (info.name, info.media_type == JSON)
             for info in round.all_logs

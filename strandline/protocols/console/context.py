@@ -25,6 +25,8 @@ class Surroundings(NamedTuple):
     uptime_ms: Callable[[], int]
     #: The number of open connections.
     connections: Callable[[], int]
+    #: Where a process on this machine reaches the server; empty if unknown.
+    url: Callable[[], str]
 
 
 class ConsoleContext:

@@ -12,10 +12,21 @@ from strandline.service.problems import (
     NOT_ACCEPTABLE,
     NOT_FOUND,
     NOT_READY,
+    PAYLOAD_TOO_LARGE,
     SHUTTING_DOWN,
     THROTTLED,
     UNAUTHORIZED,
+    UNSUPPORTED_MEDIA_TYPE,
+    Problem,
     by_code,
+)
+
+QUERY_CANCELLED = Problem("query_cancelled", 409, "The query was cancelled before it was complete.")
+QUERY_LIMIT = Problem(
+    "query_limit",
+    422,
+    "The query exceeds a limit of time, memory or result size; the message names it. Read less, or use the command "
+    "line.",
 )
 
 PROBLEMS = by_code(
@@ -27,6 +38,10 @@ PROBLEMS = by_code(
         LOG_NOT_FOUND,
         NOT_ACCEPTABLE,
         NOT_A_QUEUE,
+        QUERY_CANCELLED,
+        QUERY_LIMIT,
+        PAYLOAD_TOO_LARGE,
+        UNSUPPORTED_MEDIA_TYPE,
         THROTTLED,
         DAMAGED_DATA,
         INTERNAL,

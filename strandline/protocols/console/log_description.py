@@ -13,7 +13,7 @@ from strandline.protocols.console.context import ConsoleContext
 from strandline.protocols.console.kinds import belongs, kind_of, note_of, writable_by
 from strandline.protocols.console.rates import Rates
 from strandline.protocols.console.routers import ConsoleRouters
-from strandline.protocols.console.wire import ConsoleLogAnswer, ConsumerRow, ForkAnswer
+from strandline.protocols.console.wire import ConsoleLogAnswer, ForkAnswer, LogConsumer
 from strandline.service.access import Access
 from strandline.service.catalog import CONSUMER, Catalog, profile_of, registry_of
 from strandline.service.http import Call, Reply
@@ -78,10 +78,10 @@ def _fork(log: Log, access: Access) -> ForkAnswer | None:
     return ForkAnswer(of=base[0].name, through=base[1])
 
 
-def _consumers(log: Log) -> list[ConsumerRow]:
+def _consumers(log: Log) -> list[LogConsumer]:
     head = log.head
     return [
-        ConsumerRow(name=name.removeprefix(CONSUMER), seq=cursor.seq, lag=max(head - cursor.seq, 0), moved_at=cursor.ts)
+        LogConsumer(name=name.removeprefix(CONSUMER), seq=cursor.seq, lag=max(head - cursor.seq, 0), moved_at=cursor.ts)
         for name, cursor in sorted(log.cursors().items())
         if name.startswith(CONSUMER)
     ]

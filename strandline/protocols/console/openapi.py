@@ -5,14 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 from strandline.engine.record import MAX_SEQ, MAX_TIME
-from strandline.protocols.console import keys, logs, queues, read, routes, wire
+from strandline.protocols.console import keys, logs, matches, queues, read, routes, sql, wire
 from strandline.protocols.console.catalogue import SORTS
 from strandline.protocols.console.errors import PROBLEMS
 from strandline.protocols.console.kinds import KINDS
+from strandline.query.content_language import MAX_LENGTH
 from strandline.query.inference import SAMPLE_RECORDS
 from strandline.service.openapi import (
     EVENT_STREAM,
     EVENTS,
+    JSON,
     AnswerShape,
     Described,
     Operation,
@@ -66,6 +68,16 @@ anything else.
 `before`. To continue forwards, send `next_after` as `after`. `caught_up` is true if there are no more records in the
 requested direction."""
 
+_WHERE = _query("where", "Only records whose content matches this filter.", {"type": "string", "maxLength": MAX_LENGTH})
+
+_MATCHES = f"""Scans a log backwards, newest records first, without a schema or an index. A filter consists of
+conditions: `.status = failed`, `.user.name ~ /^A/`, `.amount >= 100`, `.user` (there is a value), `"card declined"`
+(text, ignoring case), `/E[0-9]+/` (a regular expression of RE2); with `and`, `or`, `not` and parentheses.
+
+A request scans about {matches.MAX_SECONDS:.0f} s or {matches.MAX_SCANNED:,} records, so an answer may have few or no
+records. To continue, send `next` as `before`, until it is null. `counts` has the start and the number of records of
+each interval. With `limit=0`, records are only counted."""
+
 _TAIL = f"""Events are `record` (as in `{routes.RECORDS}`), `tombstone` (records that were lost before they could be
 sent), `dropped` (the log was deleted; the stream ends) and `end` (the client reads too slowly; the stream ends).
 To continue after a disconnect, send the id of the last event as `Last-Event-ID`. Without `Last-Event-ID` and `after`,
@@ -74,6 +86,15 @@ the stream starts with the next new record."""
 _QUEUE = """Returns the number of jobs in each state; the jobs that workers hold and the delayed jobs, each ordered by
 when their state changes next; and the next jobs to be delivered, in order. Jobs that failed before have their last
 failures."""
+
+_SQL = f"""Runs one statement in DuckDB's dialect that reads: SELECT, FROM, WITH, VALUES, DESCRIBE, SUMMARIZE or SHOW.
+Every log that the API key may read is a table with the columns `seq`, `ts`, `key`, `node`, `meta` and `data`; tables,
+collections and declared tables have columns of their own. The statement cannot reach files or the network.
+
+A query may take {sql.TABLE.seconds} seconds and {sql.TABLE.memory_bytes >> 20} MB of memory. The format `table` returns
+the first {sql.TABLE.rows:,} rows, at most {sql.TABLE.result_bytes >> 20} MB; `truncated` says whether there are more.
+The other formats are files with all rows, at most {sql.DOWNLOAD.rows:,} rows or {sql.DOWNLOAD.result_bytes >> 20} MB,
+in {sql.DOWNLOAD.seconds} seconds. {sql.MAX_QUERIES} queries may run and wait at a time."""
 
 _OPERATIONS: dict[tuple[str, str], Operation] = {
     ("GET", routes.PAGE): Operation(
@@ -144,6 +165,28 @@ _OPERATIONS: dict[tuple[str, str], Operation] = {
         ),
         errors=("invalid_request", "log_not_found"),
     ),
+    ("GET", routes.MATCHES): Operation(
+        group=_GROUP,
+        summary="Find records by their content",
+        description=_MATCHES,
+        answers=shown(wire.MatchesAnswer),
+        parameters=(
+            _NAME,
+            _WHERE,
+            _query("before", "Only records before this sequence number.", _SEQ),
+            _query("since", "Only records from this time: milliseconds since 1970, or RFC 3339.", _MOMENT),
+            _query("until", "Only records before this time.", _MOMENT),
+            _query(
+                "limit",
+                "Maximum number of records; 0 only counts.",
+                _whole(0, matches.MAX_LIMIT, matches.DEFAULT_LIMIT),
+            ),
+            _query("bucket_ms", "Count the records per interval of this length.", {**_SEQ, "minimum": 1}),
+            _KEY,
+            _PREFIX,
+        ),
+        errors=("invalid_request", "log_not_found"),
+    ),
     ("GET", routes.TAIL): Operation(
         group=_GROUP,
         summary="Follow the records of a log",
@@ -152,6 +195,7 @@ _OPERATIONS: dict[tuple[str, str], Operation] = {
         parameters=(
             _NAME,
             _query("after", "Start with the records after this sequence number.", _SEQ),
+            _WHERE,
             Parameter("Last-Event-ID", "header", "The id of the last event that the client received.", STRING),
         ),
         errors=("invalid_request", "log_not_found"),
@@ -205,6 +249,39 @@ _OPERATIONS: dict[tuple[str, str], Operation] = {
         answers=shown(wire.FieldsAnswer),
         parameters=(_NAME,),
         errors=("invalid_request", "log_not_found"),
+    ),
+    ("POST", routes.SQL): Operation(
+        group=_GROUP,
+        summary="Run a query in SQL",
+        description=_SQL,
+        answers=(
+            AnswerShape(
+                200,
+                "The rows, in the requested format.",
+                {
+                    JSON: wire.SqlAnswer,
+                    "text/csv": STRING,
+                    "application/vnd.apache.parquet": {"type": "string", "format": "binary"},
+                },
+            ),
+        ),
+        body={JSON: wire.SqlQuery},
+        needs_body=True,
+        errors=(
+            "invalid_request",
+            "query_cancelled",
+            "payload_too_large",
+            "unsupported_media_type",
+            "query_limit",
+            "throttled",
+        ),
+    ),
+    ("POST", routes.SQL_CANCEL): Operation(
+        group=_GROUP,
+        summary="Cancel a query",
+        description="Cancels the queries that the same API key has started with this `id`.",
+        answers=shown(wire.SqlCancelAnswer),
+        parameters=(Parameter("id", "path", "The `id` of the query.", STRING, required=True),),
     ),
     ("GET", routes.INFERENCE): Operation(
         group=_GROUP,
@@ -284,6 +361,25 @@ CONSOLE = Described(
             "reason": "What the worker gave as the reason, or a text if no worker reported the failure.",
         },
         "RemovalAnswer": {"sample": "The first records that would be deleted."},
+        "MatchesAnswer": {
+            "records": "The matching records, newest first.",
+            "counts": "The start of each interval with matching records, in milliseconds, and their number.",
+            "matched": "Number of matching records, in `records` or only counted.",
+            "scanned": "Number of records that were examined.",
+            "next": "Where to continue; null if the whole range was scanned.",
+        },
+        "SqlQuery": {
+            "statement": "One statement that reads.",
+            "format": "The format of the result. `json` is an array of objects.",
+            "id": "A name for the query, with which it can be cancelled.",
+        },
+        "SqlColumn": {"type": "The type in DuckDB."},
+        "SqlAnswer": {
+            "rows": "The values of each row. A whole number that JavaScript would round is a string.",
+            "truncated": "Whether the result has more rows.",
+            "warnings": "What the result may lack, for example because the lake cannot be read.",
+        },
+        "SqlCancelAnswer": {"cancelled": "Whether there was such a query."},
         "ShownRouter": {
             "rate": "Records per second at the moment; null if unknown.",
             "paused": "Whether the router waits because its destination refuses records.",

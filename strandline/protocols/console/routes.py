@@ -9,11 +9,13 @@ from strandline.protocols.console.fields import Fields
 from strandline.protocols.console.keys import ConsoleKeys
 from strandline.protocols.console.log_description import LogDescriptions
 from strandline.protocols.console.logs import ConsoleLogs
+from strandline.protocols.console.matches import ConsoleMatches
 from strandline.protocols.console.overview import Overview
 from strandline.protocols.console.queues import ConsoleQueues
 from strandline.protocols.console.rates import Rates
 from strandline.protocols.console.read import ConsoleReads
 from strandline.protocols.console.routers import ConsoleRouters
+from strandline.protocols.console.sql import ConsoleSql
 from strandline.protocols.console.tail import LogTails
 from strandline.service.http import NO_STORE, Handler, Route
 
@@ -26,6 +28,7 @@ LIVE = API + "/live"
 LOGS = API + "/logs"
 LOG = API + "/log/{name}"
 RECORDS = LOG + "/records"
+MATCHES = LOG + "/matches"
 TAIL = LOG + "/tail"
 KEYS = LOG + "/keys"
 REMOVAL = LOG + "/removal"
@@ -34,6 +37,8 @@ QUEUES = API + "/queues"
 QUEUE = API + "/queue/{name}"
 FIELDS = API + "/fields/{name}"
 ROUTERS = API + "/routers"
+SQL = API + "/sql"
+SQL_CANCEL = SQL + "/{id}/cancel"
 
 
 class ConsoleProtocol:
@@ -47,10 +52,12 @@ class ConsoleProtocol:
         self.listing = ConsoleLogs(context, self.rates, self.catalogue)
         self.describing = LogDescriptions(context, self.rates, self.routing)
         self.reading = ConsoleReads(context)
+        self.matching = ConsoleMatches(context)
         self.tailing = LogTails(context)
         self.keying = ConsoleKeys(context)
         self.queueing = ConsoleQueues(context, self.catalogue)
         self.fields = Fields(context)
+        self.querying = ConsoleSql(context)
 
     def routes(self) -> list[Route]:
         return [
@@ -62,6 +69,7 @@ class ConsoleProtocol:
             _route(LOGS, self.listing.list, "read"),
             _route(LOG, self.describing.get, "read"),
             _route(RECORDS, self.reading.get, "read"),
+            _route(MATCHES, self.matching.get, "read"),
             _route(TAIL, self.tailing.open, "read", stream=True),
             _route(KEYS, self.keying.keys, "read"),
             _route(REMOVAL, self.keying.removal, "read", "delete"),
@@ -70,6 +78,8 @@ class ConsoleProtocol:
             _route(QUEUE, self.queueing.queue, "read"),
             _route(FIELDS, self.fields.get, "read"),
             _route(ROUTERS, self.routing.routers, "read"),
+            _route(SQL, self.querying.query, "read", method="POST", body="required"),
+            _route(SQL_CANCEL, self.querying.cancel, "read", method="POST"),
         ]
 
     def begin(self) -> None:
@@ -77,18 +87,28 @@ class ConsoleProtocol:
         self.overview.begin()
 
     def close(self) -> None:
-        """Stop sampling."""
+        """Stop sampling, and cancel queries."""
         self.overview.stop()
+        self.querying.close()
 
 
-def _route(path: str, handler: Handler, *scopes: str, stream: bool = False, own_access: bool = False) -> Route:
+def _route(
+    path: str,
+    handler: Handler,
+    *scopes: str,
+    method: str = "GET",
+    body: str = "none",
+    stream: bool = False,
+    own_access: bool = False,
+) -> Route:
     named = "{name}" in path
     return Route(
-        method="GET",
+        method=method,
         path=path,
         handler=handler,
         scopes=scopes,
         names=("name",) if named else (),
+        body=body,
         stream=stream,
         own_access=own_access,
         any_case=True,

@@ -8,11 +8,14 @@ from typing import Any
 
 import msgspec
 
+from strandline.arrow import pa
 from strandline.delivery.watch import FeedPosition, FeedReader, FeedView, PlainSubject
 from strandline.engine import Log, Page
 from strandline.engine.errors import UnknownLog
 from strandline.protocols.console.context import ConsoleContext
+from strandline.protocols.console.matches import content_of
 from strandline.protocols.console.records import payload_of, render, render_tombstone
+from strandline.query.content_filter import ContentFilter
 from strandline.service import sse
 from strandline.service.access import Access
 from strandline.service.http import Call
@@ -31,7 +34,13 @@ _ID = re.compile(rb"([0-9]{1,19})-([0-9]{1,19})")
 
 
 class TailView(FeedView):
-    __slots__ = ()
+    """All records, or those whose content matches a filter."""
+
+    __slots__ = ("_content",)
+
+    def __init__(self, content: ContentFilter | None = None) -> None:
+        super().__init__(strong=False)
+        self._content = content
 
     def arguments(self, subject: Any) -> dict[str, Any]:
         return {"limit": PIECE_RECORDS, "max_bytes": PIECE_BYTES}
@@ -41,12 +50,16 @@ class TailView(FeedView):
         if page.tombstone is not None:
             behind = page.seqs[0] - 1 if page.seqs else page.next_after
             frames.append(sse.frame(b"tombstone", render_tombstone(page.tombstone), b"%d-%d" % (epoch, behind)))
-        for record in page:
+        records = list(page)
+        if self._content is not None and records:
+            found = self._content.matches(pa.array([record.data for record in records], pa.binary()))
+            records = [record for record, matches in zip(records, found.tolist(), strict=True) if matches]
+        for record in records:
             frames.append(sse.frame(b"record", render(record, payload), b"%d-%d" % (epoch, record.seq)))
         return b"".join(frames)
 
 
-VIEW = TailView(strong=False)
+VIEW = TailView()
 
 
 class LogTails:
@@ -63,7 +76,9 @@ class LogTails:
         if known is not None:
             epoch, after = int(known[1]), int(known[2])
         start = tailed.head if after is None else after
-        return TailStream(self._context, call.access, tailed, epoch, start)
+        content = content_of(call)
+        view = VIEW if content is None else TailView(content)
+        return TailStream(self._context, call.access, tailed, epoch, start, view)
 
 
 class ConsoleStream(LiveResponse):
@@ -82,10 +97,12 @@ class TailStream(ConsoleStream, FeedReader):
 
     __slots__ = ("_context", "_place")
 
-    def __init__(self, context: ConsoleContext, access: Access, tailed: Log, epoch: int, start: int) -> None:
+    def __init__(
+        self, context: ConsoleContext, access: Access, tailed: Log, epoch: int, start: int, view: TailView
+    ) -> None:
         super().__init__(context.live, access)
         self._context = context
-        self._place = FeedPosition(self, PlainSubject(tailed), start, VIEW)
+        self._place = FeedPosition(self, PlainSubject(tailed), start, view)
         self._place.epoch = epoch
 
     def begin(self) -> None:

@@ -12,6 +12,7 @@ from strandline.protocols.console.kinds import Kind, Protocol
 from strandline.query.declaration import SearchDeclaration
 from strandline.query.inference import InferredField
 from strandline.service.log_config import ConfigShown
+from strandline.sql.request import Format
 
 Number = Annotated[int, Meta(ge=0)]
 Rate = Annotated[float, Meta(ge=0)]
@@ -94,7 +95,7 @@ class ConsoleLogsAnswer(msgspec.Struct, kw_only=True):
     total: Number
 
 
-class ConsumerRow(msgspec.Struct, kw_only=True):
+class LogConsumer(msgspec.Struct, kw_only=True):
     name: str
     seq: Number
     lag: Number
@@ -135,7 +136,7 @@ class ConsoleLogAnswer(LogRow, kw_only=True):
     expires_at: Number | None
     fork: ForkAnswer | None
     forks: Number
-    consumers: list[ConsumerRow]
+    consumers: list[LogConsumer]
     routers: list[ShownRouter]
     note: str
     of: str | None
@@ -154,6 +155,14 @@ class RecordAnswer(msgspec.Struct, kw_only=True):
     data: Any | UnsetType = UNSET
     text: str | UnsetType = UNSET
     base64: str | UnsetType = UNSET
+
+
+class MatchesAnswer(msgspec.Struct, kw_only=True):
+    records: list[RecordAnswer]
+    counts: list[tuple[Number, Number]]
+    matched: Number
+    scanned: Number
+    next: Number | None
 
 
 class TombstoneAnswer(msgspec.Struct, kw_only=True):
@@ -208,6 +217,32 @@ class InferenceAnswer(msgspec.Struct, kw_only=True):
     records: Number
     fields: list[InferredField]
     search: SearchDeclaration | None
+
+
+# --- SQL -------------------------------------------------------------------------------------------------------------
+
+
+class SqlQuery(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    statement: Annotated[str, Meta(min_length=1, max_length=100_000)]
+    format: Format = "table"
+    id: Annotated[str, Meta(max_length=64, pattern="^[A-Za-z0-9-]*$")] = ""
+
+
+class SqlColumn(msgspec.Struct, kw_only=True):
+    name: str
+    type: str
+
+
+class SqlAnswer(msgspec.Struct, kw_only=True):
+    columns: list[SqlColumn]
+    rows: list[list[Any]]
+    truncated: bool
+    elapsed_ms: Number
+    warnings: list[str]
+
+
+class SqlCancelAnswer(msgspec.Struct, kw_only=True):
+    cancelled: bool
 
 
 # --- queues and routers ----------------------------------------------------------------------------------------------

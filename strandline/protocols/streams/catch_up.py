@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from strandline.engine.errors import DamagedFile, EngineError
 from strandline.engine.reads.page import SCAN_RECORDS
+from strandline.engine.reads.payloads import Chunk, read_payloads
 from strandline.engine.reads.span import ReadSpan, rest_of, span_of
 from strandline.engine.record import MAX_SEQ
 from strandline.engine.state.parts import Budget
@@ -21,11 +22,23 @@ from strandline.protocols.streams.context import StreamsContext
 from strandline.protocols.streams.errors import GONE, gone, overloaded
 from strandline.protocols.streams.pages import ReadPage, StreamPages
 from strandline.protocols.streams.read_request import ReadRequest
-from strandline.protocols.streams.state_messages import with_offsets
+from strandline.protocols.streams.state_messages import has_messages, with_offsets
 from strandline.protocols.streams.stream import Stream
 from strandline.service.http import Answer, Call
 from strandline.service.pieces import PiecewiseResponse
 from strandline.service.problems import Headers, Refusal
+
+
+class Piece(NamedTuple):
+    """A part of an answer: the number of its records, and their text. In a JSON array, it has the commas between
+    them."""
+
+    records: int
+    chunks: list[Chunk]
+
+    @classmethod
+    def of(cls, data: list[bytes], as_json: bool) -> Piece:
+        return cls(len(data), [(b"," if as_json else b"").join(data)])
 
 
 class SpanReader:
@@ -45,43 +58,66 @@ class SpanReader:
     def complete(self) -> bool:
         return self._span.after >= self._span.through
 
-    def read(self) -> list[bytes]:
-        """The payload of the next records. A piece without a record with the key is empty."""
-        log, span = self._stream.log, self._span
+    def read(self) -> Piece:
+        """The next records. A piece without a record with the key is empty."""
         if self._stream.gone:
             raise gone()
         try:
-            page = log.read(span.after, SCAN_RECORDS, max_bytes=self._max_bytes, key=self._key)
+            return self._stored() or self._shown()
         except DamagedFile:
-            self._stream.readable_through = span.after
+            self._stream.readable_through = self._span.after
             raise
+
+    def _stored(self) -> Piece | None:
+        """The next records if readers get them as they are stored: then nothing looks at each of them."""
+        stream, span = self._stream, self._span
+        if self._key is not None or self._registry.promotes:
+            return None
+        payloads = read_payloads(stream.log, span.after, span.through, self._max_bytes)
+        if payloads is None:
+            return None
+        read = span.after, payloads.through
+        if self._as_json and has_messages(stream, read, payloads.may_contain):
+            return None
+        self._advance(payloads.through)
+        return Piece(payloads.records, payloads.chunks(b"," if self._as_json else b""))
+
+    def _shown(self) -> Piece:
+        """The next records, selected and converted one by one."""
+        log, span = self._stream.log, self._span
+        page = log.read(span.after, SCAN_RECORDS, max_bytes=self._max_bytes, key=self._key)
         if page.tombstone is not None and page.tombstone.gap_from <= span.through:
             raise _removed()
         after = min(page.next_after, span.through)
-        if log.config.compact:
-            # A record that is removed because its key has a newer one is not missed: the newer one is in the span, or
-            # after it.
-            self._span = span._replace(after=after)
-        else:
-            rest = rest_of(log, span, after)
-            if rest is None:
-                raise _removed()
-            self._span = rest
+        self._advance(after)
         end = bisect_right(page.seqs, span.through)
         seqs, data = page.seqs[:end], page.data[:end]
         if self._registry.promotes:
             data = self._registry.promote_rows(seqs, data)
         if self._as_json:
             data = with_offsets(self._stream, seqs, data, None if self._key is not None else (span.after, after))
-        return data
+        return Piece.of(data, self._as_json)
+
+    def _advance(self, after: int) -> None:
+        """The records up to the seq ``after`` have been read. Raises Refusal if one of the span was removed."""
+        log, span = self._stream.log, self._span
+        if log.config.compact:
+            # A record that is removed because its key has a newer one is not missed: the newer one is in the span, or
+            # after it.
+            self._span = span._replace(after=after)
+            return
+        rest = rest_of(log, span, after)
+        if rest is None:
+            raise _removed()
+        self._span = rest
 
 
 class Bodies:
-    """The pieces of a body, made from the first pages and the rest. Until the last one, they are not a complete JSON
+    """The pieces of a body, made from the first pieces and the rest. Until the last one, they are not a complete JSON
     array. A slow reader waits between two pieces, so nothing keeps a piece or its records once it is made."""
 
-    def __init__(self, pages: list[list[bytes]], reader: SpanReader, as_json: bool) -> None:
-        self._pages = pages
+    def __init__(self, pieces: list[Piece], reader: SpanReader, as_json: bool) -> None:
+        self._pieces = pieces
         self._reader = reader
         self._as_json = as_json
         #: The number of records and bytes so far.
@@ -89,36 +125,38 @@ class Bodies:
         self.size = 0
 
     def __iter__(self) -> Iterator[bytes]:
-        while self._pages or not self._reader.complete:
-            if not self._pages:
-                self._pages.append(self._reader.read())
+        while self._pieces or not self._reader.complete:
+            if not self._pieces:
+                self._pieces.append(self._reader.read())
             # An empty piece would end the answer.
-            if any(self._pages[0]) or (self._pages[0] and self._as_json):
-                yield self._piece(self._pages.pop(0))
+            if any(self._pieces[0].chunks) or (self._pieces[0].records and self._as_json):
+                yield self._body(self._pieces.pop(0))
             else:
-                self.records += len(self._pages.pop(0))
+                self.records += self._pieces.pop(0).records
         if self._as_json:
             end = b"]" if self.records else b"[]"
             self.size += len(end)
             yield end
 
-    def _piece(self, data: list[bytes]) -> bytes:
+    def _body(self, piece: Piece) -> bytes:
+        chunks = piece.chunks
         if self._as_json:
-            piece = b"%b%b" % (b"," if self.records else b"[", b",".join(data))
+            body = b"".join((b"," if self.records else b"[", *chunks))
         else:
-            piece = b"".join(data)
-        self.records += len(data)
-        self.size += len(piece)
-        return piece
+            # A single one is not copied.
+            body = chunks[0] if len(chunks) == 1 and isinstance(chunks[0], bytes) else b"".join(chunks)
+        self.records += piece.records
+        self.size += len(body)
+        return body
 
 
 class _Begun(NamedTuple):
-    """The start of an answer. ``page`` has all of its records unless there is a ``reader``, which has those after the
-    ``pages``."""
+    """The start of an answer. ``page`` has all of its records unless there are ``bodies``."""
 
     page: ReadPage
-    pages: list[list[bytes]]
-    reader: SpanReader | None
+    bodies: Bodies | None
+    #: Whether the first pieces are the whole answer.
+    short: bool = False
 
 
 class CatchUp(PiecewiseResponse):
@@ -174,16 +212,19 @@ class CatchUpReads:
             begun = await context.workers.normal.run(self._begin, stream, ask, found)
         finally:
             context.meters.read_fetch.add(int((perf_counter() - began) * 1_000_000))
-        page, pages, reader = begun
+        page, bodies, short = begun
         if_none_match = call.head.headers.get(b"if-none-match")
-        if reader is None:
+        if bodies is None:
             return self._pages.caught_up(stream, ask, page, if_none_match)
         headers, unchanged = self._pages.caught_up_headers(stream, ask, page, if_none_match)
         if unchanged is not None:
             return unchanged
+        if short:
+            body = b"".join(bodies)
+            return self._pages.reply(stream, body, bodies.records, headers)
         if not context.live.has_room(call.access):
             raise overloaded("too many streams are open")
-        return CatchUp(call, context, stream, headers, Bodies(pages, reader, ask.as_json(stream)))
+        return CatchUp(call, context, stream, headers, bodies)
 
     def _begin(self, stream: Stream, ask: ReadRequest, found: ReadPage) -> _Begun:
         """Decide the end of the answer, and read the second page. Short answers end with it and need no stream."""
@@ -191,16 +232,15 @@ class CatchUpReads:
         span = span_of(stream.log, found.next_after, left, ask.key, stream.readable_through)
         reader = SpanReader(stream, ask, span, self._context.settings.read_max_bytes)
         if span.through <= found.next_after or reader.version != found.version:
-            return _Begun(found, [], None)
+            return _Begun(found, None)
         try:
-            data = reader.read()
+            second = reader.read()
         except (EngineError, Refusal):
             # The page before is still valid, and the next request finds out what has happened.
-            return _Begun(found, [], None)
-        page = found._replace(next_after=span.through, head=span.head)
-        if reader.complete:
-            return _Begun(page._replace(data=found.data + data), [], None)
-        return _Begun(page._replace(data=[]), [found.data, data], reader)
+            return _Begun(found, None)
+        as_json = ask.as_json(stream)
+        page = found._replace(data=[], next_after=span.through, head=span.head)
+        return _Begun(page, Bodies([Piece.of(found.data, as_json), second], reader, as_json), reader.complete)
 
 
 def _removed() -> Refusal:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
+from time import perf_counter
 from typing import TypeVar
 
 from strandline.delivery.watch.feed import Feeds
@@ -193,6 +194,11 @@ class StreamsContext:
         if commit.done:
             self.meters.append_wait.add(0)
             return make(commit.wait())
+        if self.admission.flushes_in_place():
+            begun = perf_counter()
+            value = commit.wait()
+            self.meters.append_wait.add(int((perf_counter() - begun) * 1_000_000))
+            return make(value)
         later = Later()
         self.settle_appends(commit, (later,), size, lambda value: later.settle(make(value)))
         return later

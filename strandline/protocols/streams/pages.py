@@ -251,8 +251,11 @@ class StreamPages:
         return self._page(stream, found, ask.as_json(stream), headers + disposition(stream))
 
     def _page(self, stream: Stream, found: ReadPage, as_json: bool, headers: Headers) -> Reply:
-        body = body_of(found.data, as_json)
-        self._meters.read_records.add(len(found.data))
+        return self.reply(stream, body_of(found.data, as_json), len(found.data), headers)
+
+    def reply(self, stream: Stream, body: bytes, records: int, headers: Headers) -> Reply:
+        """The reply with this number of records."""
+        self._meters.read_records.add(records)
         self._meters.read_bytes.add(len(body))
         return Reply(body, 200, stream.content_type_bytes, headers)
 

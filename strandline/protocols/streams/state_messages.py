@@ -6,7 +6,7 @@ from the offset of its last message. Only JSON arrays get it; records that are r
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 from msgspec import Raw
@@ -28,7 +28,7 @@ def with_offsets(
     ``span``: these are all records after the first and up to the second seq. The stream remembers a span without
     messages, so that other readers of the same records need not look at them.
     """
-    if not stream.has_state_messages or (span is not None and _within(span, stream.without_messages)):
+    if not has_messages(stream, span):
         return data
     shown = data
     # Searching all records at once takes a third of the time.
@@ -37,6 +37,20 @@ def with_offsets(
     if span is not None and shown == data:
         stream.without_messages = _joined(span, stream.without_messages)
     return shown
+
+
+def has_messages(
+    stream: Stream, span: tuple[int, int] | None, may_contain: Callable[[bytes], bool] = lambda text: True
+) -> bool:
+    """Whether there may be messages among the records of the span; see ``with_offsets``. ``may_contain`` tells whether
+    a text is in the records."""
+    if not stream.has_state_messages or (span is not None and _within(span, stream.without_messages)):
+        return False
+    if may_contain(_MARK):
+        return True
+    if span is not None:
+        stream.without_messages = _joined(span, stream.without_messages)
+    return False
 
 
 def _with_offset(record: bytes, seq: int) -> bytes:

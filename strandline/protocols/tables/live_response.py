@@ -47,7 +47,9 @@ class TableLiveResponse(LiveResponse, FeedReader):
         raise NotImplementedError
 
     def last_message(self, ending: Ending) -> bytes:
-        return b"" if ending is Ending.SHUTDOWN else end_frame(TableError("THROTTLED", ending.value))
+        if ending is Ending.SHUTDOWN:
+            return b""
+        return end_frame(TableError("NOT_AUTHENTICATED" if ending is Ending.REVOKED else "THROTTLED", ending.value))
 
     def be_ready(self) -> None:
         """Tell the reader once that it has everything that existed."""

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TypeVar
-
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
@@ -17,7 +14,6 @@ from strandline.protocols.topics.wire import WriteRecord
 from strandline.service.http import Call, ElementLimit
 from strandline.service.problems import RECORD_TOO_LARGE, Refusal, invalid
 
-T = TypeVar("T")
 _NULL = b"null"
 #: A record in a body has at least ``{"data":1}`` and a comma; decoding stops at the first shorter one. So a batch of
 #: ordinary records is not counted before it is decoded.
@@ -123,28 +119,6 @@ def _check_sizes(data: list[Raw], metas: list[bytes | None], limit: int) -> None
                 f"records[{index}]: data and meta have {size} bytes, the limit is {limit}",
                 {"index": index, "max": limit},
             )
-
-
-def join_batches(batches: Sequence[Batch]) -> Batch:
-    """One batch with the records of all batches, in order."""
-    if len(batches) == 1:
-        return batches[0]
-    return Batch(
-        [payload for batch in batches for payload in batch.data],
-        _joined(batches, [batch.keys for batch in batches]),
-        _joined(batches, [batch.nodes for batch in batches]),
-        _joined(batches, [batch.metas for batch in batches]),
-    )
-
-
-def _joined(batches: Sequence[Batch], columns: Sequence[Sequence[T | None] | None]) -> list[T | None] | None:
-    """The concatenated columns; None if no batch has the column."""
-    if columns.count(None) == len(columns):
-        return None
-    joined: list[T | None] = []
-    for batch, column in zip(batches, columns, strict=True):
-        joined.extend([None] * len(batch.data) if column is None else column)
-    return joined
 
 
 def is_scheduled(records: list[WriteRecord]) -> bool:

@@ -136,25 +136,26 @@ class JobCalls:
             return []
         if commit.done:
             return self._acknowledged(topic, queue, group, commit)
-        self._context.hub.on_done(commit, partial(self._flushed, topic, queue, group, commit, perf_counter()))
+        since = perf_counter()
+        if self._context.admission.flushes_in_place():
+            return self._acknowledged(topic, queue, group, commit, since)
+
+        def flushed() -> None:
+            claiming = self._acknowledged(topic, queue, group, commit, since)
+            if claiming:
+                self._claim(topic, queue, claiming)
+
+        self._context.hub.on_done(commit, flushed)
         return []
 
-    def _flushed(
-        self, topic: Topic, queue: Queue, group: list[JobCall], commit: Commit[list[Acked]], since: float
-    ) -> None:
-        fsync_ms = (perf_counter() - since) * 1000
-        for each in group:
-            each.fsync_ms = fsync_ms
-        claiming = self._acknowledged(topic, queue, group, commit)
-        if claiming:
-            self._claim(topic, queue, claiming)
-
     def _acknowledged(
-        self, topic: Topic, queue: Queue, group: list[JobCall], commit: Commit[list[Acked]]
+        self, topic: Topic, queue: Queue, group: list[JobCall], commit: Commit[list[Acked]], since: float = 0.0
     ) -> list[JobCall]:
-        """Answer the requests that claim nothing, and return the others."""
+        """Answer the requests that claim nothing, and return the others. The commit has waited for the disk ``since``
+        this time."""
         try:
             results = commit.wait()
+            fsync_ms = (perf_counter() - since) * 1000 if since else 0.0
             counters = queue.counters()
             dispatcher = self._context.dispatchers.find(queue)
             if dispatcher is not None:
@@ -165,6 +166,7 @@ class JobCalls:
         claiming = []
         for each, acked in zip(group, results, strict=True):
             each.acked = acked
+            each.fsync_ms = fsync_ms
             if each.claim is None:
                 each.finish(topic, counters)
             else:

@@ -17,7 +17,6 @@ from strandline.protocols.topics.batches import (
     check_utf8,
     for_jobs_only,
     is_scheduled,
-    join_batches,
     key_of,
     make_batch,
     make_schedules,
@@ -26,6 +25,7 @@ from strandline.protocols.topics.context import Context
 from strandline.protocols.topics.errors import BATCH_TOO_LARGE
 from strandline.protocols.topics.topics import NewTopic, Topic, topic_of_write
 from strandline.protocols.topics.wire import MultiWriteAnswer, MultiWriteBody, OneWrite, WritePerformance, Written
+from strandline.service.gathered_appends import join_batches
 from strandline.service.http import Call, Later, Reply, json_reply
 from strandline.service.log_config import check_name, kind_of
 from strandline.service.problems import Refusal, invalid, may_not_touch

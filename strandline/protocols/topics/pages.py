@@ -11,7 +11,7 @@ from itertools import accumulate
 from typing import NamedTuple
 
 from strandline.engine import Page
-from strandline.protocols.topics.records import render_list, render_records, tombstone_json
+from strandline.protocols.topics.records import plain_overhead, render_list, render_records, tombstone_json
 from strandline.protocols.topics.topics import Topic
 
 #: The number of seqs in a span.
@@ -40,24 +40,35 @@ class RenderedPage(NamedTuple):
 
 
 class _Span(NamedTuple):
-    """The records of a span. Row i is at ``starts[i]`` in ``blob``, followed by a comma; ``sizes`` are the cumulated
-    sizes of the rows, for the byte limit of a page."""
+    """The records of a span, as JSON with commas in between. ``sizes`` are the cumulated sizes of the rows, for the
+    byte limit of a page. ``starts`` are the places of the rows in ``blob``. They are None if every row takes
+    ``overhead`` bytes besides its size, with the comma: then the places follow from the sizes."""
 
     revision: int
     seqs: list[int]
     blob: bytes
-    starts: list[int]
     sizes: list[int]
+    overhead: int
+    starts: list[int] | None
 
     @classmethod
     def of(cls, revision: int, page: Page, *, tags: bool, meta: bool) -> _Span:
+        weights = list(map(len, page.data))
+        overhead = plain_overhead(page, tags=tags)
+        if overhead is not None:
+            blob = render_records(page, tags=tags, meta=meta)
+            return cls(revision, page.seqs, blob, list(accumulate(weights, initial=0)), overhead + 1, None)
         rows = render_list(page, tags=tags, meta=meta)
-        weights = [
-            len(data) if extra is None else len(data) + len(extra)
-            for data, extra in zip(page.data, page.metas, strict=True)
-        ]
         starts = list(accumulate([len(row) + 1 for row in rows], initial=0))
-        return cls(revision, page.seqs, b",".join(rows), starts, list(accumulate(weights, initial=0)))
+        weights = [size + len(extra or b"") for size, extra in zip(weights, page.metas, strict=True)]
+        return cls(revision, page.seqs, b",".join(rows), list(accumulate(weights, initial=0)), 0, starts)
+
+    def records(self, start: int, stop: int) -> bytes:
+        """The rows from ``start`` to before ``stop``, at least one."""
+        return self.blob[self._place(start) : self._place(stop) - 1]
+
+    def _place(self, row: int) -> int:
+        return self.sizes[row] + row * self.overhead if self.starts is None else self.starts[row]
 
     def fitting(self, start: int, count: int, max_bytes: int) -> int:
         """The first row after those that fit."""
@@ -97,7 +108,7 @@ class TopicPages:
             if stop == start < len(span.seqs) and not parts:
                 stop += 1
             if stop > start:
-                parts.append(span.blob[span.starts[start] : span.starts[stop] - 1])
+                parts.append(span.records(start, stop))
                 limit -= stop - start
                 max_bytes -= span.sizes[stop] - span.sizes[start]
             if stop < len(span.seqs):

@@ -30,6 +30,7 @@ from strandline.service.live import Ending, LiveResponse
 _LAST_MESSAGES = {
     Ending.NO_SLOT: error_frame(code=429, error=Ending.NO_SLOT.value, retry_after_ms=SOON_MS),
     Ending.TOO_SLOW: error_frame(code=408, error=Ending.TOO_SLOW.value),
+    Ending.REVOKED: error_frame(code=401, error=Ending.REVOKED.value),
     Ending.SHUTDOWN: error_frame(
         code="server_shutting_down", message="the server is shutting down; reconnect in a moment"
     ),

@@ -48,9 +48,11 @@ from strandline.protocols.topics.wire import TopicOptions
 from strandline.protocols.topics.write import TopicWrites
 from strandline.service.access import Access
 from strandline.service.http import Call, Head, Later, Reply, Unread
+from strandline.service.live import CUT_OFF_SECONDS, Ending
 from strandline.service.problems import (
     FORBIDDEN,
     THROTTLED,
+    UNAUTHORIZED,
     Refusal,
     internal,
     invalid,
@@ -69,6 +71,7 @@ MAX_UNDER_WAY = 256
 #: The elements of smaller messages are not counted: creating all their objects takes only a few milliseconds.
 COUNTED_FROM_CHARACTERS = 64 << 10
 #: The close codes for a stopping server, and for a slow client.
+POLICY_VIOLATION = 1008
 SERVICE_RESTART = 1012
 TRY_AGAIN_LATER = 1013
 
@@ -215,6 +218,14 @@ class Socket(Watcher):
         refusal = Refusal(SERVER_SHUTTING_DOWN, "the server is shutting down; reconnect later")
         self.put(error_message(Raw(b"null"), refusal))
         self.close(SERVICE_RESTART)
+
+    def revoke(self) -> None:
+        self._outbox.clear()
+        self._waiting_bytes = 0
+        self.put(error_message(Raw(b"null"), Refusal(UNAUTHORIZED, Ending.REVOKED.value)))
+        self.close(POLICY_VIOLATION)
+        self._let_talk()
+        self.context.hub.loop.call_later(CUT_OFF_SECONDS, self._abandon)
 
     @property
     def unread_bytes(self) -> int:

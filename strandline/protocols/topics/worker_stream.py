@@ -22,6 +22,7 @@ from strandline.service.problems import invalid
 _LAST_MESSAGES: dict[Ending, tuple[int | str, str]] = {
     Ending.NO_SLOT: (429, Ending.NO_SLOT.value),
     Ending.TOO_SLOW: (408, "the worker does not read its jobs; reconnect to get jobs"),
+    Ending.REVOKED: (401, Ending.REVOKED.value),
     Ending.SHUTDOWN: ("server_shutting_down", Ending.SHUTDOWN.value),
 }
 

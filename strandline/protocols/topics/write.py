@@ -16,7 +16,6 @@ from strandline.protocols.topics.batches import (
     check_idempotency_key,
     check_utf8,
     is_scheduled,
-    join_batches,
     key_of,
     make_batch,
     make_schedules,
@@ -26,23 +25,22 @@ from strandline.protocols.topics.context import Context
 from strandline.protocols.topics.records import number_list
 from strandline.protocols.topics.topics import Topic, topic_of_write
 from strandline.protocols.topics.wire import WriteBody
+from strandline.service.gathered_appends import (
+    MAX_GATHERED_RECORDS,
+    AppendGroup,
+    BatchAppend,
+    GatheredAppends,
+    join_batches,
+    settle_batches,
+)
 from strandline.service.http import Call, Later, Reply
-
-#: Larger writes gain nothing by being appended together with others.
-MAX_GATHERED_RECORDS = 16
-#: A group of this size is appended at once.
-MAX_GATHERED_BYTES = 1 << 20
-
 
 _decoder = msgspec.json.Decoder(WriteBody)
 
 
 class TopicWrites:
-    """Turns bodies into batches and appends them.
-
-    Plain writes to the same topic that arrive in the same turn of the loop are appended together: one frame, one
-    system call, one block in memory for all of them. Each still gets its own seqs and its own answer.
-    """
+    """Turns bodies into batches and appends them. Plain writes to the same topic that arrive in one turn of the event
+    loop are appended together."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
@@ -50,10 +48,7 @@ class TopicWrites:
         self._topics = context.topics
         self._pressure = context.admission.pressure
         self.elements = write_limit(context.settings)
-        self._gathered: dict[Topic, _Gathered] = {}
-        self._writes_of_turn = 0
-        #: Whether the last turn had only one write.
-        self._alone = True
+        self._gathered: GatheredAppends[Topic, _Write] = GatheredAppends(context.hub.loop, self._append_group)
 
     def write(self, call: Call) -> Reply | Later | Awaitable[Reply]:
         """POST /v0/topics/{topic}"""
@@ -114,44 +109,31 @@ class TopicWrites:
     # --- grouped writes --------------------------------------------------------------------------------------------
 
     def _gathers(self, topic: Topic, write: _Write) -> bool:
-        """Whether the write is appended with the others of this turn of the event loop.
-
-        A large write gains nothing by that. The first write of a turn does not wait either if the last turn had only
-        one write: then it is likely to be alone again.
-        """
-        if len(write.batch.data) > MAX_GATHERED_RECORDS:
+        """Whether the write is appended with the others of this turn of the event loop."""
+        data = write.batch.data
+        if len(data) > MAX_GATHERED_RECORDS:
             return False
-        self._writes_of_turn += 1
-        if self._writes_of_turn == 1:
-            self._context.hub.loop.call_soon(self._end_turn)
-            if self._alone:
-                return False
-        group = self._gathered.get(topic)
-        if group is None:
-            group = self._gathered[topic] = _Gathered()
-        group.add(write)
-        if group.size > MAX_GATHERED_BYTES:
-            del self._gathered[topic]
-            self._append_group(topic, group)
-        return True
+        return self._gathered.take(topic, write, len(data[0]) if len(data) == 1 else sum(map(len, data)))
 
-    def _end_turn(self) -> None:
-        self._alone = self._writes_of_turn == 1
-        self._writes_of_turn = 0
-        gathered, self._gathered = self._gathered, {}
-        for topic, group in gathered.items():
-            self._append_group(topic, group)
-
-    def _append_group(self, topic: Topic, group: _Gathered) -> None:
+    def _append_group(self, topic: Topic, group: AppendGroup[_Write]) -> None:
         try:
-            appending = self._commit(topic, group.batch())
+            appending = self._commit(topic, join_batches([write.batch for write in group.appends]))
         except Exception as error:
             group.fail(error)
             return
         if appending.commit.done:
-            group.settle(topic, appending)
+            _settle(topic, group, appending)
         else:
-            self._context.hub.on_done(appending.commit, partial(group.settle, topic, appending))
+            self._context.hub.on_done(appending.commit, partial(_settle, topic, group, appending))
+
+
+def _settle(topic: Topic, group: AppendGroup[_Write], appending: _Appending) -> None:
+    try:
+        whole = appending.commit.wait()
+    except Exception as error:
+        group.fail(error)
+        return
+    settle_batches(group.appends, whole, lambda write, done: write.reply(topic, appending, done))
 
 
 def _after(created: Commit[Log], commit: Commit[Appended]) -> Commit[Appended]:
@@ -159,16 +141,14 @@ def _after(created: Commit[Log], commit: Commit[Appended]) -> Commit[Appended]:
     return then(after_all([created, commit], None), lambda _: commit.wait())
 
 
-class _Write(Later):
+class _Write(BatchAppend):
     """One write in progress, with the data for its answer."""
 
-    __slots__ = ("batch", "call", "created", "waited_ms")
+    __slots__ = ("call", "created", "waited_ms")
 
     def __init__(self, call: Call, batch: Batch) -> None:
-        # Like in Later, without another call.
-        self.answer = self._error = self._waiting = None
+        super().__init__(batch)
         self.call = call
-        self.batch = batch
         self.created: Commit[Log] | None = None
         self.waited_ms = 0.0
 
@@ -214,37 +194,3 @@ class _Appending:
             fsync_ms = (perf_counter() - self._at) * 1000 if topic.log.config.durability == "fsync" else 0.0
             self._json = b'"wal_append_ms":%.3f,"fsync_ms":%.3f' % (self._append_ms, fsync_ms)
         return self._json
-
-
-class _Gathered:
-    """Writes to one topic that are appended in one step."""
-
-    __slots__ = ("_writes", "size")
-
-    def __init__(self) -> None:
-        self.size = 0
-        self._writes: list[_Write] = []
-
-    def add(self, write: _Write) -> None:
-        self._writes.append(write)
-        data = write.batch.data
-        self.size += len(data[0]) if len(data) == 1 else sum(map(len, data))
-
-    def batch(self) -> Batch:
-        return join_batches([write.batch for write in self._writes])
-
-    def settle(self, topic: Topic, appending: _Appending) -> None:
-        try:
-            whole = appending.commit.wait()
-        except Exception as error:
-            self.fail(error)
-            return
-        first = whole.first
-        for write in self._writes:
-            last = first + len(write.batch.data) - 1
-            write.settle(write.reply(topic, appending, Appended(first, last, whole.ts)))
-            first = last + 1
-
-    def fail(self, error: Exception) -> None:
-        for write in self._writes:
-            write.fail(error)

@@ -246,3 +246,56 @@ class TestOtherParts:
         page.get_by_role("button", name="Delete consumer billing").click()
         page.get_by_role("dialog").get_by_role("button", name="Delete").click()
         expect(page.locator("section[aria-label=Consumers]")).to_contain_text("No consumers.")
+
+
+class TestOneRecord:
+    def test_it_is_shown_as_a_tree_whose_values_become_filters(self, visit: Visit, shop: Shop, rows: Rows) -> None:
+        name = shop.topic("payments")
+        shop.write(name, {"user": {"name": "ann"}, "items": [{"sku": 7}]}, {"user": {"name": "bob"}, "items": []})
+        page = visit(f"log/{name}?seq=1")
+        detail = page.get_by_role("region", name="Record 1")
+        detail.get_by_role("button", name="Tree").click()
+        expect(detail.locator(".leaf-text")).to_have_text(['name: "ann"', "sku: 7"])
+        detail.get_by_text("sku: 7").hover()
+        detail.get_by_role("button", name="Copy the path .items[0].sku").click()
+        assert page.evaluate("navigator.clipboard.readText()") == ".items[0].sku"
+        detail.locator("summary", has_text="user").click()
+        expect(detail.get_by_text('name: "ann"')).to_be_hidden()
+        detail.get_by_role("button", name="Filter by .items[0].sku").click(force=True)
+        expect(page.get_by_label("Filter by content")).to_have_value(".items[0].sku = 7")
+        expect(rows(page, "Matches")).to_have_count(1)
+
+    def test_it_is_compared_with_the_one_before_of_its_key(
+        self, visit: Visit, shop: Shop, rows: Rows, check: Callable[[Page], None]
+    ) -> None:
+        name = shop.topic("payments")
+        shop.write(name, {"state": "new", "n": 1}, {"state": "other"}, {"state": "paid", "n": 1, "by": "card"})
+        page = visit(f"log/{name}?seq=3")
+        page.get_by_role("region", name="Record 3").get_by_role("button", name="Compare…").click()
+        expect(page.get_by_label("With record")).to_have_value("1")
+        expect(rows(page, "Differences").locator("td")).to_have_text(
+            [".state", '"new"', '"paid"', ".by", "–", '"card"']
+        )
+        check(page)
+        page.get_by_label("With record").fill("2")
+        page.get_by_label("With record").press("Tab")
+        expect(rows(page, "Differences").locator("td").nth(1)).to_have_text('"other"')
+
+
+class TestConsumers:
+    def test_one_is_created_and_moved(self, visit: Visit, shop: Shop, rows: Rows) -> None:
+        name = shop.topic(records=40)
+        page = visit(f"log/{name}?tab=readers")
+        page.get_by_role("button", name="New consumer").click()
+        page.get_by_label("Name").fill("billing")
+        page.get_by_role("button", name="Create").click()
+        expect(rows(page, "Consumers").locator("td").nth(1)).to_have_text("40")
+        page.get_by_role("button", name="Seek consumer billing").click()
+        page.get_by_role("radio", name="Sequence number").check()
+        page.get_by_label("Sequence number").last.fill("12")
+        page.get_by_role("button", name="Seek", exact=True).click()
+        expect(rows(page, "Consumers").locator("td").nth(2)).to_have_text("28")
+        page.get_by_role("button", name="Seek consumer billing").click()
+        page.get_by_role("radio", name="Time").check()
+        page.get_by_role("button", name="Seek", exact=True).click()
+        expect(rows(page, "Consumers").locator("td").nth(2)).to_have_text("40")

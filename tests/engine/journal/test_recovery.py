@@ -121,3 +121,31 @@ def test_a_power_cut_while_the_journal_is_rewritten_takes_nothing_durable(seed: 
         found = texts(again.log("a"))
         assert found[:20] == list(map(str, range(20)))
         assert found == list(map(str, range(len(found))))
+
+
+@pytest.mark.parametrize("seed", [None, *range(3)])
+def test_a_file_that_was_flushed_to_its_end_is_not_written_again(seed: int | None, tmp_path: Path) -> None:
+    first = FaultDisk(tmp_path)
+    engine = Engine.open(first, clock=ManualClock(NOW), background=False)
+    fill(make(engine, durability="fsync"), "one", "two")
+    disk = first.process_kill()
+    second = Engine.open(disk, clock=ManualClock(NOW), background=False)
+    assert [kind for kind, path in disk.log if path.startswith(journal_path(1))] == ["sync"]
+    assert texts(second.log("a")) == ["one", "two"]
+    with opened(disk.power_cut(seed)) as third:
+        assert texts(third.log("a")) == ["one", "two"]
+
+
+def test_a_file_with_records_that_were_not_flushed_is_written_again(tmp_path: Path) -> None:
+    first = FaultDisk(tmp_path)
+    engine = Engine.open(first, clock=ManualClock(NOW), background=False)
+    log = make(engine, durability="memory")
+    fill(log, "one")
+    engine.flush()
+    fill(log, "two")
+    disk = first.process_kill()
+    second = Engine.open(disk, clock=ManualClock(NOW), background=False)
+    assert "create" in [kind for kind, path in disk.log if path.startswith(journal_path(1))]
+    assert texts(second.log("a")) == ["one", "two"]
+    with opened(disk.power_cut(None)) as third:
+        assert texts(third.log("a")) == ["one", "two"]

@@ -249,3 +249,19 @@ def test_a_filter_that_nothing_passes_ends_the_page_all_the_same(tmp_path: Path)
         page = log.read(without_nodes=["me"])
         assert (page.seqs, page.next_after, page.caught_up) == ([], SCAN_RECORDS, False)
         assert log.read(page.next_after, without_nodes=["me"]).caught_up
+
+
+@pytest.mark.parametrize("change", ["delete", "hide", "amend"])
+def test_a_page_after_changed_records_shows_no_change_and_one_before_them_does(tmp_path: Path, change: str) -> None:
+    with opened(tmp_path) as engine:
+        log = make(engine, durability="memory")
+        fill(log, "1", "2", "3", "4")
+        if change == "amend":
+            log.amend(2, b"new").wait()
+        else:
+            getattr(log, change)(seqs=[2]).wait()
+        assert texts(log, after=2) == ["3", "4"]
+        assert texts(log) == (["1", "new", "3", "4"] if change == "amend" else ["1", "3", "4"])
+        assert texts(log, after=1) == (["new", "3", "4"] if change == "amend" else ["3", "4"])
+        log.restore(seqs=[2]).wait()
+        assert (texts(log, after=1) == ["2", "3", "4"]) == (change == "hide")

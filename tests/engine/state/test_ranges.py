@@ -48,3 +48,11 @@ def test_overlap_and_gaps_divide_a_stretch(steps: list[tuple[str, tuple[int, int
 def test_which_seqs_are_inside_of_ranges_in_whatever_order(seqs: list[int], ranges: list[tuple[int, int]]) -> None:
     expected = [any(first <= seq <= last for first, last in ranges) for seq in seqs]
     assert inside(np.array(seqs, np.int64), ranges).tolist() == expected
+
+
+def test_the_last_member_is_known() -> None:
+    ranges = SeqRanges([(1, 3), (7, 9)])
+    assert ranges.last == 9
+    ranges.remove(8, 9)
+    assert ranges.last == 7
+    assert SeqRanges().last == 0

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 from support.raw_http import RawConnection
 from support.streams_client import JSON, START, TEXT, StreamsClient
+from support.streams_in_process import HandServer, by_hand
+
+from strandline.protocols.streams.offsets import encode
 
 PRODUCER = {"producer-id": "p", "producer-epoch": "0", "producer-seq": "0"}
 
@@ -276,3 +280,17 @@ def test_a_stream_of_text_goes_by_the_header_whatever_pointer_it_has(streams: St
     assert streams.request("POST", f"{name}/_schema", update).status_code == 200
     streams.append(name, "one", TEXT, stream_key="k")
     assert streams.read(name, key="k").text == "one"
+
+
+def test_a_writer_that_is_alone_does_not_wait_for_a_thread(tmp_path: Path) -> None:
+    async def test(server: HandServer) -> None:
+        await server.done("PUT", "s")
+        server.context.meters.append_wait.take()
+        server.context.admission.flushes_in_place = lambda: True
+        append = server.ask("POST", "s", b"1")
+        assert (append.status, append.headers["stream-next-offset"]) == (204, encode(1))
+        assert server.ask("POST", "s", stream_closed="true").status == 204
+        assert server.engine.flushing.pending == 0
+        assert server.context.meters.append_wait.take().number == 2
+
+    by_hand(tmp_path, test)

@@ -132,7 +132,7 @@ def test_internal(tmp_path: Path) -> None:
         def broken(call: Call) -> Reply:
             raise ZeroDivisionError("a secret of the server")
 
-        application.gate.add([Route(method="POST", path="/v0/broken", handler=broken)])
+        application.gate.add("server", [Route(method="POST", path="/v0/broken", handler=broken)])
 
     response = in_process(tmp_path, break_something, "/v0/broken")
     check("internal", response)

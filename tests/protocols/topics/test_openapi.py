@@ -21,7 +21,9 @@ from strandline.protocols.topics.errors import PROBLEMS
 from strandline.protocols.topics.openapi import TOPICS as DESCRIBED
 from strandline.protocols.topics.routes import TopicsProtocol
 from strandline.protocols.topics.settings import TopicsSettings
+from strandline.server.audit_routes import AuditRoutes
 from strandline.server.gate import Status
+from strandline.server.key_routes import KeyRoutes
 from strandline.server.openapi import document, openapi_route
 from strandline.server.openapi_routes import DOCUMENT_PATH, SERVER
 from strandline.server.pipeline.lake_marks import LakeMarks
@@ -29,11 +31,16 @@ from strandline.server.pipeline.routes import PipelineRoutes
 from strandline.server.pipeline.supervisor import PipelineSupervisor
 from strandline.server.probes import Probes
 from strandline.server.settings import Settings
+from strandline.service.access import Keys
+from strandline.service.api_keys import ApiKeys
 from strandline.service.http import Reply, Route
 from strandline.service.kernel import Kernel
 
 OPERATIONS = {**DESCRIBED.operations, **SERVER.operations}
 WEBSOCKET_PATH = "/v0/ws"
+
+#: Without an API key, a server adds none.
+SECRET = "fuzz-secret"
 
 #: Requests that are made up for each operation; with a topic in the path, for each of the topics below.
 EXAMPLES = 8
@@ -53,8 +60,11 @@ def all_routes(path: Path) -> list[Route]:
         with Engine.open(path / "data", background=False) as engine:
             context = Context(Kernel.for_tests(engine), TopicsSettings())
             keeper = PipelineSupervisor(Settings(), None, engine)
+            keys = ApiKeys(Keys(), engine.now, lambda id: None)
             return [
                 *TopicsProtocol(context).routes(),
+                *KeyRoutes(keys, context.hub).routes(),
+                *AuditRoutes(engine, context.workers).routes(),
                 *PipelineRoutes(keeper, LakeMarks(context.engine, keeper.lake, 0)).routes(),
             ]
 
@@ -117,7 +127,7 @@ def test_another_method_is_told_which_ones_there_are(client: Client, topic: str)
 @pytest.fixture(scope="module")
 def fuzzed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
     """A server of its own, since nobody knows what will be left of its topics. The fast lane hands on to the other."""
-    process = ServerProcess(tmp_path_factory.mktemp("fuzzed") / "data")
+    process = ServerProcess(tmp_path_factory.mktemp("fuzzed") / "data", keys=SECRET)
     try:
         yield process.start()
     finally:
@@ -134,6 +144,7 @@ def schema(fuzzed: ServerProcess) -> BaseSchema:
 def session() -> Iterator[requests.Session]:
     with requests.Session() as session:
         session.trust_env = False
+        session.headers["authorization"] = f"Bearer {SECRET}"
         yield session
 
 
@@ -190,6 +201,8 @@ class Fuzz:
     ) -> None:
         client = server.client()
         furnish(client)
+        # Of an API key, there is one to change.
+        self._key: str = client.call("POST", "/v0/keys", {"scopes": ["read"]}, status=201)["key"]["id"]
         client.close()
         self._server = server
         self._session = session
@@ -208,6 +221,8 @@ class Fuzz:
     def _run(self, mode: GenerationMode, topic: str, examples: int) -> set[int]:
         def tamed(case: Case, data: st.DataObject) -> None:
             tame(case, data, topic)
+            if "id" in case.path_parameters:
+                case.path_parameters["id"] = self._key
 
         statuses = fuzz(self._operation, mode, examples, tamed, self._server.url, self._session)
         assert self._server.running

@@ -161,6 +161,6 @@ def test_every_record_of_a_compacted_capped_log_reaches_the_lake_although_the_se
     assert answer["warnings"] == httpx.get(f"{url}/v0/ready").json()["warnings"] != []
     metrics = httpx.get(f"{url}/v0/metrics").text
     assert "strandline_retained_logs 2\n" in metrics
-    assert 'strandline_retained_lag_records{topic="orders"} 100\n' in metrics
+    assert 'strandline_retained_lag_records{log="orders"} 100\n' in metrics
     shown = Cli(url).lines("pipeline", "status", "--url", url)
     assert any(line.startswith("2 logs with retain_until_in_lake, 90 records") for line in shown)

@@ -50,6 +50,13 @@ export function send(method, path, body, headers = {}) {
   return call(method, path, body, { headers });
 }
 
+/** A POST whose answer is a file. @returns {Promise<Blob>} */
+export async function file(path, body) {
+  const answer = await reach(path, { method: "POST", headers: withKey({ "content-type": "application/json" }), body: JSON.stringify(body) });
+  if (!answer.ok) throw await refusal(answer);
+  return answer.blob();
+}
+
 async function call(method, path, body, { headers = {}, signal } = {}) {
   const asked = { method, headers: withKey(headers), signal };
   if (body !== undefined) {

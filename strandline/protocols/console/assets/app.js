@@ -17,6 +17,7 @@ const SCREENS = {
   queue: () => import("./screens/queue.js"),
   routers: () => import("./screens/routers.js"),
   search: () => import("./screens/search.js"),
+  sql: () => import("./screens/sql.js"),
   pipeline: () => import("./screens/pipeline.js"),
   missing: () => import("./screens/missing.js"),
 };

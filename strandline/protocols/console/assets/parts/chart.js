@@ -9,11 +9,13 @@ const MONTHS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "
 
 /**
  * @param {{title: string, series: {label: string, colour?: string}[], format: (value: number) => string, height?: number,
- *   sync?: string, points?: boolean, fill?: boolean, level?: number, whole?: boolean}} options
- * `sync`: charts with the same name share the pointer; `whole`: values are integers
+ *   sync?: string, points?: boolean, fill?: boolean, level?: number, whole?: boolean, bars?: number,
+ *   onselect?: (from: number, to: number) => void}} options
+ * `sync`: charts with the same name share the pointer; `whole`: values are integers; `bars`: the seconds that a bar
+ * stands for; `onselect`: called with the seconds of a range that the user drags
  * @returns {{element: HTMLElement, set: (seconds: number[], columns: (number|null)[][]) => void, close: () => void}}
  */
-export function chart({ title, series, format, height = 150, sync, points = false, fill = series.length === 1, level = 3, whole = false }) {
+export function chart({ title, series, format, height = 150, sync, points = false, fill = series.length === 1, level = 3, whole = false, bars = 0, onselect }) {
   const values = h("div.chart-values");
   const plot = h("div.plot", { role: "img" });
   const element = h("figure.chart", {}, h("figcaption", {}, h(`h${level}`, {}, title), values), plot);
@@ -36,7 +38,7 @@ export function chart({ title, series, format, height = 150, sync, points = fals
     plot.replaceChildren();
     const width = plot.clientWidth;
     if (!width) return void (drawing = null);
-    drawing = new uPlot(options({ series, format, height, width, sync, points, fill, whole, tell }), data, plot);
+    drawing = new uPlot(options({ series, format, height, width, sync, points, fill, whole, bars, onselect, tell }), data, plot);
     tell();
   };
 
@@ -63,21 +65,21 @@ export function chart({ title, series, format, height = 150, sync, points = fals
   };
 }
 
-function options({ series, format, height, width, sync, points, fill, whole, tell }) {
+function options({ series, format, height, width, sync, points, fill, whole, bars, onselect, tell }) {
   const axis = { stroke: colour("muted"), font: `11px ${colour("sans")}`, grid: { stroke: colour("grid"), width: 1 }, ticks: { show: false } };
   return {
     width,
     height,
     legend: { show: false },
     padding: [8, 28, 0, 0],
-    cursor: { y: false, drag: { setScale: false }, points: { size: 6 }, sync: sync ? { key: sync } : undefined },
-    scales: { y: { range: (_, low, high) => [Math.min(0, low ?? 0), high > 0 ? high * 1.12 : 1] } },
+    cursor: { y: false, drag: { setScale: false, x: Boolean(onselect), y: false }, points: { size: 6, show: !bars }, sync: sync ? { key: sync } : undefined },
+    scales: { ...(bars ? { x: { range: (plot) => (plot.data[0].length ? [plot.data[0][0], plot.data[0].at(-1) + bars] : [0, 1]) } } : {}), y: { range: (_, low, high) => [Math.min(0, low ?? 0), high > 0 ? high * 1.12 : 1] } },
     axes: [
       { ...axis, size: 27, gap: 7, space: 56, values: (_, splits, __, ___, step) => splits.map((second) => tick(second, step)) },
       { ...axis, size: widthOfLabels, space: 34, incrs: whole ? [1, 2, 5].flatMap((n) => Array.from({ length: 12 }, (_, power) => n * 10 ** power)).sort((a, b) => a - b) : undefined, values: (_, splits) => splits.map((value) => format(value)) },
     ],
-    series: [{}, ...series.map((one, number) => line(colour(one.colour ?? `series-${(number % 8) + 1}`), points, fill))],
-    hooks: { setCursor: [tell] },
+    series: [{}, ...series.map((one, number) => line(colour(one.colour ?? `series-${(number % 8) + 1}`), points, fill, bars))],
+    hooks: { setCursor: [tell], setSelect: onselect ? [(plot) => selected(plot, onselect)] : [] },
   };
 }
 
@@ -88,7 +90,14 @@ function widthOfLabels(plot, labels) {
   return Math.max(44, Math.ceil(plot.ctx.measureText(longest).width / devicePixelRatio) + 16);
 }
 
-function line(stroke, points, fill) {
+function selected(plot, onselect) {
+  const { left, width } = plot.select;
+  if (width < 3) return;
+  onselect(plot.posToVal(left, "x"), plot.posToVal(left + width, "x"));
+}
+
+function line(stroke, points, fill, bars) {
+  if (bars) return { stroke, width: 0, fill: `${stroke}bb`, points: { show: false }, paths: uPlot.paths.bars({ size: [0.85], align: 1 }) };
   return { stroke, width: 1.5, fill: fill ? `${stroke}22` : undefined, points: { show: points, size: 5, fill: stroke }, spanGaps: false };
 }
 

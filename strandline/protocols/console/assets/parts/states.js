@@ -59,10 +59,12 @@ export function repeat(ms, run, failed) {
     try {
       if (!document.hidden) await run(stop.signal);
     } catch (error) {
+      // The screen was closed, and with it the request.
+      if (stop.signal.aborted) return;
       if (!(error instanceof ApiError)) throw error;
       // The request would be refused again.
       refused = error.status >= 400 && error.status < 500 && error.status !== 408 && error.status !== 429;
-      if (!stop.signal.aborted) failed(error);
+      failed(error);
     } finally {
       busy = false;
       if (!stop.signal.aborted && (!refused || again)) timer = setTimeout(turn, again ? 0 : ms);

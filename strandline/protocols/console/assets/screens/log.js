@@ -11,14 +11,15 @@ import { icon } from "../shell/icons.js";
 import { bind } from "../shell/keys.js";
 import { address, go, note } from "../shell/routes.js";
 import { openConfig } from "./log/config.js";
+import { openFilter } from "./log/filter.js";
 import { openKeys } from "./log/keys.js";
 import { openReaders } from "./log/readers.js";
 import { openRecords } from "./log/records.js";
 import { openSchema } from "./log/schema.js";
 
 const REFRESH_MS = 2000;
-const TABS = [["records", "Records"], ["keys", "Keys"], ["config", "Configuration"], ["schema", "Schema"], ["readers", "Readers and routers"]];
-const OPEN = { records: openRecords, keys: openKeys, config: openConfig, schema: openSchema, readers: openReaders };
+const TABS = [["records", "Records"], ["filter", "Filter"], ["keys", "Keys"], ["config", "Configuration"], ["schema", "Schema"], ["readers", "Readers and routers"]];
+const OPEN = { records: openRecords, filter: openFilter, keys: openKeys, config: openConfig, schema: openSchema, readers: openReaders };
 
 export function open(root, params) {
   const { name } = params;
@@ -28,7 +29,7 @@ export function open(root, params) {
   const place = h("div.tab-panel", { id: "tab-panel", role: "tabpanel" }, loading());
   const code = codeBlock();
   const buttons = h("div.row", {});
-  let tab = params.tab in OPEN ? params.tab : "records";
+  let tab = params.where ? "filter" : Object.hasOwn(OPEN, params.tab ?? "") ? params.tab : "records";
   let log = null;
   let panel = null;
 
@@ -56,7 +57,7 @@ export function open(root, params) {
     replace(head, figures(log));
     if (first) {
       replace(title.querySelector(".beside"), kindChip(log.kind), log.closed ? h("span.chip", { dataset: { kind: "warn" } }, "closed") : null);
-      openTab(tab, { seq: params.seq, key: params.key, at: params.at });
+      openTab(tab, params);
     } else panel?.update?.(log);
   };
   const failed = (error) => {

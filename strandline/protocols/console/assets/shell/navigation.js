@@ -16,6 +16,7 @@ export const SCREENS = [
   ["queues", "Queues", "q"],
   ["routers", "Routers", "r"],
   ["search", "Search", "s"],
+  ["sql", "SQL", "d"],
   ["pipeline", "Pipeline", "p"],
 ];
 

@@ -2,6 +2,7 @@
 
 import { get } from "../../api.js";
 import { curl, literal, python } from "../../parts/code.js";
+import { openComparison } from "../../parts/compare.js";
 import { isTopicName, streamPath, topicPath } from "../../parts/kinds.js";
 import { preview, recordView } from "../../parts/record.js";
 import { empty, failure, liveMark, loading } from "../../parts/states.js";
@@ -23,7 +24,7 @@ const GLOW_MS = 1600;
 const SCROLLING = new Set(["ArrowUp", "PageUp", "Home", "k"]);
 const NARROW = matchMedia("(max-width: 760px)");
 
-export function openRecords(place, log, { code, buttons, options, reload }) {
+export function openRecords(place, log, { code, buttons, options, reload, toTab }) {
   let current = log;
   let following = true;
   let shown = null;
@@ -144,12 +145,15 @@ export function openRecords(place, log, { code, buttons, options, reload }) {
       keyField.value = key;
       setFilter();
     };
+    const onfilter = (where) => toTab("filter", { where });
+    const oncompare = () => attempt(() => openComparison(log.name, record));
     if (NARROW.matches) {
-      const { dialog } = openDialog({ title: `Record ${count(record.seq)}`, body: [recordView(record, { onkey: (key) => (dialog.close(), onkey(key)) })], wide: true });
+      const leave = (act) => (value) => (dialog.close(), act(value));
+      const { dialog } = openDialog({ title: `Record ${count(record.seq)}`, body: [recordView(record, { onkey: leave(onkey), onfilter: leave(onfilter), oncompare: leave(oncompare) })], wide: true });
       return;
     }
     panel.hidden = false;
-    replace(panel, recordView(record, { onclose: hide, onkey }));
+    replace(panel, recordView(record, { onclose: hide, onkey, onfilter, oncompare }));
     note("log", log.name, { seq: record.seq });
   }
 

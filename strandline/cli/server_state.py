@@ -1,0 +1,123 @@
+"""``strandline ping`` and ``strandline info``: whether a server answers, and how it is."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Annotated, Any
+
+import msgspec
+import typer
+from rich.filesize import decimal
+
+from strandline.cli.connection import connect
+from strandline.cli.exit_codes import CommandFailed
+from strandline.cli.options import ApiKey, AsJson, AsJsonLines, Url
+from strandline.cli.output import print_fields, print_json, print_line
+from strandline.cli.server_choice import DEFAULT_URL
+from strandline.cli.times import show_age
+from strandline.client.calls import ALWAYS, Request
+
+if TYPE_CHECKING:
+    from strandline.client import Client
+
+
+class Health(msgspec.Struct):
+    """The answer of ``GET /v0/health``."""
+
+    status: str
+    version: str
+    uptime_ms: int
+    reason: str = ""
+    failing: list[dict[str, Any]] = []
+
+
+def ping_command(
+    count: Annotated[int, typer.Option("--count", "-c", metavar="N", min=1, help="Number of requests.")] = 1,
+    interval: Annotated[
+        float, typer.Option("--interval", metavar="SECONDS", min=0, help="Time between two requests.")
+    ] = 1.0,
+    as_json: AsJsonLines = False,
+    url: Url = DEFAULT_URL,
+    api_key: ApiKey = None,
+) -> None:
+    """Check that a server answers, and how quickly.
+
+    The time is that of a request on an open connection. Fails with exit code 4 if the server does not answer; this
+    needs no API key. `strandline doctor` finds out why a server does not work as expected.
+
+    Example:
+      strandline ping --count 5
+    """
+    with connect(url, api_key, patience=0.0) as client:
+        # Opens the connection.
+        health_of(client)
+        for number in range(count):
+            if number:
+                time.sleep(interval)
+            started = time.perf_counter()
+            health = health_of(client)
+            took = (time.perf_counter() - started) * 1000
+            if as_json:
+                print_json({"url": url, "ms": round(took, 3), "status": health.status, "version": health.version})
+            else:
+                print_line(f"{url} answered in {took:.1f} ms: {health.status}, version {health.version}")
+
+
+def health_of(client: Client) -> Health:
+    """Raises CommandFailed if the server is not Strandline."""
+    body = client.call("GET", "/v0/health").body
+    try:
+        return msgspec.json.decode(body, type=Health)
+    except msgspec.DecodeError as error:
+        raise CommandFailed(
+            f"the server answers, but not as Strandline does ({error}); check the port in the URL"
+        ) from None
+
+
+def metrics_of(client: Client) -> dict[str, Any]:
+    """The figures of ``GET /v0/metrics``."""
+    request = Request("GET", "/v0/metrics", headers=((b"accept", b"application/json"),), repeatable=ALWAYS)
+    found: dict[str, Any] = msgspec.json.decode(client.transport.call(request).body)
+    return found
+
+
+def info_command(as_json: AsJson = False, url: Url = DEFAULT_URL, api_key: ApiKey = None) -> None:
+    """Show the version, the health and the size of a server.
+
+    Example:
+      strandline info
+    """
+    with connect(url, api_key) as client:
+        health, metrics = health_of(client), metrics_of(client)
+    if as_json:
+        print_json({"url": url, "health": health, "metrics": metrics})
+        return
+    print_fields(_fields(url, health, metrics))
+
+
+def _fields(url: str, health: Health, metrics: dict[str, Any]) -> dict[str, Any]:
+    sealing, pipeline = metrics["sealing"], metrics["pipeline"]
+    lags = [one["lag"] for one in metrics["consumer_lag"]]
+    return {
+        "url": url,
+        "version": health.version,
+        "status": health.status,
+        "reason": health.reason,
+        "failing": ", ".join(one["task"] for one in health.failing),
+        "uptime": show_age(health.uptime_ms),
+        "logs": f"{metrics['topics']:,}",
+        "queues": f"{metrics['queue_topics']:,}",
+        "routers": f"{metrics['routers']:,}",
+        "records": f"{metrics['records_live']:,}",
+        "size": decimal(metrics["bytes_live"]),
+        "not sealed": f"{decimal(sealing['unsealed_bytes'])} of {decimal(sealing['budget_bytes'])}",
+        "leased jobs": f"{metrics['queue_leases_in_flight']:,}",
+        "live connections": f"{metrics['sse_connections']:,}",
+        "largest consumer lag": f"{max(lags):,}" if lags else None,
+        "indexing": f"{metrics['indexing']['waiting_logs']:,} logs wait"
+        if metrics["indexing"]["waiting_logs"]
+        else None,
+        "damaged files": metrics["damaged_files"] or None,
+        "pipeline": pipeline["state"],
+        "not in the lake": f"{pipeline['lag_records']:,} records" if pipeline["state"] != "off" else None,
+    }

@@ -69,7 +69,7 @@ export function bulkAppendable(item) {
 const keyed = (payload, key) => ({ payload, idempotencyKey: key || newKey(), isNew: !key });
 
 /** A unique key. Pages that are not served over HTTPS have no `crypto.randomUUID`. */
-function newKey() {
+export function newKey() {
   if (typeof crypto.randomUUID === "function") return crypto.randomUUID();
   const bytes = crypto.getRandomValues(new Uint8Array(16));
   return Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");

@@ -73,9 +73,7 @@ COMMANDS = {
     "types": CommandPlace(
         "types:types_command", "Write the types of the declared tables, for TypeScript or for Python."
     ),
-    "shell": CommandPlace(
-        "verify:shell_command", "Open a data directory at a Python prompt. No server may be running on it."
-    ),
+    "shell": CommandPlace("shell:shell_command", "Open a prompt for commands and SQL, with completion and a history."),
     "demo": CommandPlace(
         "demo.command:demo_command",
         "Show the features of the server in about a minute and a half, and check every result.",
@@ -97,11 +95,9 @@ COMMANDS = {
     "export": CommandPlace(
         "export:export_command", "Export the records of logs to Parquet, JSON or CSV files, or to a Kafka topic."
     ),
-    "bench": CommandPlace("bench:bench_command", "Run the benchmarks. Needs a clone of the repository."),
+    "bench": CommandPlace("bench:bench_command", "Measure how fast a server appends, reads and delivers records."),
     "pipeline": CommandPlace("pipeline:app", "Copy the history of logs to a lake with Spark."),
 }
-#: All arguments are passed on to another program.
-_PASSED_ON = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
 
 
 @cache
@@ -113,7 +109,7 @@ def load(name: str) -> Any:
         command.info.cls = Group
         return typer.main.get_group(command)
     alone = typer.Typer(add_completion=False)
-    alone.command(name, cls=COMMANDS[name].kind, context_settings=_PASSED_ON if name == "bench" else None)(command)
+    alone.command(name, cls=COMMANDS[name].kind)(command)
     return typer.main.get_command(alone)
 
 

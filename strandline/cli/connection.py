@@ -59,8 +59,10 @@ def complete_queue(incomplete: str) -> list[str]:
 def complete_consumer(ctx: typer.Context, incomplete: str) -> list[str]:
     """Names of consumers of the log that the command names."""
     log = ctx.params.get("log")
-    if not log:
-        return []
+    return consumers_of(log, incomplete) if log else []
+
+
+def consumers_of(log: str, incomplete: str) -> list[str]:
     return _first(lambda client: (name for name in client.topic(log).consumers() if name.startswith(incomplete)))
 
 

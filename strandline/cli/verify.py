@@ -1,4 +1,4 @@
-"""Commands on a data directory: ``strandline verify``, ``dump`` and ``shell``.
+"""Commands on a data directory: ``strandline verify`` and ``dump``.
 
 Exit codes of ``verify``: 0 no problems, or repaired without losses; 1 problems found or left by ``--repair``; 2 the
 check could not run, for instance because a server uses the directory; 3 repaired with losses.
@@ -6,7 +6,6 @@ check could not run, for instance because a server uses the directory; 3 repaire
 
 from __future__ import annotations
 
-import code
 import logging
 from pathlib import Path
 from typing import Annotated
@@ -21,7 +20,6 @@ from rich.text import Text
 
 from strandline.cli.options import AsJson, AsJsonLines, Cold
 from strandline.cli.output import counted, open_console, put, say
-from strandline.engine import Batch, Config, Engine, Producer
 from strandline.engine.disk import LocalDisk
 from strandline.engine.errors import EngineError, NoDataDirectory
 from strandline.engine.segments.cold_tier import ObjectStoreCold
@@ -153,29 +151,3 @@ def dump_command(
     except OSError as error:
         say(f"cannot read {file}: {error.strerror}")
         raise typer.Exit(2) from None
-
-
-# --- shell ----------------------------------------------------------------------------------------------------------
-
-HINT = """\
-The data directory {path} is open as `engine`; it has {count}.
-
-  log = engine.create("orders", Config(durability="fsync")).wait()
-  log.append(Batch.of(b'{{"id": 1}}', key="customer-7")).wait()
-  list(log.read(after=0, limit=10))
-  engine.names()
-
-Exit with exit() or Ctrl-D; this closes the data directory."""
-
-
-def shell_command(
-    directory: Annotated[Path, typer.Argument(metavar="DIR", help="Data directory; created if it does not exist.")],
-) -> None:
-    """Open a data directory at a Python prompt. No server may be running on it.
-
-    Example:
-      strandline shell data
-    """
-    with Engine.open(directory) as engine:
-        names = {"engine": engine, "Batch": Batch, "Config": Config, "Producer": Producer}
-        code.interact(banner=HINT.format(path=directory, count=counted(len(engine), "log")), local=names, exitmsg="")

@@ -337,7 +337,8 @@ class Application:
             is_serving=lambda: self.status.serving,
             uptime_ms=lambda: self.probes.uptime_ms,
             connections=lambda: self.count_connections(),
-            url=lambda: f"http://{self.address}" if self.address else "",
+            # The certificate of a server with TLS is rarely valid for an address of this machine.
+            url=lambda: f"http://{self.address}" if self.address and not self.settings.server.tls_certificate else "",
         )
 
     async def _serve_socket(

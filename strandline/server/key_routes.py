@@ -49,7 +49,7 @@ class KeyRotation(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
 
 class KeyState(msgspec.Struct, kw_only=True):
-    """An API key without its secret. Times are milliseconds since 1970."""
+    """An API key; its secret is not shown. Times are milliseconds since 1970."""
 
     id: str
     name: str

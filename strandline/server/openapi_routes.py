@@ -94,7 +94,7 @@ SERVER = Described(
             summary="Add an API key",
             description="The key works at once. It may do no more than the key that adds it.",
             body={JSON: KeyRequest},
-            answers=(AnswerShape(201, "The new key with its secret.", {JSON: KeyAdded}),),
+            answers=(AnswerShape(201, "The new key, and the secret that belongs to it.", {JSON: KeyAdded}),),
             errors=("keys_off", "read_only"),
         ),
         ("POST", "/v0/keys/{id}/rotate"): Operation(

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 
 import pytest
 from support.command_line import Cli, app
@@ -45,6 +43,7 @@ TALKING = [
     ("log", "tail", "a*"),
     ("info",),
     ("top", "--once"),
+    ("bench",),
     ("router", "ls"),
     ("router", "show", "a"),
     ("router", "create", "a", "--from", "b", "--to", "c"),
@@ -86,18 +85,6 @@ def test_what_makes_no_sense_makes_exit_code_2(cli: Cli) -> None:
     cli.fails(2, "log", "tail", "a", "--lines", "x")
     cli.fails(2, "log", "tail", "a", "--since", "1 hour")
     cli.fails(2, "log", "append", "a name with spaces", "1")
-
-
-def test_benchmarks_that_are_not_installed_are_told_in_one_line(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("strandline.cli.bench.find_spec", lambda name: None)
-    assert "clone of the repository" in cli.fails(1, "bench", "append", "--quick")
-
-
-def test_benchmarks_get_their_arguments() -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "strandline", "bench", "--help"], cwd=ROOT, capture_output=True, text=True, timeout=60
-    )
-    assert (done.returncode, "--quick" in done.stdout) == (0, True)
 
 
 def test_names_are_completed_from_the_server(cli: Cli, name: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,6 +11,7 @@ from importlib.metadata import distribution
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 from support.document_tables import ROOT
 from support.server_process import ServerProcess
 
@@ -52,11 +53,12 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def link_required(required: list[str], packages: Path, known: set[str]) -> None:
     """Make what is required importable from there, and what that requires in turn."""
     for line in required:
-        name = re.split(r"[^A-Za-z0-9._-]", line)[0]
-        if "extra ==" in line or ("python_version" in line and "<" in line) or name in known:
+        requirement = Requirement(line)
+        is_needed = requirement.marker is None or requirement.marker.evaluate({"extra": ""})
+        if not is_needed or requirement.name in known:
             continue
-        known.add(name)
-        package = distribution(name)
+        known.add(requirement.name)
+        package = distribution(requirement.name)
         for top in {Path(str(file)).parts[0] for file in package.files or ()} - {"..", "__pycache__"}:
             link = packages / top
             if not link.exists():
@@ -149,10 +151,11 @@ def test_the_modules_of_all_commands_but_those_of_a_data_directory_are_imported(
 def test_it_is_small(installed: Path) -> None:
     size = 0
     for directory, _, files in os.walk(installed, followlinks=True):
-        if not directory.endswith("__pycache__"):
+        # A wheel that is published also has the documentation, which is here after `make docs`.
+        if not directory.endswith("__pycache__") and "strandline/server/site" not in directory:
             size += sum(os.path.getsize(os.path.join(directory, name)) for name in files)
     # With the bytecode, which pip adds, it is twice as much.
-    assert size < 25_000_000
+    assert size < 20_000_000
 
 
 def test_types_come_with_it(installed: Path) -> None:

@@ -14,6 +14,7 @@ from support.live_server import KINDS, LiveServer, ask, live_server, read_to_end
 from support.server_process import StartServer
 
 from strandline.engine import Engine
+from strandline.engine.backup import backup, restore
 from strandline.engine.clock import ManualClock
 from strandline.service import api_keys
 from strandline.service.access import ALL_SCOPES, Access, Keys
@@ -206,7 +207,7 @@ def test_a_server_without_keys_in_its_settings_adds_none(start_server: StartServ
     assert refused["code"] == "keys_off"
 
 
-def test_a_directory_with_added_keys_is_not_served_to_everybody(tmp_path: Path) -> None:
+def test_a_directory_with_added_keys_is_not_served_without_keys(tmp_path: Path) -> None:
     with Engine.open(tmp_path / "data") as engine:
         keys = ApiKeys(Keys.parse(ROOT), engine.now, lambda id: None)
         keys.load(engine)
@@ -216,6 +217,23 @@ def test_a_directory_with_added_keys_is_not_served_to_everybody(tmp_path: Path) 
     live._thread.join(20)
     assert not live._thread.is_alive()
     assert "has API keys, but the settings have none" in str(live.application.failure)
+
+
+def test_a_backup_has_the_keys(tmp_path: Path) -> None:
+    with Engine.open(tmp_path / "data") as engine:
+        keys = ApiKeys(Keys.parse(ROOT), engine.now, lambda id: None)
+        keys.load(engine)
+        key, secret, added = keys.add(EVERYTHING, "shop", ("read",), ("orders",), 0)
+        added.wait()
+        revoked, revoked_secret, _ = keys.add(EVERYTHING, "", ("read",), (), 0)
+        keys.revoke(EVERYTHING, revoked.id).wait()
+        backup(tmp_path / "data", str(tmp_path / "pool"))
+    restore(str(tmp_path / "pool"), tmp_path / "again")
+    with Engine.open(tmp_path / "again") as engine:
+        keys = ApiKeys(Keys.parse(ROOT), engine.now, lambda id: None)
+        assert keys.load(engine) == 1
+        assert keys.find(secret.encode()) == key.access
+        assert keys.find(revoked_secret.encode()) is None
 
 
 def test_an_expired_key_ends_and_leaves_the_log(tmp_path: Path) -> None:

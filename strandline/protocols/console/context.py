@@ -25,7 +25,7 @@ class Surroundings(NamedTuple):
     uptime_ms: Callable[[], int]
     #: The number of open connections.
     connections: Callable[[], int]
-    #: Where a process on this machine reaches the server; empty if unknown.
+    #: Where a process on this machine reaches the server over plain HTTP; empty if it cannot.
     url: Callable[[], str]
 
 

@@ -69,7 +69,10 @@ class ConsoleSql:
         asked = msgspec.json.decode(call.body, type=SqlQuery)
         url = self._context.surroundings.url()
         if not url:
-            raise invalid("this server does not know its own address, which queries read from")
+            raise invalid(
+                "queries read from an HTTP address of this server, and it has none, or serves TLS itself; use "
+                "`strandline sql`, or a proxy for TLS"
+            )
         if len(self._running) >= MAX_QUERIES:
             raise Throttled(BUSY_RETRY_MS)
         cancellation = Cancellation()

@@ -140,7 +140,9 @@ class TopicReads:
             )
             if rendered is not None:
                 return render_diff(call, topic, after, rendered, waited_ms)
-        page = topic.log.read_resident(after, **selection.arguments(topic))
+            page = topic.log.read_resident(after, selection.limit, max_bytes=selection.max_bytes)
+        else:
+            page = topic.log.read_resident(after, **selection.arguments(topic))
         if page is None or (body.wait_ms and _is_empty(page)):
             wait_ms = min(body.wait_ms, MAX_WAIT_MS)
             return self._wait(call, topic, body, after, selection, page, wait_ms, waited_ms)

@@ -14,6 +14,8 @@ from strandline.service.http import quote
 
 def render_records(page: Page, *, tags: bool, meta: bool, data: bool = True) -> bytes:
     """The records of a page, as a JSON array without its brackets."""
+    if not page.seqs:
+        return b""
     if _is_plain(page, tags, meta):
         return _render_plain(page, data)
     return b",".join(render_list(page, tags=tags, meta=meta, data=data))
@@ -59,8 +61,6 @@ def plain_overhead(page: Page, *, tags: bool) -> int | None:
 def _render_plain(page: Page, data: bool) -> bytes:
     """Records with nothing but data, all formatted in one call, which takes half the time of one call each."""
     count = len(page.seqs)
-    if not count:
-        return b""
     width = 3 if data else 2
     values: list[int | bytes] = [0] * (width * count)
     values[0::width] = page.seqs

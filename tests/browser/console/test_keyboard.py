@@ -38,7 +38,7 @@ def test_from_the_list_of_logs_to_a_record_and_back(visit: Visit, shop: Shop) ->
     expect(page.get_by_role("region", name="Record 4")).to_be_visible()
     press(page, "Escape")
     expect(page.get_by_role("region", name="Record 4")).to_have_count(0)
-    press(page, "2")
+    press(page, "3")
     expect(page.get_by_role("tab", name="Keys")).to_have_attribute("aria-selected", "true")
     press(page, "u")
     expect(page.get_by_role("heading", name="Logs", exact=True)).to_be_visible()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from support.node_packages import Unavailable, require_node, require_packages
 
 from strandline.server.declarations import load
 from strandline.tables.types import typescript_types
+from strandline.testing import LocalServer
 
 HERE = Path(__file__).parent
 BROWSER = HERE.parents[1] / "browser"
@@ -40,13 +42,27 @@ def packages() -> Path:
         pytest.fail(str(error), pytrace=False)
 
 
-@pytest.mark.parametrize("name", ["store", "any_story"])
+@pytest.mark.parametrize("name", ["store", "any_story", "topics"])
 def test_the_tests_for_node_pass(name: str) -> None:
     try:
         require_node()
     except Unavailable as error:
         pytest.fail(str(error), pytrace=False)
     run("node", "--test", f"{name}.test.mjs")
+
+
+def test_topics_and_queues_under_node(tmp_path: Path) -> None:
+    with LocalServer(tmp_path / "data") as server:
+        program = (
+            f'import * as client from "{(ROOT / "clients/js/topics.js").as_uri()}";'
+            f'import {{ scenario }} from "{(HERE / "topics_scenario.mjs").as_uri()}";'
+            f'console.log(await scenario(client, "{server.url}", "node"));'
+        )
+        run("node", "--input-type=module", "-e", program)
+
+
+def test_the_types_of_answers_are_those_of_the_server() -> None:
+    run(sys.executable, ROOT / "tools" / "generate_js_types.py", "--check")
 
 
 def test_the_types_fit_the_module_and_its_use(packages: Path) -> None:

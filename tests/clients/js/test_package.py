@@ -22,16 +22,20 @@ RUN_SECONDS = 240.0
 PROGRAM = """
 import { connect, createLog, makeUseLog, StrandlineError } from "strandline";
 import { useLog } from "strandline/react";
+import { Client } from "strandline/topics";
 const api = connect("http://127.0.0.1:4000");
 console.log(typeof createLog, typeof makeUseLog, typeof useLog, new StrandlineError("A", "b").code, api.vote.name);
+console.log(new Client("http://127.0.0.1:4000").topic("orders").name);
 """
 TYPED = """
 import { connect, createLog, type Log } from "strandline";
 import { useLog } from "strandline/react";
+import { Client } from "strandline/topics";
 import type { Tables, PollPayload, PollInput } from "./tables.js";
 const api = connect<Tables>("http://127.0.0.1:4000", { token: () => fetch("/token").then((answer) => answer.text()) });
 export const polls: Log<PollPayload, PollInput> = createLog(api.poll, { parent: "main" });
 export const Questions = (): string[] => useLog(api.poll, { parent: "main" }).data.map((row) => row.question);
+export const head = async (): Promise<number> => (await new Client("http://127.0.0.1:4000").topic("orders").state()).head_seq;
 // @ts-expect-error a poll has options
 polls.append({ payload: { question: "?" } });
 """
@@ -82,7 +86,7 @@ def test_the_tarball_has_the_module_its_types_and_how_to_use_it(project: Path) -
 
 def test_node_can_import_what_is_installed(project: Path) -> None:
     (project / "program.js").write_text(PROGRAM)
-    assert run("node", "program.js", cwd=project) == "function function function A vote\n"
+    assert run("node", "program.js", cwd=project) == "function function function A vote\norders\n"
 
 
 def test_a_project_with_typescript_gets_types(project: Path) -> None:

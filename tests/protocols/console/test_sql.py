@@ -10,6 +10,7 @@ from typing import Any
 
 import httpx
 import pytest
+from support.console_in_process import ConsoleStand
 from support.server_process import ServerProcess
 from support.topics_client import eventually
 
@@ -78,6 +79,13 @@ def test_what_is_not_valid_is_refused(owner: Caller) -> None:
     assert owner.error("")[:2] == (400, "invalid_request")
     assert owner.error("select 1", format="xml")[:2] == (400, "invalid_request")
     assert owner.error("from range(2000000)", format="csv")[:2] == (422, "query_limit")
+
+
+def test_a_server_without_an_http_address_runs_no_queries(tmp_path: Path) -> None:
+    with ConsoleStand(tmp_path / "data") as stand:
+        answered = stand.ask("POST", SQL, b'{"statement":"select 1"}')
+        assert answered.error == (400, "invalid_request")
+        assert "serves TLS itself" in answered.json["error"]["message"]
 
 
 def test_a_query_is_cancelled_by_its_caller_only(guarded: ServerProcess, owner: Caller) -> None:

@@ -116,14 +116,13 @@ def test_a_query_of_a_killed_server_ends_and_removes_its_files(tmp_path: Path, m
     files = tmp_path / "files"
     files.mkdir()
     monkeypatch.setenv("TMPDIR", str(files))
-    server = LocalServer(tmp_path / "data", api_keys="all").start()
-    caller = Caller(server, "all")
     endless = "select count(*) from range(1000000000) a, range(1000000000) b where hash(a.range, b.range) = 1"
-    with ThreadPoolExecutor(1) as threads:
+    with LocalServer(tmp_path / "data", api_keys="all") as server, ThreadPoolExecutor(1) as threads:
+        caller = Caller(server, "all")
         answer = threads.submit(caller.ask, endless)
         eventually(lambda: list(files.glob("strandline-sql-*/*.duckdb")))
         server.kill()
         with pytest.raises(httpx.HTTPError):
             answer.result()
         eventually(lambda: not list(files.glob("strandline-sql-*")))
-    caller.http.close()
+        caller.http.close()

@@ -11,7 +11,20 @@ import numpy as np
 
 from strandline.arrow import pa
 from strandline.late_import import LateModule
-from strandline.query.content_language import Both, Compare, Either, Has, Node, Not, Path, Pattern, Text, parse
+from strandline.query.content_language import (
+    MAX_PATTERN_SIZE,
+    Both,
+    Compare,
+    Either,
+    Has,
+    Node,
+    Not,
+    Path,
+    Pattern,
+    Text,
+    parse,
+    pattern_size,
+)
 from strandline.query.errors import BadQuery
 
 pc: Any = LateModule("pyarrow.compute")
@@ -34,7 +47,15 @@ class ContentFilter:
     def __init__(self, text: str) -> None:
         """Raises BadQuery."""
         self._node = parse(text)
-        for pattern in _patterns(self._node):
+        patterns = list(_patterns(self._node))
+        # Before they are compiled, which takes seconds for the largest.
+        if sum(pattern_size(each.pattern) for each in patterns) > MAX_PATTERN_SIZE:
+            raise BadQuery(
+                "the regular expressions of the filter are too large; use fewer or smaller repetitions, such as * or + "
+                f"instead of {{1,100}}: together they may have a size of {MAX_PATTERN_SIZE} characters, with "
+                "repetitions written out"
+            )
+        for pattern in patterns:
             _check(pattern)
 
     def matches(self, data: Any) -> Any:

@@ -22,6 +22,9 @@ from strandline.query.errors import BadQuery
 MAX_LENGTH = 2000
 MAX_CONDITIONS = 30
 MAX_DEPTH = 20
+#: The total size of the regular expressions of a filter, with repetitions written out. Comparing one byte may take time
+#: proportional to it, and so does compiling it.
+MAX_PATTERN_SIZE = 500
 
 Relation = Literal["=", "!=", ">", ">=", "<", "<=", "~"]
 #: A member of an object, or the index of an element. A member of an array is that of any of its elements.
@@ -70,6 +73,15 @@ _TOKEN = re.compile(
     rf"(?P<open>\()|(?P<close>\))|(?P<pattern>/(?:[^/\\]|\\.)+/i?(?![^\s()]))|(?P<path>{_PATH})(?![^\s()=!<>~])"
     rf"|(?P<relation>>=|<=|!=|=|<|>|~)|(?P<string>{_STRING})|(?P<word>[^\s()=!<>~\"]+)"
 )
+#: The parts of a regular expression: a class of characters, a repetition, or a single character or sign.
+_PART = re.compile(
+    r"(?P<set>\[\^?\]?(?:\[:\^?\w+:\]|\\.|[^\]\\])*\])|(?P<class>\\[pP](?:\{[^}]*\}|.))|(?P<quoted>\\Q.*?(?:\\E|$))"
+    r"|\\x\{[^}]*\}|\\.|(?P<times>\{([0-9]{1,9})(?:(,)([0-9]{0,9}))?\})|(?P<sign>[()|*+?^$])|.",
+    re.DOTALL,
+)
+#: About how many states a class of Unicode, or the characters outside of a set, take compared to one character.
+_UNICODE_SIZE = 20
+_OTHERS_SIZE = 2
 _STEP = re.compile(rf"\.(?:([\w$@-]+)|({_STRING}))|\[([0-9]+)\]")
 
 
@@ -196,6 +208,40 @@ def _path(text: str) -> Path:
     for name, string, index in _STEP.findall(text):
         steps.append(int(index) if index else _string(string) if string else name)
     return tuple(steps)
+
+
+def pattern_size(pattern: str) -> int:
+    """About the number of states of a regular expression, which need not be valid."""
+    # The sizes of the open groups, and the size of the last part, which a repetition multiplies.
+    groups, last = [0], 0
+    for part in _PART.finditer(pattern):
+        kind, text = part.lastgroup, part[0]
+        if part["times"] is not None:
+            least, most = int(part[5]), int(part[7] or 0)
+            times = max(least + (part[6] is not None), most, 1)
+            groups[-1] += last * (times - 1)
+            last *= times
+            continue
+        if text == "(" and kind == "sign":
+            groups.append(0)
+            continue
+        if text == ")" and kind == "sign":
+            last = groups.pop()
+            if not groups:
+                groups.append(0)
+        elif kind == "sign":
+            # A star belongs to the part before it, which a repetition may follow in a group only.
+            continue
+        elif kind == "set":
+            last = 1 + _UNICODE_SIZE * len(re.findall(r"\\[pP]", text)) + _OTHERS_SIZE * text.startswith("[^")
+        elif kind == "class":
+            last = _UNICODE_SIZE
+        elif kind == "quoted":
+            last = len(text)
+        else:
+            last = _OTHERS_SIZE if text == "." else 1
+        groups[-1] += last
+    return sum(groups)
 
 
 def _pattern(text: str) -> Pattern:

@@ -129,8 +129,7 @@ class ApiKeys:
     ) -> tuple[AddedKey, str, Commit[Any]]:
         """Add a key; returns it with its secret. The key is stored when the commit is done. Raises Refusal."""
         self._check_on()
-        if len(self._by_id) >= MAX_ADDED_KEYS:
-            raise limit_reached("added API keys", MAX_ADDED_KEYS)
+        self._check_room()
         wanted = Access("", frozenset(scopes), prefixes)
         if not _covers(by, wanted):
             raise Refusal(
@@ -147,6 +146,8 @@ class ApiKeys:
         """Replace a key by one with the same rights, in one step. The old secret works for ``keep_ms`` longer. Returns
         the old key, the new one and its secret. Raises Refusal."""
         old = self._managed(by, id)
+        if keep_ms:
+            self._check_room()
         now = self._now()
         lifetime = old.expires_at - old.created_at if old.expires_at else 0
         new, secret = self._make(by, old.name, old.scopes, old.prefixes, lifetime)
@@ -195,6 +196,10 @@ class ApiKeys:
                 "the server has no API keys in its settings: set api_keys (STRANDLINE_API_KEYS) to a key with the "
                 "scope admin, and restart the server",
             )
+
+    def _check_room(self) -> None:
+        if len(self._by_id) >= MAX_ADDED_KEYS:
+            raise limit_reached("added API keys", MAX_ADDED_KEYS)
 
     def _make(
         self, by: Access, name: str, scopes: tuple[str, ...], prefixes: tuple[str, ...], lifetime_ms: int

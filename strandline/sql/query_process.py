@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import os
 import resource
+import shutil
 import signal
 import sys
+import threading
 from pathlib import Path
+from time import sleep
 
 import msgspec
 
@@ -21,16 +24,20 @@ from strandline.sql.statement import QueryFailed
 
 #: Requests have priority.
 NICENESS = 5
+#: How often the process looks whether the server still exists.
+SERVER_CHECK_SECONDS = 0.5
 
 
 def main() -> None:
     """Wait for a query on standard input, run it, and print the outcome."""
     os.nice(NICENESS)
+    server = os.getppid()
     asked = sys.stdin.buffer.read()
     if not asked:  # the server has no query for this process, or has ended
         return
     request = msgspec.json.decode(asked, type=QueryRequest)
     confine(request.limits)
+    threading.Thread(target=_end_with, args=(server, request.directory), daemon=True).start()
     sys.stdout.buffer.write(msgspec.json.encode(run(request)))
 
 
@@ -43,6 +50,14 @@ def confine(limits: Limits) -> None:
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     # The server kills the process when the time is over. This ends it even if the server is gone.
     signal.alarm(limits.seconds + 10)
+
+
+def _end_with(server: int, directory: str) -> None:
+    """End when the server was killed. It cannot remove the files of the query then, so this process does."""
+    while os.getppid() == server:
+        sleep(SERVER_CHECK_SECONDS)
+    shutil.rmtree(directory, ignore_errors=True)
+    os._exit(1)
 
 
 def run(request: QueryRequest) -> QueryOutcome:

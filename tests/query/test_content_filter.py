@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 from strandline.query.content_filter import ContentFilter
+from strandline.query.content_language import pattern_size
 from strandline.query.errors import BadQuery
 
 RECORDS: list[Any] = [
@@ -93,6 +94,11 @@ def test_a_string_is_found_however_it_is_escaped() -> None:
         (".a " * 100, "more than 30 conditions"),
         ("(" * 50 + "a" + ")" * 50, "nested"),
         ("not " * 50 + "a", "nested"),
+        ("/(a|b)*a(a|b){500}c/", "too large"),
+        ("/a.{1,990}b.{1,990}!/", "too large"),
+        (r"/(\pL{30}){33}/", "too large"),
+        (r".a ~ /((((a?){10}){10}){10})/", "too large"),
+        ("/a{200}/ /b{200}/ or .a ~ /c{200}/", "too large"),
     ],
 )
 def test_what_is_not_a_filter_says_why(text: str, told: str) -> None:
@@ -106,3 +112,23 @@ def test_no_pattern_takes_more_than_linear_time() -> None:
     assert not ContentFilter("/(a+)+$b/").matches(data).any()
     assert not ContentFilter("/(a|aa)*c/").matches(data).any()
     assert process_time() - before < 5
+
+
+@pytest.mark.parametrize(
+    ("pattern", "size"),
+    [
+        ("time(d )?out", 9),
+        ("[0-9a-f]{8}-[0-9a-f]{4}", 13),
+        ("(?:x{3,}){4}", 20),
+        ("a.{1,10}", 21),
+        (r"\{500\}", 5),
+        (r"[\]a]{7}", 7),
+        ("[[:alpha:]]{7}", 7),
+        (r"[^\pL]{2}", 46),
+        (r"\Qab\E{3}", 18),
+        ("(a+){9}", 9),
+        (")(", 0),
+    ],
+)
+def test_the_size_of_a_pattern_has_its_repetitions_written_out(pattern: str, size: int) -> None:
+    assert pattern_size(pattern) == size

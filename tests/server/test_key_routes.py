@@ -16,6 +16,7 @@ from support.server_process import StartServer
 from strandline.engine import Engine
 from strandline.engine.backup import backup, restore
 from strandline.engine.clock import ManualClock
+from strandline.service import api_keys
 from strandline.service.access import ALL_SCOPES, Access, Keys
 from strandline.service.api_keys import KEYS_LOG, ApiKeys
 from strandline.service.problems import Refusal
@@ -256,3 +257,17 @@ def test_an_expired_key_ends_and_leaves_the_log(tmp_path: Path) -> None:
         assert ended == [key.id, new.id]
         again = ApiKeys(Keys.parse(ROOT), engine.now, ended.append)
         assert again.load(engine) == 0
+
+
+def test_rotations_that_keep_the_old_secret_count_as_keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(api_keys, "MAX_ADDED_KEYS", 3)
+    with Engine.open(tmp_path / "data", clock=ManualClock(1_000_000), background=False) as engine:
+        keys = ApiKeys(Keys.parse(ROOT), engine.now, lambda id: None)
+        keys.load(engine)
+        key = keys.add(EVERYTHING, "", ("read",), (), 0)[0]
+        for _ in range(2):
+            keys.rotate(EVERYTHING, key.id, 1000)
+        with pytest.raises(Refusal, match="3"):
+            keys.rotate(EVERYTHING, key.id, 1000)
+        keys.rotate(EVERYTHING, key.id, 0)
+        assert len(keys.added(EVERYTHING)) == 3

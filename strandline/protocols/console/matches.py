@@ -32,6 +32,10 @@ MAX_SECONDS = 1.0
 #: The size of the data, and the maximum number of records, that one step scans.
 STEP_BYTES = 8 << 20
 STEP_RECORDS = 1 << 15
+#: A filter may take much longer than expected for some records. So the first step of a request is this much smaller,
+#: and so is a step after one that took longer than this.
+FIRST_STEP = 64
+SLOW_SECONDS = 0.1
 #: The maximum bytes of the records in an answer. One record is returned whatever its size.
 MAX_BYTES = 2 << 20
 #: More bars than this are of no use to a person.
@@ -97,13 +101,16 @@ def scan(log: Log, wanted: Wanted, limit: int, bucket: int | None) -> Found:
     seqs: list[int] = []
     counts: Counter[int] = Counter()
     matched = scanned = 0
-    high, step = wanted.high, step_of(log)
+    high, largest = wanted.high, step_of(log)
+    step = largest if wanted.content is None else max(largest // FIRST_STEP, 1)
     while high >= wanted.low:
+        began = perf_counter()
         low = max(wanted.low, high - step + 1)
         part = _step(log, wanted, low, high)
         if part is None:
-            step = max(step // 8, 1)
+            largest = step = max(step // 8, 1)
             continue
+        step = min(step * 8, largest) if perf_counter() - began < SLOW_SECONDS else max(step // 8, 1)
         found, times, read = part
         scanned += read
         if limit:

@@ -86,6 +86,19 @@ def test_a_step_of_large_records_is_made_smaller(stand: ConsoleStand, monkeypatc
     assert walk(stand, ".status = failed")[0] == [121, *failed(120)]
 
 
+def test_the_first_step_of_a_filter_is_small_and_slow_steps_stay_small(
+    stand: ConsoleStand, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    payments(stand, 700)
+    monkeypatch.setattr(matches, "step_of", lambda log: 640)
+    monkeypatch.setattr(matches, "MAX_SECONDS", 0.0)
+    assert ask(stand, ".status = failed", limit=0)["scanned"] == 10
+    assert ask(stand, limit=0)["scanned"] == 640
+    monkeypatch.setattr(matches, "MAX_SECONDS", 60.0)
+    monkeypatch.setattr(matches, "SLOW_SECONDS", 0.0)
+    assert walk(stand, ".status = failed")[0] == failed(700)
+
+
 def test_records_are_counted_per_interval_and_selected_by_time_and_key(stand: ConsoleStand) -> None:
     payments(stand, 150)
     counted = ask(stand, limit=0, bucket_ms=1000)

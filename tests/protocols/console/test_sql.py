@@ -14,6 +14,8 @@ from support.console_in_process import ConsoleStand
 from support.server_process import ServerProcess
 from support.topics_client import eventually
 
+from strandline.testing.local_server import LocalServer
+
 SQL = "/console/api/sql"
 
 
@@ -28,7 +30,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]
 
 
 class Caller:
-    def __init__(self, server: ServerProcess, key: str) -> None:
+    def __init__(self, server: ServerProcess | LocalServer, key: str) -> None:
         headers = {"authorization": f"Bearer {key}"}
         self.http = httpx.Client(base_url=server.url, headers=headers, trust_env=False, timeout=90)
 
@@ -108,3 +110,19 @@ def test_a_server_that_stops_ends_its_queries(tmp_path: Path) -> None:
         with suppress(httpx.HTTPError):
             assert answer.result()[1] in ("query_cancelled", "shutting_down")
     caller.http.close()
+
+
+def test_a_query_of_a_killed_server_ends_and_removes_its_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = tmp_path / "files"
+    files.mkdir()
+    monkeypatch.setenv("TMPDIR", str(files))
+    endless = "select count(*) from range(1000000000) a, range(1000000000) b where hash(a.range, b.range) = 1"
+    with LocalServer(tmp_path / "data", api_keys="all") as server, ThreadPoolExecutor(1) as threads:
+        caller = Caller(server, "all")
+        answer = threads.submit(caller.ask, endless)
+        eventually(lambda: list(files.glob("strandline-sql-*/*.duckdb")))
+        server.kill()
+        with pytest.raises(httpx.HTTPError):
+            answer.result()
+        eventually(lambda: not list(files.glob("strandline-sql-*")))
+        caller.http.close()

@@ -10,7 +10,7 @@ import msgspec
 
 from strandline.arrow import pa
 from strandline.delivery.watch import FeedPosition, FeedReader, FeedView, PlainSubject
-from strandline.engine import Log, Page
+from strandline.engine import Log, Page, Record
 from strandline.engine.errors import UnknownLog
 from strandline.protocols.console.context import ConsoleContext
 from strandline.protocols.console.matches import content_of
@@ -29,6 +29,11 @@ log = logging.getLogger(__name__)
 PIECE_RECORDS = 256
 PIECE_BYTES = 256 << 10
 
+#: Filters run on the event loop, so the bytes of a message times the size of the filter's regular expressions are
+#: bounded: to about 50 ms. A single larger record may take 200 ms; one that could take longer is skipped.
+MESSAGE_COST = 2_000_000
+RECORD_COST = 8_000_000
+
 #: The id of an event: the epoch of the log and the seq.
 _ID = re.compile(rb"([0-9]{1,19})-([0-9]{1,19})")
 
@@ -36,14 +41,17 @@ _ID = re.compile(rb"([0-9]{1,19})-([0-9]{1,19})")
 class TailView(FeedView):
     """All records, or those whose content matches a filter."""
 
-    __slots__ = ("_content",)
+    __slots__ = ("_content", "_max_bytes", "_max_record_bytes")
 
     def __init__(self, content: ContentFilter | None = None) -> None:
         super().__init__(strong=False)
         self._content = content
+        size = 0 if content is None else content.pattern_size
+        self._max_bytes = min(PIECE_BYTES, MESSAGE_COST // size) if size else PIECE_BYTES
+        self._max_record_bytes = RECORD_COST // size if size else 0
 
     def arguments(self, subject: Any) -> dict[str, Any]:
-        return {"limit": PIECE_RECORDS, "max_bytes": PIECE_BYTES}
+        return {"limit": PIECE_RECORDS, "max_bytes": self._max_bytes}
 
     def render(self, subject: Any, after: int, page: Page) -> bytes:
         payload, epoch, frames = payload_of(subject.log), page.epoch, list[bytes]()
@@ -52,11 +60,22 @@ class TailView(FeedView):
             frames.append(sse.frame(b"tombstone", render_tombstone(page.tombstone), b"%d-%d" % (epoch, behind)))
         records = list(page)
         if self._content is not None and records:
-            found = self._content.matches(pa.array([record.data for record in records], pa.binary()))
-            records = [record for record, matches in zip(records, found.tolist(), strict=True) if matches]
+            records = self._matching(self._content, records, frames, epoch)
         for record in records:
             frames.append(sse.frame(b"record", render(record, payload), b"%d-%d" % (epoch, record.seq)))
         return b"".join(frames)
+
+    def _matching(self, content: ContentFilter, records: list[Record], frames: list[bytes], epoch: int) -> list[Record]:
+        """The records that match. Adds an event for each record that is too large for the filter."""
+        most, small = self._max_record_bytes, records
+        if most:
+            small = [record for record in records if len(record.data) <= most]
+            for record in records if len(small) < len(records) else ():
+                if len(record.data) > most:
+                    skipped = {"seq": record.seq, "bytes": len(record.data), "max_bytes": most}
+                    frames.append(sse.frame(b"skipped", msgspec.json.encode(skipped), b"%d-%d" % (epoch, record.seq)))
+        found = content.matches(pa.array([record.data for record in small], pa.binary()))
+        return [record for record, matches in zip(small, found.tolist(), strict=True) if matches]
 
 
 VIEW = TailView()

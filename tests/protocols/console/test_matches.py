@@ -134,3 +134,22 @@ def test_a_tail_of_a_filter_has_only_its_records(stand: ConsoleStand) -> None:
     stand.log("payments", {"status": "failed"})
     assert [(name, event["seq"]) for name, event in opened.events()] == [("record", 3), ("record", 6)]
     opened.close()
+
+
+def test_a_tail_skips_records_that_are_too_large_for_its_regular_expression(stand: ConsoleStand) -> None:
+    stand.log("payments", {"text": "first"})
+    opened = stand.open("/log/payments/tail?where=" + quote("/(x|y){200}z/"))
+    stand.log("payments", {"text": "xy" * 200 + "z"}, {"text": "xy" * 50_000})
+    events = opened.events()
+    assert sorted((name, event["seq"]) for name, event in events) == [("record", 2), ("skipped", 3)]
+    skipped = dict(events)["skipped"]
+    assert skipped["bytes"] > skipped["max_bytes"] > 0
+    opened.close()
+
+
+def test_a_tail_with_a_plain_filter_has_large_records_too(stand: ConsoleStand) -> None:
+    stand.log("payments", {"text": "first"})
+    opened = stand.open("/log/payments/tail?where=" + quote(".status = failed"))
+    stand.log("payments", {"text": "xy" * 500_000, "status": "failed"})
+    assert [(name, event["seq"]) for name, event in opened.events()] == [("record", 2)]
+    opened.close()

@@ -125,7 +125,8 @@ export function openFilter(place, log, { code, buttons, options }) {
   function tell() {
     const shown = state.records.length < state.matched ? `; the newest ${count(state.records.length)} are shown` : "";
     const scanned = `${short(state.scanned)} of ${plural(log.records, "record")} scanned`;
-    told.textContent = `${plural(state.matched, "match", "matches")}${shown}; ${state.ended === "complete" ? "complete" : `${scanned}${state.ended === "stopped" ? ", stopped" : "…"}`}`;
+    const skipped = state.skipped ? `; ${plural(state.skipped, "record")} too large to search live` : "";
+    told.textContent = `${plural(state.matched, "match", "matches")}${shown}${skipped}; ${state.ended === "complete" ? "complete" : `${scanned}${state.ended === "stopped" ? ", stopped" : "…"}`}`;
   }
   function draw() {
     tell();
@@ -240,6 +241,11 @@ export function openFilter(place, log, { code, buttons, options }) {
             if (number === generation) draw();
           });
         },
+        skipped: () => {
+          if (number !== generation) return;
+          state.skipped += 1;
+          draw();
+        },
       },
     });
   }
@@ -304,7 +310,7 @@ function compared(a, b) {
 }
 
 function blank() {
-  return { records: [], counts: new Map(), matched: 0, scanned: 0, ended: "", first: 0, last: 0, step: 1, chart: null, frame: 0 };
+  return { records: [], counts: new Map(), matched: 0, scanned: 0, skipped: 0, ended: "", first: 0, last: 0, step: 1, chart: null, frame: 0 };
 }
 
 function explain() {

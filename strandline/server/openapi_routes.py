@@ -92,7 +92,7 @@ SERVER = Described(
         ("POST", "/v0/keys"): Operation(
             group=_KEYS,
             summary="Add an API key",
-            description="The key works at once. It may do no more than the key that adds it.",
+            description="The key works at once. It may do no more than the key that adds it, and expires no later.",
             body={JSON: KeyRequest},
             answers=(AnswerShape(201, "The new key, and the secret that belongs to it.", {JSON: KeyAdded}),),
             errors=("keys_off", "read_only"),

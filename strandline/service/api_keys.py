@@ -127,7 +127,8 @@ class ApiKeys:
     def add(
         self, by: Access, name: str, scopes: tuple[str, ...], prefixes: tuple[str, ...], lifetime_ms: int
     ) -> tuple[AddedKey, str, Commit[Any]]:
-        """Add a key; returns it with its secret. The key is stored when the commit is done. Raises Refusal."""
+        """Add a key, which expires no later than the caller's; returns it with its secret. The key is stored when the
+        commit is done. Raises Refusal."""
         self._check_on()
         self._check_room()
         wanted = Access("", frozenset(scopes), prefixes)
@@ -207,6 +208,11 @@ class ApiKeys:
         # With this beginning, programs that look for secrets in code recognise it.
         secret = "strandline_" + secrets.token_urlsafe(32)
         now = self._now()
+        ends = now + lifetime_ms if lifetime_ms else 0
+        caller = self._by_id.get(by.id)
+        if caller is not None and caller.expires_at:
+            # Otherwise a key could outlive itself.
+            ends = min(ends or caller.expires_at, caller.expires_at)
         key = AddedKey(
             id="k" + secrets.token_hex(6),
             digest=sha256(secret.encode()).hexdigest(),
@@ -215,7 +221,7 @@ class ApiKeys:
             prefixes=prefixes,
             created_at=now,
             created_by=by.id,
-            expires_at=now + lifetime_ms if lifetime_ms else 0,
+            expires_at=ends,
         )
         return key, secret
 

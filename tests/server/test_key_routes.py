@@ -271,3 +271,16 @@ def test_rotations_that_keep_the_old_secret_count_as_keys(tmp_path: Path, monkey
             keys.rotate(EVERYTHING, key.id, 1000)
         keys.rotate(EVERYTHING, key.id, 0)
         assert len(keys.added(EVERYTHING)) == 3
+
+
+def test_a_key_that_expires_cannot_outlive_itself(tmp_path: Path) -> None:
+    clock = ManualClock(1_000_000)
+    with Engine.open(tmp_path / "data", clock=clock, background=False) as engine:
+        keys = ApiKeys(Keys.parse(ROOT), engine.now, lambda id: None)
+        keys.load(engine)
+        guest = keys.add(EVERYTHING, "guest", ("admin", "read"), (), 1000)[0]
+        clock.advance(600)
+        for lifetime in (0, 5000):
+            assert keys.add(guest.access, "", ("read",), (), lifetime)[0].expires_at == guest.expires_at
+        assert keys.add(guest.access, "", ("read",), (), 100)[0].expires_at == 1_000_700
+        assert keys.rotate(guest.access, guest.id, 0)[1].expires_at == guest.expires_at

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from functools import cache
-from typing import Annotated, Any, Literal, get_origin
+from typing import Annotated, Any, Literal
 
 import typer
 import typer.main
@@ -22,30 +21,15 @@ FORMER_NAMES = {
     "--ttl": "--max-age",
     "--keys": "--filter",
 }
-_DIGITS = re.compile(r"[0-9]{1,18}")
 #: A paragraph of a docstring that starts with this keeps its line breaks.
 EXAMPLE = "Example"
 
 
-class _QuickParameters:
-    """A command or group that imports pydantic only if it has to. Typer validates values with it, also defaults and
-    texts that need no validation, and importing it takes longer than most commands."""
-
-    def get_params(self, ctx: Any) -> list[Any]:
-        params: list[Any] = super().get_params(ctx)  # type: ignore[misc]
-        for param in params:
-            # Versions of typer that convert in another way are not affected.
-            if hasattr(param, "get_runtime_param") and hasattr(param, "type_descriptor"):
-                if not isinstance(getattr(param.get_runtime_param, "__self__", None), _LazyConversion):
-                    param.get_runtime_param = _LazyConversion(param).itself
-        return params
-
-
-class Group(_QuickParameters, TyperGroup):
+class Group(TyperGroup):
     """A group of commands."""
 
 
-class Command(_QuickParameters, TyperCommand):
+class Command(TyperCommand):
     """A command. If it has ``--json``, it also has ``--output``."""
 
     #: Whether it prints one table or one object, which can be printed as CSV.
@@ -132,38 +116,6 @@ def _output_option(csv: bool) -> Any:
 
 
 _OUTPUT_HELP = "Format of the output; json is the same as --json. Default: table."
-
-
-class _LazyConversion:
-    """Takes the place of typer's conversion of a parameter, and calls it for values that need it."""
-
-    def __init__(self, param: Any) -> None:
-        self._typers = param.get_runtime_param
-        self._type = param.type_descriptor.annotation
-        self._least, self._most = param.type_descriptor.parameter_info.min, param.type_descriptor.parameter_info.max
-        self._is_list = param.multiple or param.nargs != 1
-
-    def itself(self) -> _LazyConversion:
-        return self
-
-    def coerce(self, value: Any, **context: Any) -> Any:
-        # A shell completes arguments before they are complete.
-        if value is None and (not self._is_list or getattr(context.get("ctx"), "resilient_parsing", False)):
-            return None
-        if self._type == list[str] and isinstance(value, (list, tuple)) and all(type(each) is str for each in value):
-            return list(value)
-        if self._type is int and isinstance(value, str) and _DIGITS.fullmatch(value) and self._allows(int(value)):
-            return int(value)
-        if self._type is type(value) in (str, int, float) or _is_choice(self._type, value):
-            return value
-        return self._typers().coerce(value, **context)
-
-    def _allows(self, number: int) -> bool:
-        return (self._least is None or number >= self._least) and (self._most is None or number <= self._most)
-
-
-def _is_choice(type: Any, value: Any) -> bool:
-    return get_origin(type) is Literal and isinstance(value, str) and value in type.__args__
 
 
 def _unwrapped(text: str) -> str:

@@ -103,8 +103,7 @@ def _in_command(words: list[str], text: str) -> list[str]:
 
 def _values(param: Any, given: list[str], text: str) -> list[str]:
     """The values of an option or an argument."""
-    choices = getattr(getattr(param, "type_descriptor", None), "annotation", None)
-    allowed = [one for one in getattr(choices, "__args__", ()) if isinstance(one, str)]
+    allowed = getattr(param.type, "choices", ())
     if allowed:
         return _starting(text, allowed)
     kind = (param.metavar or "").strip("[].")

@@ -101,7 +101,7 @@ async def take_snapshot(application: Application, access: Access) -> Snapshot:
         background=engine.health.totals(),
         failing=frozenset(trouble.task for trouble in engine.health.troubles()),
         table_hooks=_table_hooks(application.tables),
-        pipeline=PipelineSnapshot() if application.keeper is None else application.keeper.standing,
+        pipeline=_pipeline(application, access),
         retained=_retained(application, access),
         time=SystemClock().now(),
     )
@@ -139,6 +139,16 @@ async def _log_row(context: Context, topic: Topic) -> LogSample:
         topic.log.book.appended_bytes,
         figures,
     )
+
+
+def _pipeline(application: Application, access: Access) -> PipelineSnapshot:
+    """The state of the pipeline. Only an API key for all names gets declared tables, which have no prefix."""
+    if application.keeper is None:
+        return PipelineSnapshot()
+    found = application.keeper.standing
+    if found.status is None or not access.prefixes:
+        return found
+    return msgspec.structs.replace(found, status=msgspec.structs.replace(found.status, declared=None))
 
 
 def _retained(application: Application, access: Access) -> RetentionLag:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 import strandline
 from strandline.delivery.queues import QueueFigures
 from strandline.engine.stats import Histogram
+from strandline.lake.status import DeclaredStatus
 from strandline.server.metrics import (
     CLASSES,
     MAX_ROWS,
@@ -335,6 +336,20 @@ def _pipeline(pipeline: PipelineSnapshot, time: int) -> Iterator[str]:
     if last is not None:
         age = max(0, time - last.end) / 1000
         yield from _gauge("pipeline_last_round_age_seconds", "Seconds since the last successful round.", age)
+    if status.declared is not None:
+        yield from _declared_tables(status.declared)
+
+
+def _declared_tables(declared: DeclaredStatus) -> Iterator[str]:
+    help = "1 while the project with the declared tables cannot be run as a whole."
+    yield from _gauge("declared_project_failing", help, int(declared.error is not None))
+    shown = [table for table in declared.tables if table.kind != "temporary_view"][:MAX_ROWS]
+    rows = [(f'table="{_escape(table.name)}"', table) for table in shown]
+    help = "Records and rows that a declared table has not processed; for a table that reads tables, files."
+    lags = [(label, table.lag) for label, table in rows if table.lag is not None]
+    yield from _gauges("declared_table_lag_records", help, lags)
+    failing = [(label, int(table.error is not None)) for label, table in rows]
+    yield from _gauges("declared_table_failing", "1 while the declared table fails and is tried again.", failing)
 
 
 def _truncated(what: str, rows: Sequence[object]) -> Iterator[str]:

@@ -18,7 +18,7 @@ from strandline.collections import AppendOnly, Collection, QueueEvents
 from strandline.delivery.queues import QueueCounters, QueueFigures
 from strandline.delivery.queues.activity import Activity
 from strandline.engine.stats import Histogram
-from strandline.lake.status import PipelineStatus, RoundSummary
+from strandline.lake.status import DeclaredStatus, DeclaredTable, PipelineStatus, RoundSummary
 from strandline.protocols.arrow.errors import PROBLEMS as ARROW_PROBLEMS
 from strandline.protocols.collections.errors import PROBLEMS as COLLECTION_PROBLEMS
 from strandline.protocols.console.errors import PROBLEMS as CONSOLE_PROBLEMS
@@ -71,7 +71,13 @@ FULL_SNAPSHOT = Snapshot(
     background={"sealing": 0},
     table_hooks=TableHooks(failures={("vote", "after_append"): 1}),
     pipeline=PipelineSnapshot(
-        status=PipelineStatus(records_total={"records": 1}, rounds=[RoundSummary(begin=0, end=0)])
+        status=PipelineStatus(
+            records_total={"records": 1},
+            rounds=[RoundSummary(begin=0, end=0)],
+            declared=DeclaredStatus(
+                project="shop", directory="/srv/shop", tables=[DeclaredTable(name="revenue", kind="sink", lag=0)]
+            ),
+        )
     ),
 )
 

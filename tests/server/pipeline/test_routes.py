@@ -12,7 +12,17 @@ from prometheus_client.parser import text_string_to_metric_families
 from support import pipeline_stand_in
 from support.server_process import StartServer
 
-from strandline.lake.status import Lag, LogLag, PipelineProblem, PipelineStatus, RoundSummary
+from strandline.lake.location import Lake
+from strandline.lake.status import (
+    DeclaredStatus,
+    DeclaredTable,
+    Lag,
+    LogLag,
+    PipelineProblem,
+    PipelineStatus,
+    RoundSummary,
+    write_status,
+)
 from strandline.server.application import Application
 from strandline.server.pipeline.routes import answer
 from strandline.server.pipeline.supervisor import PipelineSnapshot, Program
@@ -84,6 +94,38 @@ def test_it_runs_when_it_is_asked_to_and_tells_what_it_did(tmp_path: Path) -> No
     with_server(tmp_path, test)
     with pytest.raises(ProcessLookupError):
         os.kill(pids[0], 0)
+
+
+def test_metrics_show_declared_tables_to_a_key_for_all_names(tmp_path: Path) -> None:
+    tables = [
+        DeclaredTable(name="revenue", kind="materialized_view", lag=12),
+        DeclaredTable(name="bad", kind="streaming_table", lag=None, error="no column 'cents'"),
+        DeclaredTable(name="part", kind="temporary_view"),
+    ]
+    declared = DeclaredStatus(project="shop", directory="/srv/shop", tables=tables)
+
+    async def test(application: Application, client: httpx.AsyncClient) -> None:
+        while (await client.get("/pipeline")).json()["status"] is None:
+            await asyncio.sleep(0.01)
+
+        async def found(key: str) -> dict[tuple[str, ...], float]:
+            text = (await client.get("/v0/metrics", headers={"authorization": f"Bearer {key}"})).text
+            families = text_string_to_metric_families(text)
+            samples = [each for family in families for each in family.samples if "_declared_" in each.name]
+            return {
+                (each.name.removeprefix("strandline_declared_"), *each.labels.values()): each.value for each in samples
+            }
+
+        assert await found("boss") == {
+            ("project_failing",): 0,
+            ("table_lag_records", "revenue"): 12,
+            ("table_failing", "revenue"): 0,
+            ("table_failing", "bad"): 1,
+        }
+        assert await found("shop") == {}
+
+    write_status(Lake.at(tmp_path / "data" / "lake"), PipelineStatus(declared=declared))
+    with_server(tmp_path, test, program=False)
 
 
 def test_what_is_missing_is_told_and_running_is_refused(tmp_path: Path) -> None:

@@ -173,7 +173,8 @@ class TableCatalog:
         if streaming:
             reader = reader.option("maxOffsetsPerTrigger", self.project.settings.rows_per_batch)
             reader = reader.option("failOnDataLoss", str(self.project.settings.fail_on_data_loss).lower())
-        frame: DataFrame = reader.option("logs", name).load()
+        # Not ``logs``, whose names are separated by commas.
+        frame: DataFrame = reader.option("log", name).load()
         return frame
 
     def log(self, name: str) -> LogInfo:

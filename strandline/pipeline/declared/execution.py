@@ -41,6 +41,9 @@ TICK_SECONDS = 0.5
 LOOK_SECONDS = 5.0
 #: A failed table is tried again after a second. The delay doubles with every failure up to this limit.
 MAX_BACKOFF_SECONDS = 300.0
+#: The limit for an error that is found before a query starts. Most often a log does not exist yet, and its first
+#: records should not wait for minutes.
+MAX_CHECK_SECONDS = 10.0
 #: With ``once``, a table is tried so often.
 ATTEMPTS = 3
 
@@ -377,7 +380,7 @@ class DeclaredTables:
     def _failed(self, table: RunningTable, error: BaseException) -> None:
         status = table.status
         status.failures += 1
-        seconds = min(MAX_BACKOFF_SECONDS, 2.0 ** min(status.failures - 1, 30))
+        seconds = retry_seconds(status.failures, error)
         table.not_before = monotonic() + seconds
         status.state, status.error = "failed", str(error) if isinstance(error, BadProject) else query_error(error)
         status.retry = self._now() + round(seconds * 1000)
@@ -472,6 +475,12 @@ class DeclaredTables:
         edges = {} if self._catalog is None else self._catalog.graph.edges
         tables = [self._tables[name].status for name in in_order(edges, self._tables)]
         self._publish(DeclaredStatus(project=name, directory=str(self._directory), tables=tables, error=self._error))
+
+
+def retry_seconds(failures: int, error: BaseException) -> float:
+    """The time until a table is tried again that has failed so often, the last time with this error."""
+    most = MAX_CHECK_SECONDS if isinstance(error, BadProject) else MAX_BACKOFF_SECONDS
+    return min(most, 2.0 ** min(failures - 1, 30))
 
 
 def _first_status(output: DeclaredOutput) -> DeclaredTable:

@@ -7,6 +7,7 @@ from typing import Any
 
 import duckdb
 import polars
+import pyarrow as pa
 import pytest
 from support.lake_rounds import Bed, append, check_typed, install, text_schema
 from support.local_tasks import work_here
@@ -243,6 +244,37 @@ def test_rows_of_earlier_versions_of_a_declared_table_are_upgraded(bed: Bed) -> 
     ).wait()
     bed.round()
     assert [row["name"] for row in bed.typed("people")] == ["ann", "bob"]
+
+
+def test_a_table_has_a_feed_of_its_changes_if_that_is_switched_on(bed: Bed) -> None:
+    log = bed.log()
+    install(log, text_schema("v"))
+    append(log, '{"v":"1"}', key="k")
+    bed.round()
+    table = typed_tables.typed_table(bed.lake, "a")
+    table.open().alter.set_table_properties({"delta.enableChangeDataFeed": "true"})
+    begin = table.open().version()
+
+    def feed(since: int) -> list[tuple[str, str | None]]:
+        changes = pa.table(table.open().load_cdf(starting_version=since, columns=["v", "_change_type"]))
+        return sorted((row["_change_type"], row["v"]) for row in changes.to_pylist())
+
+    append(log, '{"v":"2"}')
+    bed.round()
+    append(log, '{"v":"3"}')
+    bed.round()
+    assert feed(begin) == [("insert", "2"), ("insert", "3")]
+    # An erasure removes the files that an older feed would read.
+    log.delete(key="k").wait()
+    bed.round()
+    after = table.open().version()
+    append(log, '{"v":"4"}')
+    bed.round()
+    assert feed(after + 1) == [("insert", "4")]
+    install(log, text_schema("w"), [{"op": "rename", "from": "/v", "to": "/w"}])
+    append(log, '{"w":"5"}')
+    bed.round()
+    check_typed(bed)
 
 
 def test_a_profile_has_its_columns(bed: Bed) -> None:

@@ -85,7 +85,7 @@ def test_the_options_of_the_spark_source_are_those_that_it_knows() -> None:
         for title, text in re.findall(r"^## (.*?)$(.*?)(?=^## |\Z)", page, flags=re.MULTILINE | re.DOTALL)
     }
     place, reading = listed["Where the logs are"], listed["Where the logs are"] | listed["Reading"]
-    assert reading | listed["Batch reads"] == set(options.BATCH)
+    assert reading | listed["Batch reads"] | listed["Declared tables"] == set(options.BATCH)
     assert reading | listed["Stream reads"] == set(options.STREAMING)
     assert place | listed["Writing"] == set(options.WRITING)
     assert place | listed["Writing"] | listed["Stream writes"] == set(options.STREAM_WRITING)

@@ -52,7 +52,12 @@ class PushingReader(BatchReader):
 
 
 def offered_schema(options: ReadOptions) -> StructType:
-    """The available columns. Only typed columns require a look at the logs."""
+    """The available columns. Only typed columns require a look at the logs, and declared tables one at the lake."""
+    if options.table is not None:
+        # Only what it needs: workers that read logs may not have Delta's package.
+        from strandline.pipeline.source.declared_reader import declared_schema
+
+        return chosen(declared_schema(options), options.columns)
     if options.payload != "columns":
         return chosen(frame_schema(options.payload), options.columns)
     return chosen(_typed_schema(options, opened(options.place)), options.columns)

@@ -67,7 +67,7 @@ def carrying(schema: Any, options: Mapping[str, str]) -> Any:
 def completed(given: Mapping[str, str], schema: Any) -> dict[str, str]:
     """The options of a query: the given ones, and those of its table. Raises BadOption if there are none."""
     named = {name.lower(): value for name, value in given.items()}
-    if "url" in named or "path" in named:
+    if named.keys() & {"url", "path", "lake"}:
         return dict(given)
     stored = next((field.metadata[METADATA] for field in schema.fields if METADATA in field.metadata), None)
     if stored is None:

@@ -62,6 +62,10 @@ class StrandlineSource(DataSource):
 
             options = self._read_options(schema, stream=False)
             check_chosen(schema, options)
+            if options.table is not None:
+                from strandline.pipeline.source.declared_reader import DeclaredReader
+
+                return DeclaredReader(options, schema)
             return (PushingReader if options.pushdown else BatchReader)(options, schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802

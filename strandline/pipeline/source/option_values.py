@@ -70,6 +70,11 @@ class GivenOptions:
     def has(self, name: str) -> bool:
         return name in self._values
 
+    def others(self, names: Collection[str]) -> list[str]:
+        """The options that are given besides these, as the user has written them."""
+        cold = [f"{COLD_PREFIX}{name}" for name in self.cold_options]
+        return [said for name, said in self._names.items() if name not in names] + cold
+
     def text(self, name: str) -> str | None:
         text = self._values.get(name)
         if text is not None and not text.strip():

@@ -7,6 +7,7 @@ with the same meaning.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping
 from typing import Literal, cast
@@ -37,7 +38,9 @@ _READING = (
     "splitsPerLog", "keys", "columns", "batchRows", "payload", "own",
 )  # fmt: skip
 #: The options of each purpose. docs/reference/python/spark.md lists them.
-BATCH = (*_READING, "pushdown")
+BATCH = (*_READING, "pushdown", "table", "lake")
+#: The options of a read of a declared table, whose rows are in the files of the lake.
+TABLE = ("table", "lake", "path", "columns")
 STREAMING = (
     *_READING, "minOffsetsPerTrigger", "maxOffsetsPerTrigger", "maxBytesPerTrigger", "maxTriggerDelay",
     "failOnDataLoss",
@@ -106,6 +109,9 @@ class ReadOptions(msgspec.Struct, frozen=True, kw_only=True):
     keys: frozenset[str] | None = None
     # Only for batches.
     pushdown: bool = False
+    #: A declared table, instead of logs, and the lake that has it.
+    table: str | None = None
+    lake: str = ""
     # Only for streams.
     limits: TriggerLimits | None = None
     fail_on_data_loss: bool = True
@@ -138,6 +144,8 @@ class WriteOptions(msgspec.Struct, frozen=True, kw_only=True):
 def read_options(given: Mapping[str, str], *, stream: bool | None = None) -> ReadOptions:
     """``stream``: whether the options are for a stream; None if not known yet. Raises BadOption."""
     said = GivenOptions(given, ALL, KAFKA_NAMES, _INSTEAD)
+    if said.has("table") or said.has("lake"):
+        return _table_options(said, stream)
     logs, keys = said.names("logs"), said.names("keys")
     said.only_one("logs", "prefix", "logPattern")
     said.only_one("rowsPerPartition", "splitsPerLog")
@@ -166,6 +174,29 @@ def read_options(given: Mapping[str, str], *, stream: bool | None = None) -> Rea
     )
     _check_starts(options, said, stream)
     return options
+
+
+def _table_options(said: GivenOptions, stream: bool | None) -> ReadOptions:
+    """The options of a read of a declared table."""
+    table = said.text("table")
+    if table is None:
+        raise BadOption("lake requires table, the name of a declared table: to read logs, give url or path")
+    if stream:
+        raise BadOption(
+            f"table {table!r} cannot be read as a stream: give the table the property strandline.log, and read that log"
+        )
+    others = said.others(TABLE)
+    if others:
+        raise BadOption(f"{others[0]} cannot be combined with table, which is read with {', '.join(TABLE)}")
+    path, lake = said.text("path") or "", said.text("lake") or ""
+    if bool(path) == bool(lake):
+        raise BadOption("table requires either lake (the directory of the lake) or path (a data directory with a lake)")
+    return ReadOptions(
+        place=LogLocation(path=path),
+        columns=said.names("columns"),
+        table=table,
+        lake=lake or os.path.join(path, "lake"),
+    )
 
 
 def _check_starts(options: ReadOptions, said: GivenOptions, stream: bool | None) -> None:
@@ -199,6 +230,10 @@ def write_options(given: Mapping[str, str]) -> WriteOptions:
     # Spark passes the name of a query as an option too.
     given = {name: value for name, value in given.items() if name.lower() != "queryname"}
     said = GivenOptions(given, ALL, KAFKA_NAMES, _INSTEAD)
+    if said.has("table"):
+        raise BadOption(
+            "a declared table is only written by its pipeline: to append to a log, set log instead of table"
+        )
     place = _place(said)
     if place.cold:
         raise BadOption("cold is only for reading: records are written to the directory itself")

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from datetime import UTC, datetime
+from decimal import Decimal
 from pathlib import Path
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
+from deltalake import write_deltalake
 from support.arrow_client import ArrowClient, table
 from support.server_process import ServerProcess, StartServer
 
 from strandline.engine import Batch, Engine
+from strandline.lake.declared import DeclaredFiles
 from strandline.pipeline.source.lag import LagListener, SourceLag, lag_of
 from strandline.schema.registry import Registry
 
@@ -212,6 +217,39 @@ def test_the_progress_of_a_query_shows_its_lag(spark: SparkSession, data: str, t
         assert (name, lag.furthest_behind) == ("lagging", "orders")
     finally:
         spark.streams.removeListener(listener)
+
+
+def test_declared_tables_are_read_beside_logs(spark: SparkSession, data: str, tmp_path: Path) -> None:
+    day = datetime(2026, 11, 2, 9, tzinfo=UTC)
+    rows = pa.table(
+        {
+            "Key": ["k1", "k2"],
+            "cents": pa.array([Decimal("12.50"), None], pa.decimal128(10, 2)),
+            "day": pa.array([day, None], pa.timestamp("us", "UTC")),
+            "items": [["pen", "lamp"], []],
+            "home": [{"city": "X", "tags": {"a": 1}}, None],
+        },
+        schema=pa.schema(
+            [
+                ("Key", pa.string()),
+                ("cents", pa.decimal128(10, 2)),
+                ("day", pa.timestamp("us", "UTC")),
+                ("items", pa.list_(pa.string())),
+                ("home", pa.struct([("city", pa.string()), ("tags", pa.map_(pa.string(), pa.int64()))])),
+            ]
+        ),
+    )
+    write_deltalake(DeclaredFiles.of(tmp_path).table("Revenue"), rows)
+    found = load(spark, lake=str(tmp_path), table="revenue")
+    assert found.orderBy("Key").toArrow().to_pylist() == rows.to_pylist()
+    assert found.count() == 2
+    assert load(spark, lake=str(tmp_path), table="revenue", columns="cents,Key").columns == ["cents", "Key"]
+    orders = load(spark, path=data, logs="orders", columns="seq,key")
+    assert orders.join(found, orders.key == found.Key).count() == 48
+    spark.sql(f"create or replace temporary view revenue using strandline options (lake '{tmp_path}', table 'revenue')")
+    assert spark.sql("select sum(cents) as cents from revenue").collect() == [(Decimal("12.50"),)]
+    with pytest.raises(Exception, match=r"there is no declared table 'revenu' in the lake .*; did you mean 'Revenue'"):
+        load(spark, lake=str(tmp_path), table="revenu")
 
 
 def test_variants_are_those_of_parse_json(spark: SparkSession, data: str) -> None:

@@ -34,6 +34,34 @@ def test_logs_are_a_list_in_which_each_counts_once() -> None:
     assert read_options({"path": "/data", "logs": "b, a,b,"}).logs == ("b", "a")
 
 
+def test_a_declared_table_is_in_the_lake_of_a_directory_or_anywhere() -> None:
+    by_path = read_options({"path": "/data", "Table": "revenue", "columns": "day"})
+    assert (by_path.table, by_path.lake, by_path.columns) == ("revenue", "/data/lake", ("day",))
+    assert read_options({"lake": "/lake", "table": "revenue"}, stream=False).lake == "/lake"
+
+
+@pytest.mark.parametrize(
+    ("given", "stream", "said"),
+    [
+        ({"table": "t"}, False, "either lake .* or path"),
+        ({"table": "t", "lake": "/l", "path": "/d"}, False, "either lake .* or path"),
+        ({"lake": "/l"}, False, "lake requires table"),
+        ({"table": "t", "url": "http://x"}, False, "url cannot be combined with table, which is read with table, lake"),
+        ({"table": "t", "lake": "/l", "startSeq": "1"}, False, "startSeq cannot be combined with table"),
+        ({"table": "t", "lake": "/l", "cold.region": "r"}, False, "cold.region cannot be combined with table"),
+        ({"table": "t", "lake": "/l"}, True, "cannot be read as a stream: give the table the property strandline.log"),
+    ],
+)
+def test_a_declared_table_is_read_as_a_whole(given: dict[str, str], stream: bool, said: str) -> None:
+    with pytest.raises(BadOption, match=said):
+        read_options(given, stream=stream)
+
+
+def test_a_declared_table_is_not_written() -> None:
+    with pytest.raises(BadOption, match="only written by its pipeline"):
+        write_options({"path": "/data", "table": "revenue", "log": "a"})
+
+
 def test_what_is_said_to_the_cold_tier_is_passed_on() -> None:
     place = read_options({"path": "/data", "cold": "s3://x", "cold.aws_Region": "r", "cold.allow_http": "true"}).place
     assert (place.cold, place.cold_options) == ("s3://x", {"aws_region": "r", "allow_http": True})

@@ -58,6 +58,7 @@ GROUPS: dict[str, Callable[[Path, Effort], Iterator[Row]]] = {
     "search": search.run,
     "search-first": search_first.run,
     "pipeline": pipeline.run,
+    "typed-tables": pipeline.run_typed,
     "declared": declared.run,
     "peers": peers_run.run,
 }

@@ -18,6 +18,8 @@ from bench.measure import Effort, Row, Target, alone, single
 from bench.topics_server import Server, serving
 from bench.workload import directory
 from strandline.lake.declared import DeclaredFiles
+from strandline.pipeline.declared.project import NAME
+from strandline.pipeline.declared.template import project_files
 from strandline.pipeline.delta import DeltaMissing, delta_settings
 from strandline.pipeline.spark_session import what_is_missing
 
@@ -33,7 +35,6 @@ POLL_SECONDS = 0.2
 #: The maximum time until the tables have the first records: Spark has to start.
 START_SECONDS = 300.0
 
-PROJECT = 'name = "bench"\ntrigger_seconds = 0.5\n[configuration]\n"spark.sql.shuffle.partitions" = "1"\n'
 SQL = """
 CREATE STREAMING TABLE clean TBLPROPERTIES ('strandline.log' = 'clean-orders')
 AS SELECT seq, key, CAST(get_json_object(data, '$.cents') AS INT) AS cents FROM STREAM orders;
@@ -55,7 +56,8 @@ def run(root: Path, effort: Effort) -> Iterator[Row]:
     with directory(root, GROUP) as base:
         project, lake = base / "project", base / "lake"
         (project / "tables").mkdir(parents=True)
-        (project / "pipeline.toml").write_text(PROJECT)
+        # The settings that a new project has.
+        (project / NAME).write_text(project_files(project, {}, {})[NAME])
         (project / "tables" / "bench.sql").write_text(SQL)
         settings = {"pipeline": "auto", "pipeline_project": project, "pipeline_master": MASTER, "lake": lake}
         with serving(base / "data", **settings) as server:

@@ -29,6 +29,7 @@ PAGES = {
     "search": "search",
     "search-first": "search",
     "pipeline": "pipeline",
+    "typed-tables": "pipeline",
     "declared": "pipeline",
     "peers": "peers",
 }

@@ -132,7 +132,7 @@ class DeclaredTable(msgspec.Struct, kw_only=True):
     dead_letter_log: str | None = None
     #: Input rows since the process started.
     rows: int = 0
-    #: Records and rows that its inputs have and that it has not processed; null if it is not known.
+    #: Records of its logs, and files or commits of its tables, that it has not processed; null if it is not known.
     lag: int | None = None
     #: When it was last brought up to date, and how long that took.
     updated: int | None = None

@@ -345,7 +345,7 @@ def _declared_tables(declared: DeclaredStatus) -> Iterator[str]:
     yield from _gauge("declared_project_failing", help, int(declared.error is not None))
     shown = [table for table in declared.tables if table.kind != "temporary_view"][:MAX_ROWS]
     rows = [(f'table="{_escape(table.name)}"', table) for table in shown]
-    help = "Records and rows that a declared table has not processed; for a table that reads tables, files."
+    help = "Records that a declared table has not processed; for tables that it reads, files or commits."
     lags = [(label, table.lag) for label, table in rows if table.lag is not None]
     yield from _gauges("declared_table_lag_records", help, lags)
     failing = [(label, int(table.error is not None)) for label, table in rows]

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import monotonic
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from strandline.engine.errors import UnknownLog
 from strandline.lake.declared import DeclaredFiles
@@ -63,6 +63,14 @@ SETTINGS = {
 }
 
 
+class InputPosition(NamedTuple):
+    """Where an input of a table is: ``state`` differs if anything in it has changed; ``number`` is the head of a log,
+    or the version of a table."""
+
+    state: str
+    number: int
+
+
 @dataclass
 class RunningTable:
     """A declared output while the project runs."""
@@ -74,8 +82,10 @@ class RunningTable:
     rows_before: int = 0
     #: When it may be started again.
     not_before: float = 0.0
-    #: Only for a table that is computed as a whole: what it was computed from, and when.
-    computed_from: dict[str, str] = field(default_factory=dict)
+    #: Only for a table that is computed as a whole: what it was computed from, when that was last compared with what is
+    #: there, and when it was computed.
+    computed_from: dict[str, InputPosition] = field(default_factory=dict)
+    compared_at: float = float("-inf")
     computed_at: float = float("-inf")
 
 
@@ -248,10 +258,19 @@ class DeclaredTables:
 
     def _refresh_if_due(self, table: RunningTable, tick: float) -> None:
         assert self._project is not None
+        assert table.prepared is not None
         if tick - table.computed_at >= self._project.settings.refresh_seconds:
             self._refresh(table)
             self._well(table)
             table.status.state = "running"
+        elif tick - table.compared_at >= LOOK_SECONDS:
+            table.compared_at = tick
+            try:
+                table.status.lag = distance(table.computed_from, self._positions(table.prepared))
+            except Exception as error:
+                # The table is as good as before. The next refresh reports what is wrong.
+                log.debug("cannot see how far %s is behind: %s", table.status.name, error)
+                table.status.lag = None
 
     # --- the project -----------------------------------------------------------------------------------------------
 
@@ -355,23 +374,25 @@ class DeclaredTables:
             replace(frame, self._files.table(prepared.name))
             table.computed_from = inputs
             table.status.seconds = round(monotonic() - begin, 3)
-        table.computed_at = monotonic()
+        table.computed_at = table.compared_at = monotonic()
         table.status.updated = self._now()
         table.status.lag = 0
 
-    def _positions(self, prepared: PreparedTable) -> dict[str, str]:
+    def _positions(self, prepared: PreparedTable) -> dict[str, InputPosition]:
         """The state of everything that a table reads, before it is read."""
         found = {}
         with borrowed(self._place) as history:
             for name in prepared.inputs:
                 if name in self._tables:
-                    found[name] = str(self._files.version(name))
+                    version = self._files.version(name)
+                    found[name] = InputPosition(str(version), version)
                     continue
                 try:
                     info = history.log(name)
-                    found[name] = f"{info.epoch}/{info.head}/{info.earliest}/{self._erasures}"
+                    state = f"{info.epoch}/{info.head}/{info.earliest}/{self._erasures}"
+                    found[name] = InputPosition(state, info.head)
                 except UnknownLog:
-                    found[name] = ""
+                    found[name] = InputPosition("", 0)
         return found
 
     def _well(self, table: RunningTable) -> None:
@@ -475,6 +496,11 @@ class DeclaredTables:
         edges = {} if self._catalog is None else self._catalog.graph.edges
         tables = [self._tables[name].status for name in in_order(edges, self._tables)]
         self._publish(DeclaredStatus(project=name, directory=str(self._directory), tables=tables, error=self._error))
+
+
+def distance(before: Mapping[str, InputPosition], now: Mapping[str, InputPosition]) -> int:
+    """How many records the logs have got, and how many commits the tables."""
+    return sum(max(0, at.number - before[name].number) for name, at in now.items() if name in before)
 
 
 def retry_seconds(failures: int, error: BaseException) -> float:

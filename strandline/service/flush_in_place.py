@@ -32,6 +32,7 @@ class FlushInPlace:
         return (
             is_alone
             and flushing.pending == 1
+            and not flushing.awaits_replica
             and flushing.times.last <= MAX_FLUSH_US
             # A flush in progress may be of another kind, such as the one before a backup, and slow.
             and not flushing.turns.locked()

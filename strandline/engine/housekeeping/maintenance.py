@@ -364,7 +364,7 @@ class Maintenance:
         self._kept_journals += [(now, index) for index in indexes if index < boundary and index not in kept]
         oldest = now - engine.options.keep_journal_ms
         for since, index in list(self._kept_journals):
-            if since <= oldest:
+            if since <= oldest and not (engine.replica is not None and engine.replica.needs(index)):
                 engine.disk.remove(journal_path(index))
                 self._kept_journals.remove((since, index))
         self._files = len([index for index in indexes if index >= boundary])

@@ -255,6 +255,21 @@ def leap(book: Logbook, files: int = 1) -> None:
     book.reserved = book.reserved_durable = book.assigned
 
 
+def skip_unreplicated(recovered: Recovered) -> None:
+    """Skip the seqs that the server before may have assigned and that the replica does not have, after a takeover.
+
+    Logs of the durability ``replicated`` skip none: nobody has seen a record of theirs that the replica lacks. After a
+    clean shutdown the replica has everything.
+    """
+    if recovered.clean and recovered.journals:
+        return
+    for book in recovered.books.values():
+        if book.config.durability != "replicated":
+            leap(book)
+            recovered.changed.add(book)
+    recovered.next_epoch += SEQ_LEAP
+
+
 class _Report:
     """Reports the progress of a replay."""
 

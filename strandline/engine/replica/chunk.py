@@ -1,0 +1,134 @@
+"""A chunk: one numbered object of a replica, and what it holds.
+
+A chunk begins with a fixed header: its number, the term and id of its writer, its kind, and a checksum of everything.
+There are three kinds. ``TERM`` says that a server has taken over. ``JOURNAL`` has bytes of journal files. ``STATE``
+names the segments and checkpoints from which, together with the journal after them, a server can start.
+"""
+
+from __future__ import annotations
+
+import struct
+from enum import IntEnum
+from typing import NamedTuple, TypeVar
+
+import msgspec
+import xxhash
+
+from strandline.engine.errors import DamagedFile, UnsupportedFormat
+
+MAGIC = b"STRANDRC"
+VERSION = 1
+#: magic, version, kind, number, term, writer, length of the body
+_FIELDS = struct.Struct("<8sHHQQ16sQ")
+_CHECKSUM = struct.Struct("<Q")
+HEADER_BYTES = _FIELDS.size + _CHECKSUM.size
+
+CHUNKS = "chunks"
+
+
+class ChunkKind(IntEnum):
+    TERM = 1
+    JOURNAL = 2
+    STATE = 3
+
+
+class Term(msgspec.Struct, frozen=True):
+    """A server has taken over. From here on, chunks of earlier terms cannot be created."""
+
+    #: The id of the data directory whose journal this replica holds.
+    directory: str
+    #: Where clients reach the server, as host:port; empty if unknown.
+    address: str
+    #: By the clock of the server, for people.
+    time: int
+
+
+class Piece(msgspec.Struct, frozen=True, array_like=True):
+    """Bytes of a journal file."""
+
+    index: int
+    offset: int
+    data: bytes
+
+
+class JournalPart(msgspec.Struct, frozen=True):
+    """Consecutive bytes of the journal, which end with a whole write."""
+
+    pieces: list[Piece]
+    #: The seed of the last file, which distinguishes it from other files with the same number.
+    seed: int
+
+    @property
+    def end(self) -> tuple[int, int]:
+        """The last file, and where the bytes in it end."""
+        last = self.pieces[-1]
+        return last.index, last.offset + len(last.data)
+
+
+class State(msgspec.Struct, frozen=True):
+    """The files that a server starts from."""
+
+    #: The contents of the manifest.
+    manifest: bytes
+    #: The objects with the manifest's checkpoints, in its order.
+    checkpoints: list[str]
+    #: The first chunk with bytes of a journal file from the manifest's boundary on.
+    first_chunk: int
+
+
+class Chunk(NamedTuple):
+    number: int
+    term: int
+    #: The id of the process that wrote it.
+    writer: bytes
+    kind: ChunkKind
+    body: bytes
+
+
+_Body = TypeVar("_Body", Term, JournalPart, State)
+
+
+def chunk_name(number: int) -> str:
+    return f"{CHUNKS}/{number:016d}"
+
+
+def chunk_number(name: str) -> int | None:
+    folder, _, number = name.rpartition("/")
+    return int(number) if folder == CHUNKS and len(number) == 16 and number.isdecimal() else None
+
+
+def kind_of(content: Term | JournalPart | State) -> ChunkKind:
+    return ChunkKind[type(content).__name__.removesuffix("Part").upper()]
+
+
+def encode_chunk(number: int, term: int, writer: bytes, content: Term | JournalPart | State) -> bytes:
+    body = msgspec.msgpack.encode(content)
+    fields = _FIELDS.pack(MAGIC, VERSION, kind_of(content), number, term, writer, len(body))
+    digest = xxhash.xxh3_64(fields)
+    digest.update(body)
+    return b"".join((fields, _CHECKSUM.pack(digest.intdigest()), body))
+
+
+def decode_chunk(place: str, number: int, raw: bytes) -> Chunk:
+    if len(raw) < HEADER_BYTES:
+        raise DamagedFile(place, f"it has {len(raw)} bytes; a chunk has at least {HEADER_BYTES}")
+    magic, version, kind, found, term, writer, length = _FIELDS.unpack_from(raw)
+    if magic != MAGIC:
+        raise DamagedFile(place, "it is not a chunk of a replica")
+    if version != VERSION:
+        raise UnsupportedFormat(place, version, VERSION)
+    body = raw[HEADER_BYTES:]
+    digest = xxhash.xxh3_64(raw[: _FIELDS.size])
+    digest.update(body)
+    if len(body) != length or _CHECKSUM.unpack_from(raw, _FIELDS.size)[0] != digest.intdigest():
+        raise DamagedFile(place, "its checksum does not match")
+    if found != number:
+        raise DamagedFile(place, f"its header has the number {found}")
+    return Chunk(number, term, writer, ChunkKind(kind), body)
+
+
+def content_of(chunk: Chunk, type: type[_Body]) -> _Body:
+    try:
+        return msgspec.msgpack.decode(chunk.body, type=type)
+    except msgspec.MsgspecError as error:
+        raise DamagedFile(chunk_name(chunk.number), str(error)) from error

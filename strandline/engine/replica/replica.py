@@ -1,0 +1,329 @@
+"""The replica of an engine: it ships the journal, keeps a state to start from, and resolves the commits that wait.
+
+Three threads work for it. One ships chunks, one copies segments and checkpoints, and one fails commits that have waited
+too long. A fourth gives a sign of life, if the server promises one to standby servers.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from contextlib import suppress
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from strandline.engine.background import BackgroundThread, Health, Task
+from strandline.engine.commit import Commit
+from strandline.engine.disk import Disk
+from strandline.engine.errors import MissingFile, ReplicaAway, ReplicaBehind, Superseded
+from strandline.engine.replica.chain import Chain
+from strandline.engine.replica.chunk import State
+from strandline.engine.replica.files import ReplicaFiles, fetch_segment
+from strandline.engine.replica.leader import Leader, write_leader
+from strandline.engine.replica.shipper import NOWHERE, FilesMissing, Shipper
+from strandline.engine.replica.store import ReplicaStore
+from strandline.engine.replica.takeover import begin_term
+from strandline.engine.segments.store import Describes
+from strandline.engine.state.checkpoints import Manifest
+from strandline.engine.state.logbook import Logbook
+
+if TYPE_CHECKING:
+    from strandline.engine.engine import Engine
+
+log = logging.getLogger(__name__)
+
+#: The bytes that are shipped at once, without waiting for the interval.
+FULL_BYTES = 1 << 20
+#: The longest pause after a failure of the store. Writers wait, so it is short.
+MAX_DELAY_SECONDS = 2.0
+#: How often waiting commits are looked at.
+DEADLINE_SECONDS = 0.25
+#: A clean shutdown waits this long for the replica.
+CLOSE_SECONDS = 10.0
+CLOSE_POLL_SECONDS = 0.01
+#: A leader gives this many signs of life in the time after which standby servers take over.
+BEATS = 3
+
+
+class ReplicaOptions(msgspec.Struct, frozen=True, kw_only=True):
+    interval_ms: int = 50
+    timeout_ms: int = 5_000
+    lease_ms: int = 0
+    backlog_bytes: int = 4 << 30
+    #: Where clients reach this server, as host:port.
+    address: str = ""
+
+
+class ReplicaStats(msgspec.Struct, frozen=True, kw_only=True):
+    """What the replica has, and what would be lost with this machine. Counted since the engine was opened."""
+
+    term: int
+    #: The last chunk.
+    chunk: int
+    #: The bytes of the journal that the replica lacks, and how long the oldest commit has waited for it.
+    waiting_bytes: int
+    waiting_commits: int
+    waiting_ms: float
+    chunks: int
+    chunk_bytes: int
+    objects: int
+    object_bytes: int
+    #: Whether the replica accepts chunks.
+    away: bool
+    superseded: bool
+
+
+class Replica:
+    """Call :meth:`begin_term` before the data directory is opened, then :meth:`attach`, then :meth:`start`."""
+
+    def __init__(self, disk: Disk, store: ReplicaStore, options: ReplicaOptions) -> None:
+        self._disk = disk
+        self._store = store
+        self._options = options
+        self._chain = Chain(store)
+        self._files = ReplicaFiles(disk, store)
+        #: Taken by whoever ships.
+        self._turn = threading.Lock()
+        self._wake = threading.Event()
+        self._wake_files = threading.Event()
+        self._ending = threading.Event()
+        self._threads: list[BackgroundThread] = []
+        self._shipped_at = 0.0
+        #: A state whose files are in the store, and the state that was shipped last.
+        self._ready: tuple[Manifest, State] | None = None
+        self._stored: tuple[Manifest, State] | None = None
+        #: Whether the objects that the last state does not need were removed.
+        self._is_clean = False
+        #: The oldest chunk in the store.
+        self._oldest = 1
+        self._superseded: Superseded | None = None
+        self._away = False
+        self._beat = 0
+        #: Whether the data directory was made from the replica.
+        self.restored = False
+
+    def begin_term(self) -> None:
+        """See :func:`takeover.begin_term`."""
+        begun = begin_term(self._disk, self._chain, self._options.address, self._options.lease_ms)
+        self.restored = begun.restored
+        self._oldest = begun.oldest
+
+    def attach(self, engine: Engine) -> None:
+        """Attach the engine. From now on, its ``replicated`` commits wait for the replica."""
+        self._engine = engine
+        with engine.lock:
+            engine.journal.places = [engine.journal.place]
+        self._shipper = Shipper(engine, self._chain, engine.recovered.journals)
+        engine.flushing.replica = self
+
+    def start(self, health: Health) -> None:
+        """Start the threads."""
+        engine = self._engine
+        engine.kept.append(lambda _: self._wake_files.set())
+        self._threads = [
+            BackgroundThread(
+                Task("replica", self._ship, health, max_delay=MAX_DELAY_SECONDS), self._wait_to_ship, self._wake.set
+            ),
+            BackgroundThread(
+                Task("files of the replica", self._keep_files, health, max_delay=MAX_DELAY_SECONDS),
+                self._wake_files.wait,
+                self._wake_files.set,
+            ),
+            BackgroundThread(
+                Task("deadlines of the replica", self._expire, health),
+                lambda: self._ending.wait(DEADLINE_SECONDS),
+                self._ending.set,
+            ),
+        ]
+        if self._options.lease_ms:
+            pause = self._options.lease_ms / 1000 / BEATS
+            self._threads.append(
+                BackgroundThread(
+                    Task("lease of the replica", self._renew, health, max_delay=pause),
+                    lambda: self._ending.wait(pause),
+                    self._ending.set,
+                )
+            )
+        self._wake_files.set()
+        for thread in self._threads:
+            thread.start()
+
+    def close(self) -> None:
+        """Ship what is left, for a limited time, and stop."""
+        if not self._threads:
+            with suppress(OSError):
+                self.ship_all()
+            return
+        until = monotonic() + CLOSE_SECONDS
+        while self._lacks_something and monotonic() < until:
+            self._wake.set()
+            self._ending.wait(CLOSE_POLL_SECONDS)
+        if self._lacks_something:
+            log.warning("the replica %s lacks the last %d bytes of the journal", self._place, self._shipper.waiting)
+        for thread in self._threads:
+            thread.end()
+        for thread in self._threads:
+            thread.join(CLOSE_SECONDS)
+
+    @property
+    def _place(self) -> str:
+        return self._store.describe()
+
+    @property
+    def _lacks_something(self) -> bool:
+        return self._superseded is None and self._shipper.waiting > 0
+
+    # --- what the engine asks ------------------------------------------------------------------------------
+
+    def check(self, book: Logbook) -> None:
+        """Raise if the replica is away. Changes of ``replicated`` logs would only collect."""
+        if self._away:
+            raise ReplicaAway(book.name)
+
+    def flushed(self) -> None:
+        if not self._wake.is_set():
+            self._wake.set()
+
+    def needs(self, index: int) -> bool:
+        """Return whether a sealed journal file must be kept because the replica lacks it."""
+        return index >= self._shipper.place.file and self._shipper.waiting <= self._options.backlog_bytes
+
+    def fetch(self, entry: Describes) -> bool:
+        """Fetch a segment that the data directory lacks. Return False if the replica does not have it."""
+        return fetch_segment(self._disk, self._store, entry)
+
+    def ship_for(self, wanted: Commit[Any]) -> None:
+        if not self._threads:
+            self.ship_all()
+            return
+        done = threading.Event()
+        wanted.add_done_callback(lambda _: done.set())
+        done.wait()
+
+    def stats(self) -> ReplicaStats:
+        since = self._engine.flushing.oldest_unshipped()
+        return ReplicaStats(
+            term=self._chain.term,
+            chunk=self._chain.number,
+            waiting_bytes=self._shipper.waiting,
+            waiting_commits=self._engine.flushing.unshipped,
+            waiting_ms=0.0 if since is None else (monotonic() - since) * 1000,
+            chunks=self._shipper.chunks,
+            chunk_bytes=self._shipper.bytes,
+            objects=self._files.objects,
+            object_bytes=self._files.bytes,
+            away=self._away,
+            superseded=self._superseded is not None,
+        )
+
+    # --- shipping ------------------------------------------------------------------------------------------
+
+    def ship_all(self) -> None:
+        """Ship everything that is durable here, and a state if this term has none."""
+        if self._stored is None and self._ready is None:
+            self._copy_files()
+        with self._turn:
+            while self._ship_one():
+                pass
+
+    def _wait_to_ship(self) -> None:
+        self._wake.wait()
+        self._ending.wait(max(self._shipped_at + self._options.interval_ms / 1000 - monotonic(), 0.0))
+        self._wake.clear()
+
+    def _ship(self) -> None:
+        """Ship what has collected."""
+        with self._turn:
+            self._shipped_at = monotonic()
+            try:
+                while self._ship_one() and self._shipper.waiting >= FULL_BYTES:
+                    pass
+            except BaseException:
+                self._wake.set()
+                raise
+
+    def _ship_one(self) -> bool:
+        """Ship a state or a chunk. Return whether there was anything to ship."""
+        if self._superseded is not None:
+            return False
+        try:
+            position = self._shipper.settle()
+            if position is None and self._ready is not None:
+                position = self._ship_state(*self._ready)
+            elif position is None and self._stored is not None:
+                position = self._shipper.ship()
+        except Superseded as error:
+            self._superseded = error
+            self._engine.flushing.give_up(error)
+            return False
+        except FilesMissing as error:
+            log.warning("%s was removed before the replica had it; the replica gets a segment instead", error)
+            self._stored = None
+            self._wake_files.set()
+            return False
+        if position is None:
+            return False
+        self._away = False
+        if position != NOWHERE:
+            self._engine.flushing.shipped(position)
+        return True
+
+    def _ship_state(self, manifest: Manifest, state: State) -> int:
+        position = self._shipper.ship_state(state, manifest.boundary)
+        self._ready, self._stored, self._is_clean = None, (manifest, state), False
+        self._wake_files.set()
+        return NOWHERE if position is None else position
+
+    def _expire(self) -> None:
+        """Fail the commits that have waited too long."""
+        timeout_ms = self._options.timeout_ms
+        if self._engine.flushing.expire_unshipped(monotonic() - timeout_ms / 1000, lambda: ReplicaBehind(timeout_ms)):
+            if not self._away:
+                log.warning("the replica %s has not stored writes for %d ms", self._place, timeout_ms)
+            self._away = True
+
+    def _renew(self) -> None:
+        if self._superseded is None:
+            self._beat += 1
+            write_leader(
+                self._store, Leader(self._chain.term, self._options.address, self._options.lease_ms, self._beat)
+            )
+
+    # --- segments and checkpoints --------------------------------------------------------------------------
+
+    def _keep_files(self) -> None:
+        """Prepare the next state if there is a newer one, and remove what the last one does not need."""
+        self._wake_files.clear()
+        if self._superseded is not None:
+            return
+        stored = self._stored
+        try:
+            if stored is not None and not self._is_clean:
+                self._remove_others(*stored)
+            if stored is None or stored[0].boundary != self._engine.maintenance.manifest.boundary:
+                self._copy_files()
+                self._wake.set()
+        except BaseException:
+            self._wake_files.set()
+            raise
+
+    def _copy_files(self) -> None:
+        """Copy the files of the newest manifest, for the next state."""
+        while True:
+            manifest = msgspec.structs.replace(self._engine.maintenance.manifest)
+            try:
+                self._ready = manifest, self._files.copy(manifest)
+                return
+            except MissingFile:
+                # Housekeeping has replaced the manifest.
+                if self._engine.maintenance.manifest.boundary == manifest.boundary:
+                    raise
+
+    def _remove_others(self, manifest: Manifest, state: State) -> None:
+        self._files.remove_others(manifest, state)
+        first = self._shipper.first_needed
+        self._chain.remove(self._oldest, first)
+        self._oldest = max(self._oldest, first)
+        self._is_clean = True

@@ -1,0 +1,229 @@
+"""Begin a term: check that a data directory may continue a replica, or make a directory from it.
+
+A server begins a term before it opens its data directory. From then on the chain ends with its own chunk, so what it
+reads of the chain is everything that was ever acknowledged as ``replicated``.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import closing
+from typing import NamedTuple
+
+import msgspec
+
+from strandline.engine.clock import SystemClock
+from strandline.engine.disk import Disk
+from strandline.engine.errors import BadConfig, DamagedFile, EngineError
+from strandline.engine.journal.file import DIRECTORY, journal_path
+from strandline.engine.journal.frame import FILE_HEADER, FileKind, read_file_header
+from strandline.engine.replica.chain import Chain
+from strandline.engine.replica.chunk import ChunkKind, JournalPart, State, Term, chunk_name, content_of
+from strandline.engine.replica.leader import Leader, write_leader
+from strandline.engine.segments.store import HOT_DIRECTORY
+from strandline.engine.state.checkpoints import (
+    CHECKPOINTS,
+    JournalEntry,
+    Manifest,
+    checkpoint_path,
+    parse_manifest,
+    read_manifest,
+    write_manifest,
+)
+
+#: A file in a directory that was made from a replica. It is removed when the server that made it has sealed what
+#: follows from the takeover.
+TAKEN_OVER = "TAKEN_OVER"
+#: The folder of the descriptions in a pool of backups.
+BACKUPS = "backups"
+#: While the chain is read, its server may remove chunks that a new state has replaced.
+ATTEMPTS = 10
+
+
+class ReplicaAhead(EngineError):
+    """The replica has records that the data directory lacks: another server has written to it since, or the directory
+    is an old copy."""
+
+    def __init__(self, directory: str, replica: str) -> None:
+        super().__init__(
+            f"the replica {replica} is ahead of the data directory {directory}: another server has taken over, or the "
+            "directory is an old copy. Move the directory away and start with an empty one: the server then begins "
+            "with what the replica has. Records that only this directory has stay in it"
+        )
+
+
+class Begun(NamedTuple):
+    #: Whether the directory was made from the replica, so that records of durabilities below ``replicated`` may be
+    #: missing.
+    restored: bool
+    #: The oldest chunk in the store.
+    oldest: int
+
+
+class _Contents(NamedTuple):
+    manifest: Manifest
+    state: State
+    #: The bytes of the journal files from the boundary on, in order.
+    files: dict[int, bytearray]
+
+
+def begin_term(disk: Disk, chain: Chain, address: str, lease_ms: int) -> Begun:
+    """Take over the replica for a locked data directory. An empty directory gets the contents of the replica.
+
+    Raises ReplicaAhead, Superseded, BadConfig, DamagedFile, and OSError if the store cannot be reached.
+    """
+    if chain.store.list(BACKUPS):
+        raise BadConfig("replica", chain.store.describe(), "it is a pool of backups; choose another prefix")
+    own = read_manifest(disk)
+    end = chain.find_end()
+    if own is not None and end is not None:
+        _check_contains(disk, own, chain, end.number)
+    directory = own.id if own is not None else _directory_of(chain) if end is not None else Manifest().id
+    chain.take_over(Term(directory, address, SystemClock().now()))
+    if own is not None and end is not None and chain.number != end.number + 1:
+        # The other server was alive and has written more in the meantime.
+        _check_contains(disk, own, chain, chain.number - 1)
+    write_leader(chain.store, Leader(chain.term, address, lease_ms))
+    oldest = min(chain.numbers(), default=chain.number)
+    if own is not None:
+        return Begun(disk.exists(TAKEN_OVER), oldest)
+    contents = None if end is None else _read(chain)
+    if contents is not None:
+        _restore(disk, chain, contents)
+    return Begun(contents is not None, oldest)
+
+
+def finish(disk: Disk) -> None:
+    """Note that everything that follows from a takeover is in the data directory."""
+    disk.remove(TAKEN_OVER)
+    disk.sync_directory("")
+
+
+def _directory_of(chain: Chain) -> str:
+    """Return the id of the data directory that the chain belongs to."""
+    for number in reversed(chain.numbers()):
+        chunk = chain.read(number)
+        if chunk is not None and chunk.kind is ChunkKind.TERM:
+            return content_of(chunk, Term).directory
+        if chunk is not None and chunk.kind is ChunkKind.STATE:
+            return parse_manifest(content_of(chunk, State).manifest, chunk_name(number)).id
+    raise DamagedFile(chain.store.describe(), "its chunks do not name a data directory")
+
+
+def _check_contains(disk: Disk, manifest: Manifest, chain: Chain, last: int) -> None:
+    """Raise unless the data directory has everything that the chain has up to the chunk ``last``."""
+    place, replica = disk.local_path("").rstrip("/"), chain.store.describe()
+    for number in range(last, 0, -1):
+        chunk = chain.read(number)
+        if chunk is None:
+            break
+        if chunk.kind is ChunkKind.TERM:
+            found = content_of(chunk, Term).directory
+            if found != manifest.id:
+                raise BadConfig("replica", replica, f"it belongs to another data directory ({found})")
+            continue
+        if chunk.kind is ChunkKind.STATE:
+            state = parse_manifest(content_of(chunk, State).manifest, chunk_name(number))
+            if state.id != manifest.id:
+                raise BadConfig("replica", replica, f"it belongs to another data directory ({state.id})")
+            if state.boundary <= manifest.boundary and _same_history(state, manifest):
+                return
+            raise ReplicaAhead(place, replica)
+        part = content_of(chunk, JournalPart)
+        if not _has(disk, manifest, part):
+            raise ReplicaAhead(place, replica)
+        return
+
+
+def _same_history(state: Manifest, manifest: Manifest) -> bool:
+    """Return whether the directory can have got its manifest after the state: it used the same numbers for the same
+    segments."""
+    edges = {entry.id: entry.edges for entry in manifest.segments}
+    return all(edges.get(entry.id, entry.edges) == entry.edges for entry in state.segments)
+
+
+def _has(disk: Disk, manifest: Manifest, part: JournalPart) -> bool:
+    index, end = part.end
+    if index < manifest.boundary:
+        # Sealed since. The file is gone, but its number was used only once in this directory.
+        return True
+    path = journal_path(index)
+    try:
+        if disk.size(path) < end:
+            return False
+        return read_file_header(path, disk.read(path, 0, FILE_HEADER.size), FileKind.JOURNAL)[1] == part.seed
+    except (FileNotFoundError, DamagedFile):
+        return False
+
+
+def _read(chain: Chain) -> _Contents | None:
+    """Read what a server starts from. None: the chain has no state yet, so nothing was acknowledged."""
+    for _ in range(ATTEMPTS):
+        contents = _read_once(chain)
+        if contents is not _CHANGED:
+            return contents  # type: ignore[return-value]
+    raise DamagedFile(chain.store.describe(), "its chunks change while they are read; does another server write to it?")
+
+
+_CHANGED = object()
+
+
+def _read_once(chain: Chain) -> _Contents | object | None:
+    numbers = chain.numbers()
+    state: State | None = None
+    parts: list[tuple[int, JournalPart]] = []
+    for number, chunk in zip(numbers, chain.chunks(numbers), strict=True):
+        if chunk is None:
+            return _CHANGED
+        if chunk.kind is ChunkKind.STATE:
+            state = content_of(chunk, State)
+        elif chunk.kind is ChunkKind.JOURNAL:
+            parts.append((number, content_of(chunk, JournalPart)))
+    if state is None:
+        return None
+    first = min(state.first_chunk, chain.number)
+    if numbers[-1] - first + 1 != len([number for number in numbers if number >= first]):
+        missing = sorted(set(range(first, numbers[-1])) - set(numbers))
+        raise DamagedFile(f"{chain.store.describe()}/{chunk_name(missing[0])}", "the chunk is missing")
+    manifest = parse_manifest(state.manifest, chain.store.describe())
+    files: dict[int, bytearray] = {}
+    for number, part in parts:
+        for piece in part.pieces if number >= state.first_chunk else ():
+            if piece.index < manifest.boundary:
+                continue
+            file = files.setdefault(piece.index, bytearray())
+            if piece.offset != len(file):
+                raise DamagedFile(
+                    f"{chain.store.describe()}/{chunk_name(number)}",
+                    f"it continues journal file {piece.index} at byte {piece.offset}, which has {len(file)} bytes",
+                )
+            file += piece.data
+    return _Contents(manifest, state, files)
+
+
+def _restore(disk: Disk, chain: Chain, contents: _Contents) -> None:
+    """Make the data directory. The manifest is written last: without it, the directory counts as empty."""
+    for folder in (DIRECTORY, HOT_DIRECTORY, CHECKPOINTS):
+        disk.make_directory(folder)
+        for name in disk.list(folder):
+            disk.remove(f"{folder}/{name}")
+    manifest = contents.manifest
+    for name, stored in zip(manifest.checkpoints, contents.state.checkpoints, strict=True):
+        raw = chain.store.read(stored)
+        if raw is None:
+            raise DamagedFile(f"{chain.store.describe()}/{stored}", "the object is missing")
+        disk.write_file(checkpoint_path(name), raw)
+    entries = []
+    for index in sorted(contents.files):
+        file = contents.files[index]
+        with closing(disk.append_file(journal_path(index))) as copy:
+            copy.write([bytes(file)])
+            copy.sync()
+        entries.append(JournalEntry(index, len(file)))
+    if entries:
+        # The last chunk may end within a write, which was not acknowledged.
+        entries[-1] = JournalEntry(entries[-1].index)
+    for folder in (DIRECTORY, HOT_DIRECTORY, CHECKPOINTS, ""):
+        disk.sync_directory(folder)
+    disk.write_file(TAKEN_OVER, os.urandom(8).hex().encode())
+    write_manifest(disk, msgspec.structs.replace(manifest, journals=entries))

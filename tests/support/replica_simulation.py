@@ -462,7 +462,7 @@ class World:
         engine = machine.engine
         if engine is None:
             # Most of the time, one machine or two are running.
-            if random.random() < 0.3:
+            if random.random() < 0.12:
                 machine.act(machine.start)
             return
         chance = random.random()

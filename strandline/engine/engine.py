@@ -243,12 +243,16 @@ class Engine:
             self._continue_term(replica)
 
     def _continue_term(self, replica: Replica) -> None:
-        """Make a takeover durable, and let the replica have what readers will see of ``replicated`` logs, including logs
-        that are ``replicated`` only according to the replica."""
+        """Make a takeover durable, and let the replica have what readers will see of ``replicated`` logs. Some logs may
+        have this durability only according to the replica."""
         if replica.restored:
             # What was skipped is in memory only.
             self.maintenance.run(everything=True)
-        if replica.restored or replica.has_state or any(book.config.durability == "replicated" for book in self.by_epoch.values()):
+        if (
+            replica.restored
+            or replica.has_state
+            or any(book.config.durability == "replicated" for book in self.by_epoch.values())
+        ):
             replica.ship_all()
         if replica.restored:
             finish_takeover(self.disk)

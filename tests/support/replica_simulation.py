@@ -20,13 +20,12 @@ from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
 
-from support.simulated_store import SimulatedBucket, SimulatedStore
-
 from strandline.engine import Append, Batch, Commit, Config, Engine, Log, ManualClock, Options
 from strandline.engine.errors import EngineError, ReplicaBehind
 from strandline.engine.replica import shipper
 from strandline.engine.replica.takeover import ReplicaAhead
 from strandline.engine.testing.fault_disk import Crashed, FaultDisk
+from support.simulated_store import SimulatedBucket, SimulatedStore
 
 NOW = 1_700_000_000_000
 MACHINES = 3
@@ -236,9 +235,7 @@ class Machine:
         assert self.disk is not None
         kind = world.random.choice(["kill", "kill", "cut"])
         world.tell(f"{self.name} crashes: {kind}")
-        self.disk = (
-            self.disk.process_kill() if kind == "kill" else self.disk.power_cut(world.random.randrange(1 << 30))
-        )
+        self.disk = self.disk.process_kill() if kind == "kill" else self.disk.power_cut(world.random.randrange(1 << 30))
         if engine is not None:
             engine.journal.close()
             engine.store.close()
@@ -514,6 +511,11 @@ class World:
             for name in engine.names():
                 if not name.startswith("_"):
                     last._send(engine.log(name), self.new_key(), self.new_payloads())
+            for which, key, payloads in self.keys:
+                # Repeated appends are acknowledged as well, although they write nothing.
+                if which in self.history.always and which[1] == engine.log(which[0]).epoch:
+                    last._send(engine.log(which[0]), key, payloads)
+            last._ship(engine)
             engine.flush()
             last._ship(engine)
             last.note_results()

@@ -84,7 +84,7 @@ class Replica:
         self._options = options
         self._chain = Chain(store, own_id(disk))
         self._files = ReplicaFiles(disk, store)
-        #: Taken by whoever ships.
+        #: Taken by the thread that ships.
         self._turn = threading.Lock()
         self._wake = threading.Event()
         self._wake_files = threading.Event()

@@ -87,7 +87,7 @@ def begin_term(disk: Disk, chain: Chain, address: str, lease_ms: int) -> Begun:
     """
     if chain.store.list(BACKUPS):
         raise BadConfig("replica", chain.store.describe(), "it is a pool of backups; choose another prefix")
-    # A directory that a takeover has not finished has served nobody, and is made again.
+    # A directory whose takeover was not finished has served no requests, and is made again.
     own = None if disk.exists(TAKEN_OVER) else read_manifest(disk)
     end = chain.find_end()
     if own is not None and end is not None:
@@ -114,8 +114,8 @@ def finish(disk: Disk) -> None:
 def _check_contains(disk: Disk, manifest: Manifest, chain: Chain, last: int) -> None:
     """Raise unless the data directory has everything that the chain has up to the chunk ``last``.
 
-    A server that makes its directory from the replica ships a state before it answers requests. If it only began a term,
-    it has changed nothing.
+    A server that makes its directory from the replica ships a state before it answers requests. If it only began a
+    term, it has changed nothing.
     """
     place, replica = disk.local_path("").rstrip("/"), chain.store.describe()
     for number in range(last, 0, -1):

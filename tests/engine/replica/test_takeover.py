@@ -257,14 +257,13 @@ def test_a_crash_at_any_point_of_a_takeover_loses_nothing_and_skips_once_more(tm
     store = FaultyStore()
     kill(shipped(led(tmp_path, store)))
     whole = directory(tmp_path, "whole")
-    kill(start(whole, FaultyStore(_copy(store))))
+    kill(start(whole, _copy(store)))
     for last in range(1, whole.calls + 1, 3):
-        bucket = FaultyStore(_copy(store))
+        bucket = _copy(store)
         disk = directory(tmp_path, f"two{last}")
         disk.crash_after(last)
         with pytest.raises(Crashed):
-            start(disk, bucket)
-            disk.remove("nothing")
+            _start_and_go_on(disk, bucket)
         disk = disk.process_kill() if seed is None else disk.power_cut(seed)
         with served(disk, bucket) as engine:
             assert texts(engine.log("r")) == ["1", "2"]
@@ -275,10 +274,15 @@ def test_a_crash_at_any_point_of_a_takeover_loses_nothing_and_skips_once_more(tm
             assert engine.log("r").head == 3
 
 
+def _start_and_go_on(disk: FaultDisk, store: FaultyStore) -> None:
+    start(disk, store)
+    disk.remove("nothing")
+
+
 def _copy(store: FaultyStore) -> FaultyStore:
     copy = FaultyStore()
     copy.objects.update(store.objects)
-    return copy.bucket  # type: ignore[return-value]
+    return copy
 
 
 def test_a_takeover_needs_the_store(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from contextlib import closing
+from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
@@ -23,6 +24,7 @@ from strandline.engine.replica.leader import Leader, write_leader
 from strandline.engine.segments.store import HOT_DIRECTORY
 from strandline.engine.state.checkpoints import (
     CHECKPOINTS,
+    MANIFEST,
     JournalEntry,
     Manifest,
     checkpoint_path,
@@ -67,8 +69,10 @@ class _Contents(NamedTuple):
     files: dict[int, bytearray]
 
 
-def begin_term(disk: Disk, chain: Chain, address: str, lease_ms: int) -> Begun:
+def begin_term(disk: Disk, chain: Chain, address: str, lease_ms: int, expected_term: int | None = None) -> Begun:
     """Take over the replica for a locked data directory. An empty directory gets the contents of the replica.
+
+    With ``expected_term``, do so only if the term of the chain is still this one.
 
     Raises ReplicaAhead, Superseded, BadConfig, DamagedFile, and OSError if the store cannot be reached.
     """
@@ -76,6 +80,8 @@ def begin_term(disk: Disk, chain: Chain, address: str, lease_ms: int) -> Begun:
         raise BadConfig("replica", chain.store.describe(), "it is a pool of backups; choose another prefix")
     own = read_manifest(disk)
     end = chain.find_end()
+    if expected_term is not None and chain.term != expected_term:
+        raise chain.superseded(expected_term)
     if own is not None and end is not None:
         _check_contains(disk, own, chain, end.number)
     directory = own.id if own is not None else _directory_of(chain) if end is not None else Manifest().id
@@ -91,6 +97,11 @@ def begin_term(disk: Disk, chain: Chain, address: str, lease_ms: int) -> Begun:
     if contents is not None:
         _restore(disk, chain, contents)
     return Begun(contents is not None, oldest)
+
+
+def has_data(directory: str | os.PathLike[str]) -> bool:
+    """Return whether a directory is a data directory, as opposed to one that is empty or does not exist."""
+    return Path(directory, MANIFEST).exists()
 
 
 def finish(disk: Disk) -> None:

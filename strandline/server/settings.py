@@ -100,7 +100,7 @@ class ServerSettings(Section, frozen=True, kw_only=True):
     standby: Annotated[
         Flag,
         "Wait for the server that uses the replica to fail, or for `strandline takeover`, and take over then. A server "
-        "whose data directory is not empty continues at once if nobody has taken over from it.",
+        "whose data directory is not empty continues at once if no other server has taken over.",
     ] = False
     api_keys: Annotated[
         Keys,

@@ -20,13 +20,12 @@ from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
 
-from support.simulated_store import SimulatedBucket, SimulatedStore
-
 from strandline.engine import Append, Batch, Commit, Config, Engine, Log, ManualClock, Options
 from strandline.engine.errors import EngineError, ReplicaBehind
 from strandline.engine.replica import shipper
 from strandline.engine.replica.takeover import ReplicaAhead
 from strandline.engine.testing.fault_disk import Crashed, FaultDisk
+from support.simulated_store import SimulatedBucket, SimulatedStore
 
 NOW = 1_700_000_000_000
 MACHINES = 3
@@ -236,9 +235,7 @@ class Machine:
         assert self.disk is not None
         kind = world.random.choice(["kill", "kill", "cut"])
         world.tell(f"{self.name} crashes: {kind}")
-        self.disk = (
-            self.disk.process_kill() if kind == "kill" else self.disk.power_cut(world.random.randrange(1 << 30))
-        )
+        self.disk = self.disk.process_kill() if kind == "kill" else self.disk.power_cut(world.random.randrange(1 << 30))
         if engine is not None:
             engine.journal.close()
             engine.store.close()

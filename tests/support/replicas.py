@@ -9,9 +9,6 @@ from pathlib import Path
 from random import Random
 from typing import Literal
 
-from support.engines import NOW
-from support.simulated_store import SimulatedBucket, SimulatedStore
-
 from strandline.engine import Engine, ManualClock, Options
 from strandline.engine.disk import Disk
 from strandline.engine.errors import EngineError
@@ -19,6 +16,8 @@ from strandline.engine.replica.chain import Chain
 from strandline.engine.replica.chunk import ChunkKind
 from strandline.engine.replica.store import ReplicaStore
 from strandline.engine.testing.fault_disk import FaultDisk
+from support.engines import NOW
+from support.simulated_store import SimulatedBucket, SimulatedStore
 
 
 class FaultyStore(SimulatedStore):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from contextlib import closing, suppress
+from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
@@ -80,8 +81,10 @@ def own_id(disk: Disk) -> bytes:
     return made
 
 
-def begin_term(disk: Disk, chain: Chain, address: str, lease_ms: int) -> Begun:
+def begin_term(disk: Disk, chain: Chain, address: str, lease_ms: int, expected_term: int | None = None) -> Begun:
     """Take over the replica for a locked data directory. An empty directory gets the contents of the replica.
+
+    With ``expected_term``, do so only if the term of the chain is still this one.
 
     Raises ReplicaAhead, Superseded, BadConfig, DamagedFile, and OSError if the store cannot be reached.
     """
@@ -90,6 +93,8 @@ def begin_term(disk: Disk, chain: Chain, address: str, lease_ms: int) -> Begun:
     # A directory that a takeover has not finished has served nobody, and is made again.
     own = None if disk.exists(TAKEN_OVER) else read_manifest(disk)
     end = chain.find_end()
+    if expected_term is not None and chain.term != expected_term:
+        raise chain.superseded(expected_term)
     if own is not None and end is not None:
         _check_contains(disk, own, chain, end.number)
     chain.take_over(Term(address, SystemClock().now()))
@@ -105,6 +110,11 @@ def begin_term(disk: Disk, chain: Chain, address: str, lease_ms: int) -> Begun:
     return Begun(True, contents.state.first_chunk)
 
 
+def has_data(directory: str | os.PathLike[str]) -> bool:
+    """Return whether a directory is a data directory, as opposed to one that is empty or does not exist."""
+    return Path(directory, MANIFEST).exists()
+
+
 def finish(disk: Disk) -> None:
     """Note that a takeover is complete."""
     disk.remove(TAKEN_OVER)
@@ -114,8 +124,8 @@ def finish(disk: Disk) -> None:
 def _check_contains(disk: Disk, manifest: Manifest, chain: Chain, last: int) -> None:
     """Raise unless the data directory has everything that the chain has up to the chunk ``last``.
 
-    A server that makes its directory from the replica ships a state before it answers requests. If it only began a term,
-    it has changed nothing.
+    A server that makes its directory from the replica ships a state before it answers requests. If it only began a
+    term, it has changed nothing.
     """
     place, replica = disk.local_path("").rstrip("/"), chain.store.describe()
     for number in range(last, 0, -1):

@@ -102,7 +102,7 @@ def test_a_chunk_whose_answer_was_lost_is_not_stored_twice() -> None:
     chain = led(store)
     for fate in ("unanswered", "lost"):
         store.creations = [fate]  # type: ignore[list-item]
-        with pytest.raises(OSError, match="no answer|was lost"):
+        with pytest.raises(OSError, match=r"no answer|was lost"):
             chain.add(part(fate.encode()))
         assert not chain.is_settled
         chain.settle()

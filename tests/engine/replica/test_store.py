@@ -90,7 +90,7 @@ def test_a_store_that_cannot_be_reached_is_an_error(s3: dict[str, str | bool], t
         lambda: store.delete("a"),
         lambda: store.fetch("a", tmp_path / "a"),
     ):
-        with pytest.raises(OSError) as caught:  # noqa: PT011
+        with pytest.raises(OSError) as caught:
             act()
         assert not isinstance(caught.value, (FileNotFoundError, FileExistsError))
         assert caught.value.filename == "s3://cold/x/a"

@@ -19,8 +19,9 @@ from strandline.client.errors import Refused, StrandlineError, Unreachable
 NOT_DONE = frozenset((429, 503))
 #: With these statuses the outcome is unknown: an append that was not flushed in time, a proxy that lost the server.
 UNCERTAIN = frozenset((408, 502, 504))
-#: The code of a server whose journal failed. If this write caused the failure, it may reappear after a restart.
-READ_ONLY = "read_only"
+#: The codes of a server whose journal failed, and of one whose replica is slow. A write with such an answer may count
+#: later.
+UNKNOWN_OUTCOME = frozenset(("read_only", "replica_behind"))
 
 
 class Patience(msgspec.Struct, frozen=True):
@@ -88,6 +89,6 @@ def may_repeat(error: StrandlineError, elapsed: float, repeatable: float) -> boo
     if isinstance(error, Unreachable):
         return not error.sent or elapsed < repeatable
     if isinstance(error, Refused):
-        uncertain = error.status in UNCERTAIN or error.code.lower() == READ_ONLY
+        uncertain = error.status in UNCERTAIN or error.code.lower() in UNKNOWN_OUTCOME
         return elapsed < repeatable if uncertain else error.status in NOT_DONE
     return False

@@ -129,6 +129,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     #: The same for ``replica``, and the address that clients use, as host:port.
     replica_options: dict[str, Any] = msgspec.field(default_factory=dict)
     address: str = ""
+    #: Take over from the replica only if this is still its term; None: in any case.
+    expected_term: int | None = None
 
     def for_replica(self) -> ReplicaOptions:
         return ReplicaOptions(
@@ -137,6 +139,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
             lease_ms=self.replica_lease_ms,
             backlog_bytes=self.replica_backlog_bytes,
             address=self.address,
+            expected_term=self.expected_term,
         )
 
 
@@ -243,8 +246,8 @@ class Engine:
             self._continue_term(replica)
 
     def _continue_term(self, replica: Replica) -> None:
-        """Make a takeover durable, and let the replica have what readers will see of ``replicated`` logs. Some logs may
-        have this durability only according to the replica."""
+        """Make a takeover durable, and let the replica have what readers will see of ``replicated`` logs, including
+        logs that are ``replicated`` only according to the replica."""
         if replica.restored:
             # What was skipped is in memory only.
             self.maintenance.run(everything=True)

@@ -258,8 +258,8 @@ def leap(book: Logbook, files: int = 1) -> None:
 def skip_unreplicated(recovered: Recovered, complete: bool) -> None:
     """Skip the seqs that the server before may have assigned and that the replica does not have, after a takeover.
 
-    Logs of the durability ``replicated`` skip none: no one has seen a record of theirs that the replica lacks. If the
-    replica is ``complete``, it has everything.
+    Logs of the durability ``replicated`` skip none: no reader has seen a record of theirs that the replica lacks. If
+    the replica is ``complete``, it has everything.
     """
     if complete:
         return

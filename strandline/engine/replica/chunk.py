@@ -1,11 +1,9 @@
 """A chunk: one numbered object of a replica, and what it holds.
 
 A chunk begins with a fixed header: its number, the term and id of its writer, its kind, the numbers of the last
-``TERM`` and of the last ``STATE``, and a checksum of everything.
-
-There are four kinds. ``TERM`` says that a server has taken over. ``JOURNAL`` has bytes of journal files. ``STATE``
-names the segments and checkpoints from which, together with the journal after them, a server can start. ``END`` says
-that the server has stopped and that nothing is missing.
+``TERM`` and of the last ``STATE``, and a checksum of everything. There are four kinds. ``TERM`` says that a server has
+taken over. ``JOURNAL`` has bytes of journal files. ``STATE`` names the segments and checkpoints from which, together
+with the journal after them, a server can start. ``END`` says that the server has stopped and that nothing is missing.
 """
 
 from __future__ import annotations

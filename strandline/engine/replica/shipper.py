@@ -157,7 +157,8 @@ class Shipper:
         for number, place in enumerate(places):
             last = end if number + 1 == len(places) else min(end, places[number + 1].begin + FILE_HEADER.size)
             size = last - place.begin
-            if size > FILE_HEADER.size:
+            # Recovery needs every file before the last, even if it has only a header.
+            if size > FILE_HEADER.size or (size == FILE_HEADER.size and number + 1 < len(places)):
                 files.append(_File(place.number, place.begin, size))
         return files
 

@@ -114,3 +114,15 @@ def test_the_wake_of_a_segment_that_the_replica_lacks(tmp_path: Path) -> None:
             replica._fetch_missing()
         assert replica.stats().missing_segments == count
         assert replica._missing[0] == newest, "the others come first"
+
+
+def test_an_empty_journal_file_between_others_is_shipped_too(tmp_path: Path) -> None:
+    with open_engine(tmp_path) as engine:
+        log = engine.create("a", Config(durability="replicated")).wait()
+        for number in range(2):
+            log.append(Batch.of(str(number).encode())).wait()
+            engine.maintenance._rotate(engine.switch_journal)
+            engine.maintenance._rotate(engine.switch_journal)
+        log.append(Batch.of(b"2")).wait()
+    with open_engine(tmp_path, "other") as engine:
+        assert [record.data for record in engine.log("a").read(0)] == [b"0", b"1", b"2"]

@@ -16,6 +16,7 @@ from strandline.engine.errors import DamagedFile, Superseded
 from strandline.engine.replica.chunk import (
     CHUNKS,
     Chunk,
+    ChunkKind,
     JournalPart,
     State,
     Term,
@@ -30,6 +31,8 @@ from strandline.engine.replica.store import ReplicaStore
 #: A server that takes over may lose the race for a number against the server that it replaces. Each attempt needs two
 #: requests, and the other server creates a chunk only now and then.
 ATTEMPTS = 200
+#: A chunk that begins a term is not larger: it has an id, an address and a time.
+MAX_TERM_BYTES = 1024
 #: Chunks are read this many at a time.
 READERS = 8
 
@@ -125,9 +128,25 @@ class Chain:
         return self._doubtful is None
 
     def remove(self, first: int, before: int) -> None:
-        """Remove the chunks from a number to the one before another."""
+        """Remove the chunks of this term from a number to the one before another."""
         for number in range(first, before):
             self.store.delete(chunk_name(number))
+
+    def remove_earlier(self, before: int) -> None:
+        """Remove the chunks before a number, also those of earlier terms, except for the chunks that began a term.
+
+        Those are never removed. The number of such a chunk is the next one of the server that was replaced: if it were
+        free again, that server could create its chunk however late it comes back.
+        """
+        for found in self.store.list(CHUNKS):
+            number = chunk_number(found.name)
+            if number is None or number >= before:
+                continue
+            if found.size <= MAX_TERM_BYTES:
+                chunk = self.read(number)
+                if chunk is None or chunk.kind is ChunkKind.TERM:
+                    continue
+            self.store.delete(found.name)
 
     def _create(self, data: bytes) -> bool:
         return self.store.create(chunk_name(self.number + 1), data)

@@ -33,7 +33,8 @@ class ChunkKind(IntEnum):
 
 
 class Term(msgspec.Struct, frozen=True):
-    """A server has taken over. From here on, chunks of earlier terms cannot be created."""
+    """A server has taken over. From here on, chunks of earlier terms cannot be created, because this chunk has their
+    next number. It is never removed."""
 
     #: The id of the data directory whose journal this replica holds.
     directory: str

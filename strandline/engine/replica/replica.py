@@ -103,8 +103,8 @@ class Replica:
         self._stored: tuple[Manifest, State] | None = None
         #: Whether the objects that the last state does not need were removed.
         self._is_clean = False
-        #: The oldest chunk in the store.
-        self._oldest = 1
+        #: The oldest chunk of this term in the store; 0: the chunks of earlier terms are still there.
+        self._oldest = 0
         self._superseded: Superseded | None = None
         self._away = False
         self._beat = 0
@@ -118,9 +118,7 @@ class Replica:
     def begin_term(self) -> None:
         """See :func:`takeover.begin_term`."""
         options = self._options
-        begun = begin_term(self._disk, self._chain, options.address, options.lease_ms, options.expected_term)
-        self.restored = begun.restored
-        self._oldest = begun.oldest
+        self.restored = begin_term(self._disk, self._chain, options.address, options.lease_ms, options.expected_term)
 
     def attach(self, engine: Engine) -> None:
         """Attach the engine. From now on, its ``replicated`` commits wait for the replica."""
@@ -390,6 +388,9 @@ class Replica:
     def _remove_others(self, manifest: Manifest, state: State) -> None:
         self._files.remove_others(manifest, state)
         first = self._shipper.first_needed
-        self._chain.remove(self._oldest, first)
+        if self._oldest:
+            self._chain.remove(self._oldest, first)
+        else:
+            self._chain.remove_earlier(first)
         self._oldest = max(self._oldest, first)
         self._is_clean = True

@@ -38,6 +38,8 @@ from strandline.engine.state.checkpoints import (
 TAKEN_OVER = "TAKEN_OVER"
 #: The folder of the descriptions in a pool of backups.
 BACKUPS = "backups"
+#: A chunk that begins a term is small, so that it can be told from others by its size.
+MAX_ADDRESS = 300
 #: While the chain is read, its server may remove chunks that a new state has replaced.
 ATTEMPTS = 10
 
@@ -54,14 +56,6 @@ class ReplicaAhead(EngineError):
         )
 
 
-class Begun(NamedTuple):
-    #: Whether the directory was made from the replica, so that records of durabilities below ``replicated`` may be
-    #: missing.
-    restored: bool
-    #: The oldest chunk in the store.
-    oldest: int
-
-
 class _Contents(NamedTuple):
     manifest: Manifest
     state: State
@@ -69,15 +63,18 @@ class _Contents(NamedTuple):
     files: dict[int, bytearray]
 
 
-def begin_term(disk: Disk, chain: Chain, address: str, lease_ms: int, expected_term: int | None = None) -> Begun:
+def begin_term(disk: Disk, chain: Chain, address: str, lease_ms: int, expected_term: int | None = None) -> bool:
     """Take over the replica for a locked data directory. An empty directory gets the contents of the replica.
 
-    With ``expected_term``, do so only if the term of the chain is still this one.
+    With ``expected_term``, do so only if the term of the chain is still this one. Return whether the directory was made
+    from the replica, so that records of durabilities below ``replicated`` may be missing.
 
     Raises ReplicaAhead, Superseded, BadConfig, DamagedFile, and OSError if the store cannot be reached.
     """
     if chain.store.list(BACKUPS):
         raise BadConfig("replica", chain.store.describe(), "it is a pool of backups; choose another prefix")
+    if len(address) > MAX_ADDRESS:
+        raise BadConfig("address", address, f"it has more than {MAX_ADDRESS} characters")
     own = read_manifest(disk)
     end = chain.find_end()
     if expected_term is not None and chain.term != expected_term:
@@ -90,13 +87,12 @@ def begin_term(disk: Disk, chain: Chain, address: str, lease_ms: int, expected_t
         # The other server was alive and has written more in the meantime.
         _check_contains(disk, own, chain, chain.number - 1)
     write_leader(chain.store, Leader(chain.term, address, lease_ms))
-    oldest = min(chain.numbers(), default=chain.number)
     if own is not None:
-        return Begun(disk.exists(TAKEN_OVER), oldest)
+        return disk.exists(TAKEN_OVER)
     contents = None if end is None else _read(chain)
     if contents is not None:
         _restore(disk, chain, contents)
-    return Begun(contents is not None, oldest)
+    return contents is not None
 
 
 def has_data(directory: str | os.PathLike[str]) -> bool:

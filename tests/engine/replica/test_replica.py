@@ -8,6 +8,7 @@ import pytest
 
 from strandline.engine import Batch, Config, Engine, Options
 from strandline.engine.errors import JournalFailed
+from strandline.engine.replica.chunk import ChunkKind
 from strandline.engine.replica.leader import Leader, read_leader, write_leader
 from strandline.engine.replica.replica import Replica
 from strandline.engine.replica.store import ObjectStoreReplica
@@ -126,3 +127,28 @@ def test_an_empty_journal_file_between_others_is_shipped_too(tmp_path: Path) -> 
         log.append(Batch.of(b"2")).wait()
     with open_engine(tmp_path, "other") as engine:
         assert [record.data for record in engine.log("a").read(0)] == [b"0", b"1", b"2"]
+
+
+def test_a_server_that_comes_back_late_finds_its_number_taken(tmp_path: Path) -> None:
+    """However much its successor has removed since."""
+    with open_engine(tmp_path) as old:
+        log = old.create("a", Config(durability="replicated")).wait()
+        log.append(Batch.of(b"1")).wait()
+        for term in (2, 3):
+            with open_engine(tmp_path, f"data-{term}") as engine:
+                for number in range(3):
+                    engine.log("a").append(Batch.of(str(number).encode())).wait()
+                    engine.seal()
+                    replica = replica_of(engine)
+                    replica._copy_files()
+                    replica.ship_all()
+                    assert replica._stored is not None
+                    replica._remove_others(*replica._stored)
+                chunks = [replica._chain.read(number) for number in replica._chain.numbers()]
+                kinds = [chunk.kind for chunk in chunks if chunk is not None]
+                assert kinds.count(ChunkKind.TERM) == term
+                assert len(kinds) <= term + 4, "the other chunks were removed"
+        commit = log.append(Batch.of(b"late"))
+        with pytest.raises(JournalFailed, match="another server"):
+            commit.wait()
+        assert log.head == 1

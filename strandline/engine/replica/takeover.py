@@ -38,7 +38,7 @@ from strandline.engine.state.checkpoints import (
 TAKEN_OVER = "TAKEN_OVER"
 #: The folder of the descriptions in a pool of backups.
 BACKUPS = "backups"
-#: A chunk that begins a term is small, so that it can be told from others by its size.
+#: A chunk that begins a term is small: others are recognized by their size.
 MAX_ADDRESS = 300
 #: While the chain is read, its server may remove chunks that a new state has replaced.
 ATTEMPTS = 10

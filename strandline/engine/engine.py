@@ -243,13 +243,14 @@ class Engine:
             self._continue_term(replica)
 
     def _continue_term(self, replica: Replica) -> None:
-        """Let the replica have everything that readers will see of ``replicated`` logs."""
+        """Make a takeover durable, and let the replica have what readers will see of ``replicated`` logs."""
         if replica.restored:
             # What was skipped is in memory only.
             self.maintenance.run(everything=True)
-            finish_takeover(self.disk)
-        if any(book.config.durability == "replicated" for book in self.by_epoch.values()):
+        if replica.restored or any(book.config.durability == "replicated" for book in self.by_epoch.values()):
             replica.ship_all()
+        if replica.restored:
+            finish_takeover(self.disk)
 
     @classmethod
     def open(

@@ -2,7 +2,8 @@
 
 A ``fsync`` or ``replicated`` log is flushed before each acknowledgement, so it needs no reservation. Other logs
 acknowledge before the flush, so the journal records in advance up to which seq they may have assigned. Only an append
-beyond the durable reservation has to wait. After a power cut, the seqs up to the reservation become a gap, and readers get a tombstone.
+beyond the durable reservation has to wait. After a power cut, the seqs up to the reservation become a gap, and readers
+get a tombstone.
 """
 
 from __future__ import annotations

@@ -32,15 +32,17 @@ from strandline.engine.replica.store import ReplicaStore
 ATTEMPTS = 200
 #: Chunks are read this many at a time.
 READERS = 8
+#: The size of the ids of directories and processes.
+ID_BYTES = 8
 
 
 class Chain:
     """The chain as one server knows it. Not thread-safe: only one thread creates chunks."""
 
-    def __init__(self, store: ReplicaStore, writer: bytes | None = None) -> None:
+    def __init__(self, store: ReplicaStore, directory: bytes = b"") -> None:
+        """``directory`` identifies the data directory among all that have written to this replica."""
         self.store = store
-        #: Identifies this process among all writers.
-        self.writer = writer or os.urandom(16)
+        self.writer = directory.ljust(ID_BYTES, b"\0") + os.urandom(ID_BYTES)
         #: The last chunk: its number and its term. 0: there is none.
         self.number = 0
         self.term = 0

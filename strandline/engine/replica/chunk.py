@@ -35,8 +35,6 @@ class ChunkKind(IntEnum):
 class Term(msgspec.Struct, frozen=True):
     """A server has taken over. From here on, chunks of earlier terms cannot be created."""
 
-    #: The id of the data directory whose journal this replica holds.
-    directory: str
     #: Where clients reach the server, as host:port; empty if unknown.
     address: str
     #: By the clock of the server, for people.
@@ -79,7 +77,7 @@ class State(msgspec.Struct, frozen=True):
 class Chunk(NamedTuple):
     number: int
     term: int
-    #: The id of the process that wrote it.
+    #: The id of the data directory that wrote it, followed by that of the process.
     writer: bytes
     kind: ChunkKind
     body: bytes

@@ -24,7 +24,7 @@ from strandline.engine.replica.files import ReplicaFiles, fetch_segment
 from strandline.engine.replica.leader import Leader, write_leader
 from strandline.engine.replica.shipper import NOWHERE, FilesMissing, Shipper
 from strandline.engine.replica.store import ReplicaStore
-from strandline.engine.replica.takeover import begin_term
+from strandline.engine.replica.takeover import begin_term, own_id
 from strandline.engine.segments.store import Describes
 from strandline.engine.state.checkpoints import Manifest
 from strandline.engine.state.logbook import Logbook
@@ -82,7 +82,7 @@ class Replica:
         self._disk = disk
         self._store = store
         self._options = options
-        self._chain = Chain(store)
+        self._chain = Chain(store, own_id(disk))
         self._files = ReplicaFiles(disk, store)
         #: Taken by whoever ships.
         self._turn = threading.Lock()

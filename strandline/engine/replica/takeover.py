@@ -7,7 +7,7 @@ reads of the chain is everything that was ever acknowledged as ``replicated``.
 from __future__ import annotations
 
 import os
-from contextlib import closing
+from contextlib import closing, suppress
 from typing import NamedTuple
 
 import msgspec
@@ -17,12 +17,13 @@ from strandline.engine.disk import Disk
 from strandline.engine.errors import BadConfig, DamagedFile, EngineError
 from strandline.engine.journal.file import DIRECTORY, journal_path
 from strandline.engine.journal.frame import FILE_HEADER, FileKind, read_file_header
-from strandline.engine.replica.chain import Chain
+from strandline.engine.replica.chain import ID_BYTES, Chain
 from strandline.engine.replica.chunk import ChunkKind, JournalPart, State, Term, chunk_name, content_of
 from strandline.engine.replica.leader import Leader, write_leader
 from strandline.engine.segments.store import HOT_DIRECTORY
 from strandline.engine.state.checkpoints import (
     CHECKPOINTS,
+    MANIFEST,
     JournalEntry,
     Manifest,
     checkpoint_path,
@@ -31,9 +32,11 @@ from strandline.engine.state.checkpoints import (
     write_manifest,
 )
 
-#: A file in a directory that was made from a replica. It is removed when the server that made it has sealed what
-#: follows from the takeover.
+#: A file in a directory that is being made from a replica. It is removed when the takeover is complete: what follows
+#: from it is sealed, and the replica has it.
 TAKEN_OVER = "TAKEN_OVER"
+#: A file with a random id that distinguishes this directory from others of the same history.
+WRITER = "REPLICA"
 #: The folder of the descriptions in a pool of backups.
 BACKUPS = "backups"
 #: While the chain is read, its server may remove chunks that a new state has replaced.
@@ -67,6 +70,17 @@ class _Contents(NamedTuple):
     files: dict[int, bytearray]
 
 
+def own_id(disk: Disk) -> bytes:
+    """Return the id of a locked directory, which it gets when it first has a replica."""
+    with suppress(FileNotFoundError, ValueError):
+        found = bytes.fromhex(disk.read(WRITER).decode("ascii", "replace").strip())
+        if len(found) == ID_BYTES:
+            return found
+    made = os.urandom(ID_BYTES)
+    disk.write_file(WRITER, made.hex().encode() + b"\n")
+    return made
+
+
 def begin_term(disk: Disk, chain: Chain, address: str, lease_ms: int) -> Begun:
     """Take over the replica for a locked data directory. An empty directory gets the contents of the replica.
 
@@ -74,72 +88,54 @@ def begin_term(disk: Disk, chain: Chain, address: str, lease_ms: int) -> Begun:
     """
     if chain.store.list(BACKUPS):
         raise BadConfig("replica", chain.store.describe(), "it is a pool of backups; choose another prefix")
-    own = read_manifest(disk)
+    # A directory that a takeover has not finished has served nobody, and is made again.
+    own = None if disk.exists(TAKEN_OVER) else read_manifest(disk)
     end = chain.find_end()
     if own is not None and end is not None:
         _check_contains(disk, own, chain, end.number)
-    directory = own.id if own is not None else _directory_of(chain) if end is not None else Manifest().id
-    chain.take_over(Term(directory, address, SystemClock().now()))
+    chain.take_over(Term(address, SystemClock().now()))
     if own is not None and end is not None and chain.number != end.number + 1:
         # The other server was alive and has written more in the meantime.
         _check_contains(disk, own, chain, chain.number - 1)
     write_leader(chain.store, Leader(chain.term, address, lease_ms))
     oldest = min(chain.numbers(), default=chain.number)
-    if own is not None:
-        return Begun(disk.exists(TAKEN_OVER), oldest)
-    contents = None if end is None else _read(chain)
+    contents = None if own is not None or end is None else _read(chain)
     if contents is not None:
         _restore(disk, chain, contents)
     return Begun(contents is not None, oldest)
 
 
 def finish(disk: Disk) -> None:
-    """Note that everything that follows from a takeover is in the data directory."""
+    """Note that a takeover is complete."""
     disk.remove(TAKEN_OVER)
     disk.sync_directory("")
 
 
-def _directory_of(chain: Chain) -> str:
-    """Return the id of the data directory that the chain belongs to."""
-    for number in reversed(chain.numbers()):
-        chunk = chain.read(number)
-        if chunk is not None and chunk.kind is ChunkKind.TERM:
-            return content_of(chunk, Term).directory
-        if chunk is not None and chunk.kind is ChunkKind.STATE:
-            return parse_manifest(content_of(chunk, State).manifest, chunk_name(number)).id
-    raise DamagedFile(chain.store.describe(), "its chunks do not name a data directory")
-
-
 def _check_contains(disk: Disk, manifest: Manifest, chain: Chain, last: int) -> None:
-    """Raise unless the data directory has everything that the chain has up to the chunk ``last``."""
+    """Raise unless the data directory has everything that the chain has up to the chunk ``last``.
+
+    A server ships a state before it answers requests. One that only began a term has therefore changed nothing.
+    """
     place, replica = disk.local_path("").rstrip("/"), chain.store.describe()
     for number in range(last, 0, -1):
         chunk = chain.read(number)
         if chunk is None:
             break
         if chunk.kind is ChunkKind.TERM:
-            found = content_of(chunk, Term).directory
-            if found != manifest.id:
-                raise BadConfig("replica", replica, f"it belongs to another data directory ({found})")
             continue
+        if chunk.writer[:ID_BYTES] != chain.writer[:ID_BYTES]:
+            raise ReplicaAhead(place, replica)
         if chunk.kind is ChunkKind.STATE:
             state = parse_manifest(content_of(chunk, State).manifest, chunk_name(number))
             if state.id != manifest.id:
                 raise BadConfig("replica", replica, f"it belongs to another data directory ({state.id})")
-            if state.boundary <= manifest.boundary and _same_history(state, manifest):
-                return
-            raise ReplicaAhead(place, replica)
+            if state.boundary > manifest.boundary:
+                raise ReplicaAhead(place, replica)
+            return
         part = content_of(chunk, JournalPart)
         if not _has(disk, manifest, part):
             raise ReplicaAhead(place, replica)
         return
-
-
-def _same_history(state: Manifest, manifest: Manifest) -> bool:
-    """Return whether the directory can have got its manifest after the state: it used the same numbers for the same
-    segments."""
-    edges = {entry.id: entry.edges for entry in manifest.segments}
-    return all(edges.get(entry.id, entry.edges) == entry.edges for entry in state.segments)
 
 
 def _has(disk: Disk, manifest: Manifest, part: JournalPart) -> bool:
@@ -203,6 +199,16 @@ def _read_once(chain: Chain) -> _Contents | object | None:
 
 def _restore(disk: Disk, chain: Chain, contents: _Contents) -> None:
     """Make the data directory. The manifest is written last: without it, the directory counts as empty."""
+    if not disk.exists(TAKEN_OVER):
+        for folder in (DIRECTORY, HOT_DIRECTORY, CHECKPOINTS):
+            if disk.list(folder):
+                raise DamagedFile(
+                    MANIFEST,
+                    f"it is missing, but {folder}/ has files. Put the manifest back, or start with an empty directory: "
+                    "the server then begins with what the replica has",
+                )
+        disk.write_file(TAKEN_OVER, b"")
+    disk.remove(MANIFEST)
     for folder in (DIRECTORY, HOT_DIRECTORY, CHECKPOINTS):
         disk.make_directory(folder)
         for name in disk.list(folder):
@@ -225,5 +231,4 @@ def _restore(disk: Disk, chain: Chain, contents: _Contents) -> None:
         entries[-1] = JournalEntry(entries[-1].index)
     for folder in (DIRECTORY, HOT_DIRECTORY, CHECKPOINTS, ""):
         disk.sync_directory(folder)
-    disk.write_file(TAKEN_OVER, os.urandom(8).hex().encode())
     write_manifest(disk, msgspec.structs.replace(manifest, journals=entries))

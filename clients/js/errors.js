@@ -49,7 +49,9 @@ export const isStandby = (error) => error instanceof StrandlineError && error.co
 export function mayAnswerElsewhere(error) {
   if (!(error instanceof StrandlineError)) return false;
   const { code, status } = error;
-  if (status === 503 && ["standby", "read_only"].includes(code.toLowerCase())) return true;
+  // It waits for its turn, cannot write any more, or does not reach the replica, which another server may have taken over.
+  const codes = ["standby", "read_only", "replica_away", "replica_behind"];
+  if (status === 503 && codes.includes(code.toLowerCase())) return true;
   // A proxy does not reach its server.
   return code === "UNREACHABLE" || ([502, 503, 504].includes(status) && code === `HTTP_${status}`);
 }

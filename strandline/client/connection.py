@@ -1,4 +1,4 @@
-"""The addresses of servers: URLs and headers of requests, exceptions for httpx errors, and which server gets the requests."""
+"""The addresses of servers: URLs and headers of requests, exceptions for httpx errors, and which server to use."""
 
 from __future__ import annotations
 
@@ -24,8 +24,9 @@ LIMITS = httpx.Limits(max_connections=1000, max_keepalive_connections=100, keepa
 #: Errors that occur before any part of a request is sent.
 _NOT_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.UnsupportedProtocol)
 
-#: The codes of a server that another one can stand in for: it waits for its turn, or cannot write any more.
-_OF_OTHERS = frozenset(("standby", "read_only"))
+#: The codes of a server whose place another one may have taken: it waits for its turn, cannot write any more, or does
+#: not reach the replica.
+_OF_OTHERS = frozenset(("standby", "read_only", "replica_away", "replica_behind"))
 #: The statuses of a proxy that does not reach its server.
 _OF_PROXIES = frozenset((502, 503, 504))
 

@@ -19,8 +19,9 @@ from strandline.client.errors import Refused, StrandlineError, Unreachable
 NOT_DONE = frozenset((429, 503))
 #: With these statuses the outcome is unknown: an append that was not flushed in time, a proxy that lost the server.
 UNCERTAIN = frozenset((408, 502, 504))
-#: The code of a server whose journal failed. If this write caused the failure, it may reappear after a restart.
-READ_ONLY = "read_only"
+#: The codes of a server whose journal failed, and of one whose replica is slow. A write with such an answer may count
+#: later.
+UNKNOWN_OUTCOME = frozenset(("read_only", "replica_behind"))
 
 
 class Patience(msgspec.Struct, frozen=True):
@@ -139,7 +140,7 @@ def is_outcome_unknown(error: StrandlineError) -> bool:
     """Whether the request may have been executed."""
     if isinstance(error, Unreachable):
         return error.sent
-    return isinstance(error, Refused) and (error.status in UNCERTAIN or error.code.lower() == READ_ONLY)
+    return isinstance(error, Refused) and (error.status in UNCERTAIN or error.code.lower() in UNKNOWN_OUTCOME)
 
 
 def may_repeat(error: StrandlineError) -> bool:

@@ -14,6 +14,7 @@ NEVER_LEFT = Unreachable("refused", sent=False)
 BUSY = Busy(429, "throttled", "come back")
 NOT_READY = Busy(503, "not_ready", "come back")
 READ_ONLY = Busy(503, "read_only", "nobody knows")
+BEHIND = Busy(503, "replica_behind", "nobody knows")
 TABLE_READ_ONLY = Busy(503, "READ_ONLY", "nobody knows")
 SLOW_DISK = Refused(408, "append_timeout", "nobody knows")
 BAD_GATEWAY = ServerFault(502, "", "nobody knows")
@@ -39,7 +40,7 @@ def test_what_was_not_done_is_always_tried_again(error: StrandlineError) -> None
 
 
 @pytest.mark.parametrize(
-    "error", [LOST, TimedOut("late", sent=True), SLOW_DISK, BAD_GATEWAY, READ_ONLY, TABLE_READ_ONLY]
+    "error", [LOST, TimedOut("late", sent=True), SLOW_DISK, BAD_GATEWAY, READ_ONLY, TABLE_READ_ONLY, BEHIND]
 )
 def test_what_may_have_been_done_is_tried_again_only_if_that_changes_nothing(error: StrandlineError) -> None:
     assert tries(ALWAYS)[0].failed(error) > 0

@@ -20,6 +20,9 @@ from strandline.client import (
     Client,
     OwnIdentity,
     Patience,
+    Refused,
+    ServerFault,
+    StrandlineError,
     Unreachable,
     Write,
 )
@@ -110,6 +113,34 @@ def test_an_error_names_all_servers(run: Run, standby: StandbyServer) -> None:
 
     run(scenario, [NOBODY, standby.url, other], patience=Patience(0.2, first_wait=0.01, longest_wait=0.01))
     run(scenario, [NOBODY, standby.url, other], patience=0)
+
+
+@pytest.mark.parametrize(
+    ("error", "moves"),
+    [
+        (Busy(503, "standby", ""), True),
+        (Busy(503, "STANDBY", ""), True),
+        (Busy(503, "read_only", ""), True),
+        # A server that does not reach the replica may have been replaced, and cannot know.
+        (Busy(503, "replica_away", ""), True),
+        (Busy(503, "replica_behind", ""), True),
+        (Busy(503, "", "from a proxy"), True),
+        (ServerFault(502, "", "from a proxy"), True),
+        (Unreachable("", sent=True), True),
+        (Busy(503, "not_ready", ""), False),
+        (Busy(429, "throttled", ""), False),
+        (ServerFault(500, "internal", ""), False),
+        (Refused(409, "no_replica", ""), False),
+    ],
+)
+def test_which_errors_lead_to_the_next_server(error: StrandlineError, moves: bool) -> None:
+    servers = Servers("http://a,http://b")
+    first, second = servers.addresses
+    assert servers.failed(first, error).server == (first.url if moves else None)
+    assert servers.current is (second if moves else first)
+    # The same failure of another request.
+    servers.failed(first, error)
+    assert servers.current is (second if moves else first)
 
 
 def test_each_url_must_be_one() -> None:

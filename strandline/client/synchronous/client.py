@@ -36,8 +36,8 @@ class Client:
     """A client of a Strandline server, with a pool of connections. Close it, or use it as a context manager.
 
     ``url`` may be several URLs, as a list or as a text with commas in between: those of a server and of its standbys.
-    The client uses one of them until it cannot be reached or answers that it is a standby or read-only. It then asks
-    the others, and continues with the one that answers. An error names all servers that the client tried.
+    The client uses one of them until it cannot be reached or answers that it is a standby or cannot write. It then
+    tries the others, and continues with the one that answers. An error names all servers that the client tried.
 
     ``key`` is an API key. ``user`` is the user on whose behalf the client calls tables. ``timeout`` limits each attempt
     of a request, in seconds. ``patience`` is for how many seconds the client repeats a failed request. It repeats a

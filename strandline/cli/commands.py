@@ -28,6 +28,9 @@ class CommandPlace(NamedTuple):
 #: All commands, in the order of the help.
 COMMANDS = {
     "serve": CommandPlace("serve:serve_command", "Run a server on a data directory."),
+    "takeover": CommandPlace(
+        "takeover:takeover_command", "Let a standby server take over from the server that uses a replica."
+    ),
     "log": CommandPlace("log:app", "Create, list, read, append to and delete logs."),
     "queue": CommandPlace("queue:app", "Inspect the jobs of a queue, and process them."),
     "consumer": CommandPlace("consumer:app", "List, move and delete the named consumers of logs."),

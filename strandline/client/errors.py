@@ -131,7 +131,8 @@ class Full(Refused):
 class Busy(Refused):
     """The server is busy or not ready, or a limit is reached. The request was not executed.
 
-    With the code ``read_only`` the server's journal failed, and the outcome of a write is unknown.
+    With the code ``read_only`` the server's journal failed, and with ``replica_behind`` its replica was too slow: the
+    outcome of a write is unknown then.
     """
 
 

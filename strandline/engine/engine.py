@@ -129,6 +129,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     #: The same for ``replica``, and the address that clients use, as host:port.
     replica_options: dict[str, Any] = msgspec.field(default_factory=dict)
     address: str = ""
+    #: Take over from the replica only if this is still its term; None: in any case.
+    expected_term: int | None = None
 
     def for_replica(self) -> ReplicaOptions:
         return ReplicaOptions(
@@ -137,6 +139,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
             lease_ms=self.replica_lease_ms,
             backlog_bytes=self.replica_backlog_bytes,
             address=self.address,
+            expected_term=self.expected_term,
         )
 
 

@@ -60,6 +60,7 @@ from strandline.service.problems import (
     NOT_FOUND,
     NOT_READY,
     PAYLOAD_TOO_LARGE,
+    STANDBY,
     THROTTLED,
     UNSUPPORTED_MEDIA_TYPE,
     Headers,
@@ -84,8 +85,12 @@ COUNTED_FROM_BYTES = 64 << 10
 
 
 class Status(msgspec.Struct):
-    """The state of the server. It starts by replaying the journal, and stops by letting requests finish."""
+    """The state of the server. It may stand by, starts by replaying the journal, and stops by letting requests
+    finish."""
 
+    standby: bool = False
+    #: While the server stands by: the address of the leader, as host:port; empty if unknown.
+    leader: str = ""
     ready: bool = False
     draining: bool = False
     progress: float = 0.0
@@ -98,6 +103,9 @@ class Status(msgspec.Struct):
     def check(self) -> None:
         if self.draining:
             raise shutting_down()
+        if self.standby:
+            where = f"; the leader is {self.leader}" if self.leader else ""
+            raise Refusal(STANDBY, f"the server is a standby{where}", {"leader": self.leader} if self.leader else None)
         if not self.ready:
             detail = {"replay_progress": round(self.progress, 3)}
             raise Refusal(NOT_READY, "the server is replaying its journal", detail)

@@ -313,6 +313,7 @@ def test_the_json_has_these_keys() -> None:
         "topics_memory": 2,
         "topics_disk": 3,
         "topics_fsync": 4,
+        "topics_replicated": 0,
         "routers": 5,
         "records_live": 12_000_000,
         "bytes_live": 2_310_912,

@@ -258,8 +258,8 @@ def leap(book: Logbook, files: int = 1) -> None:
 def skip_unreplicated(recovered: Recovered) -> None:
     """Skip the seqs that the server before may have assigned and that the replica does not have, after a takeover.
 
-    Logs of the durability ``replicated`` skip none: nobody has seen a record of theirs that the replica lacks. After a
-    clean shutdown the replica has everything.
+    Logs of the durability ``replicated`` skip none: no reader has seen a record of theirs that the replica lacks. After
+    a clean shutdown the replica has everything.
     """
     if recovered.clean and recovered.journals:
         return

@@ -97,7 +97,7 @@ class Chain:
                     return
                 self.number, self.term = taken.number, taken.term
             if self.term != known:
-                raise self._superseded(self.number)
+                raise self.superseded(known)
         raise OSError(f"{self.store.describe()}: the current server adds chunks faster than this one can take over")
 
     def add(self, content: JournalPart | State) -> int:
@@ -118,7 +118,7 @@ class Chain:
             return
         number = self.number + 1
         if not self._create(data) and self.store.read(chunk_name(number)) != data:
-            raise self._superseded(number)
+            raise self.superseded(self.term, number)
         self.number = number
         self._doubtful = None
 
@@ -134,12 +134,13 @@ class Chain:
     def _create(self, data: bytes) -> bool:
         return self.store.create(chunk_name(self.number + 1), data)
 
-    def _superseded(self, number: int) -> Superseded:
-        """Say who has taken over. The number is taken by a chunk of a later term."""
+    def superseded(self, term: int, number: int = 0) -> Superseded:
+        """Say who has taken over since this term. The number, or the last one, is taken by a chunk of a later term."""
+        number = number or self.number
         leader = None
         # The number is taken, which is all that counts.
         with suppress(OSError, DamagedFile):
             leader = read_leader(self.store)
-        if leader is None or leader.term <= self.term:
-            return Superseded(number, self.term, 0, "")
-        return Superseded(number, self.term, leader.term, leader.address)
+        if leader is None or leader.term <= term:
+            return Superseded(number, term, 0, "")
+        return Superseded(number, term, leader.term, leader.address)

@@ -6,6 +6,8 @@ replaced overwrites this object once more.
 
 from __future__ import annotations
 
+import os
+
 import msgspec
 
 from strandline.engine.errors import DamagedFile
@@ -37,3 +39,7 @@ def read_leader(store: ReplicaStore) -> Leader | None:
         return msgspec.json.decode(raw, type=Leader)
     except msgspec.MsgspecError as error:
         raise DamagedFile(f"{store.describe()}/{LEADER}", str(error)) from error
+
+
+def request_takeover(store: ReplicaStore) -> None:
+    store.put(TAKEOVER, os.urandom(8).hex().encode())

@@ -1,7 +1,8 @@
 """The replica of an engine: it ships the journal, keeps a state to start from, and resolves the commits that wait.
 
 Three threads work for it. One ships chunks, one copies segments and checkpoints, and one fails commits that have waited
-too long. A fourth gives a sign of life, if the server promises one to standby servers.
+too long. A fourth gives a sign of life, if the server promises one to standby servers. After a takeover, another one
+fetches the segments that the data directory lacks.
 """
 
 from __future__ import annotations
@@ -17,15 +18,15 @@ import msgspec
 from strandline.engine.background import BackgroundThread, Health, Task
 from strandline.engine.commit import Commit
 from strandline.engine.disk import Disk
-from strandline.engine.errors import MissingFile, ReplicaAway, ReplicaBehind, Superseded
+from strandline.engine.errors import DamagedFile, MissingFile, ReplicaAway, ReplicaBehind, Superseded
 from strandline.engine.replica.chain import Chain
 from strandline.engine.replica.chunk import State
 from strandline.engine.replica.files import ReplicaFiles, fetch_segment
-from strandline.engine.replica.leader import Leader, write_leader
+from strandline.engine.replica.leader import Leader, read_leader, write_leader
 from strandline.engine.replica.shipper import NOWHERE, FilesMissing, Shipper
 from strandline.engine.replica.store import ReplicaStore
 from strandline.engine.replica.takeover import begin_term, own_id
-from strandline.engine.segments.store import Describes
+from strandline.engine.segments.store import Describes, UnknownSegment
 from strandline.engine.state.checkpoints import Manifest
 from strandline.engine.state.logbook import Logbook
 
@@ -54,6 +55,8 @@ class ReplicaOptions(msgspec.Struct, frozen=True, kw_only=True):
     backlog_bytes: int = 4 << 30
     #: Where clients reach this server, as host:port.
     address: str = ""
+    #: Take over only if this is still the term of the chain; None: in any case.
+    expected_term: int | None = None
 
 
 class ReplicaStats(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,15 +65,19 @@ class ReplicaStats(msgspec.Struct, frozen=True, kw_only=True):
     term: int
     #: The last chunk.
     chunk: int
-    #: The bytes of the journal that the replica lacks, and how long the oldest commit has waited for it.
+    #: The bytes of the journal that the replica lacks, and for how long it has lacked the oldest of them.
     waiting_bytes: int
+    lag_ms: float
+    #: The commits that wait for the replica, and how long the oldest has waited.
     waiting_commits: int
     waiting_ms: float
     chunks: int
     chunk_bytes: int
     objects: int
     object_bytes: int
-    #: Whether the replica accepts chunks.
+    #: The segments that are in the replica and not yet in the data directory.
+    missing_segments: int
+    #: Whether the replica does not accept chunks.
     away: bool
     superseded: bool
 
@@ -84,7 +91,7 @@ class Replica:
         self._options = options
         self._chain = Chain(store, own_id(disk))
         self._files = ReplicaFiles(disk, store)
-        #: Taken by whoever ships.
+        #: Taken by the thread that ships.
         self._turn = threading.Lock()
         self._wake = threading.Event()
         self._wake_files = threading.Event()
@@ -101,12 +108,17 @@ class Replica:
         self._superseded: Superseded | None = None
         self._away = False
         self._beat = 0
+        #: Since when the replica has lacked something, in seconds of the monotonic clock; None: it lacks nothing.
+        self._lacking_since: float | None = None
+        #: The segments to fetch, the newest last.
+        self._missing: list[int] = []
         #: Whether the data directory was made from the replica.
         self.restored = False
 
     def begin_term(self) -> None:
         """See :func:`takeover.begin_term`."""
-        begun = begin_term(self._disk, self._chain, self._options.address, self._options.lease_ms)
+        options = self._options
+        begun = begin_term(self._disk, self._chain, options.address, options.lease_ms, options.expected_term)
         self.restored = begun.restored
         self._oldest = begun.oldest
 
@@ -143,6 +155,15 @@ class Replica:
                 BackgroundThread(
                     Task("lease of the replica", self._renew, health, max_delay=pause),
                     lambda: self._ending.wait(pause),
+                    self._ending.set,
+                )
+            )
+        self._missing = [id for id in engine.store.ids() if engine.store.is_missing(id)]
+        if self._missing:
+            self._threads.append(
+                BackgroundThread(
+                    Task("missing segments", self._fetch_missing, health),
+                    lambda: None if self._missing else self._ending.wait(),
                     self._ending.set,
                 )
             )
@@ -183,6 +204,8 @@ class Replica:
             raise ReplicaAway(book.name)
 
     def flushed(self) -> None:
+        if self._lacking_since is None:
+            self._lacking_since = monotonic()
         if not self._wake.is_set():
             self._wake.set()
 
@@ -203,17 +226,19 @@ class Replica:
         done.wait()
 
     def stats(self) -> ReplicaStats:
-        since = self._engine.flushing.oldest_unshipped()
+        since, lacking, now = self._engine.flushing.oldest_unshipped(), self._lacking_since, monotonic()
         return ReplicaStats(
             term=self._chain.term,
             chunk=self._chain.number,
             waiting_bytes=self._shipper.waiting,
+            lag_ms=0.0 if lacking is None else (now - lacking) * 1000,
             waiting_commits=self._engine.flushing.unshipped,
-            waiting_ms=0.0 if since is None else (monotonic() - since) * 1000,
+            waiting_ms=0.0 if since is None else (now - since) * 1000,
             chunks=self._shipper.chunks,
             chunk_bytes=self._shipper.bytes,
             objects=self._files.objects,
             object_bytes=self._files.bytes,
+            missing_segments=len(self._missing),
             away=self._away,
             superseded=self._superseded is not None,
         )
@@ -236,39 +261,55 @@ class Replica:
     def _ship(self) -> None:
         """Ship what has collected."""
         with self._turn:
-            self._shipped_at = monotonic()
+            self._shipped_at = begin = monotonic()
             try:
                 while self._ship_one() and self._shipper.waiting >= FULL_BYTES:
-                    pass
+                    begin = monotonic()
+                self._note_lag(begin)
             except BaseException:
                 self._wake.set()
                 raise
 
     def _ship_one(self) -> bool:
-        """Ship a state or a chunk. Return whether there was anything to ship."""
+        """Ship a chunk of the journal, and before it the chunk that was sent last and the next state if need be. Return
+        whether there was anything of the journal to ship."""
         if self._superseded is not None:
             return False
         try:
-            position = self._shipper.settle()
-            if position is None and self._ready is not None:
-                position = self._ship_state(*self._ready)
-            elif position is None and self._stored is not None:
-                position = self._shipper.ship()
+            self._shipped(self._shipper.settle())
+            if self._ready is not None:
+                self._shipped(self._ship_state(*self._ready))
+            position = None if self._stored is None else self._shipper.ship()
         except Superseded as error:
-            self._superseded = error
-            self._engine.flushing.give_up(error)
+            self._stop_serving(error)
             return False
         except FilesMissing as error:
             log.warning("%s was removed before the replica had it; the replica gets a segment instead", error)
             self._stored = None
             self._wake_files.set()
             return False
+        self._shipped(position)
+        return position is not None
+
+    def _shipped(self, position: int | None) -> None:
+        """A chunk was stored, after which the replica has everything up to a position; None: no chunk was stored."""
         if position is None:
-            return False
+            return
         self._away = False
         if position != NOWHERE:
             self._engine.flushing.shipped(position)
-        return True
+
+    def _note_lag(self, begin: float) -> None:
+        """Everything that was durable here at ``begin`` is in the replica, unless it waits for a state."""
+        if not self._shipper.waiting:
+            self._lacking_since = None
+        elif self._stored is not None and self._superseded is None:
+            self._lacking_since = begin
+
+    def _stop_serving(self, error: Superseded) -> None:
+        """Make this server read-only: another one has taken over."""
+        self._superseded = error
+        self._engine.flushing.give_up(error)
 
     def _ship_state(self, manifest: Manifest, state: State) -> int:
         position = self._shipper.ship_state(state, manifest.boundary)
@@ -285,11 +326,36 @@ class Replica:
             self._away = True
 
     def _renew(self) -> None:
-        if self._superseded is None:
-            self._beat += 1
-            write_leader(
-                self._store, Leader(self._chain.term, self._options.address, self._options.lease_ms, self._beat)
-            )
+        """Give a sign of life, unless another server has taken over, which an idle server notices only here."""
+        if self._superseded is not None:
+            return
+        leader = read_leader(self._store)
+        if leader is not None and leader.term > self._chain.term:
+            self._stop_serving(Superseded(self._chain.number + 1, self._chain.term, leader.term, leader.address))
+            return
+        self._beat += 1
+        write_leader(self._store, Leader(self._chain.term, self._options.address, self._options.lease_ms, self._beat))
+
+    # --- segments that the data directory lacks ------------------------------------------------------------
+
+    def _fetch_missing(self) -> None:
+        """Fetch the newest segment that the data directory lacks."""
+        if not self._missing:
+            return
+        id = self._missing[-1]
+        try:
+            if self._engine.store.is_missing(id):
+                self._engine.store.segment(id)
+        except UnknownSegment:
+            # It was merged in the meantime.
+            pass
+        except DamagedFile:
+            # The others can be fetched first.
+            self._missing.insert(0, self._missing.pop())
+            raise
+        self._missing.pop()
+        if not self._missing:
+            log.info("the data directory has all segments of the replica")
 
     # --- segments and checkpoints --------------------------------------------------------------------------
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from contextlib import closing, suppress
+from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
@@ -81,16 +82,20 @@ def own_id(disk: Disk) -> bytes:
     return made
 
 
-def begin_term(disk: Disk, chain: Chain, address: str, lease_ms: int) -> Begun:
+def begin_term(disk: Disk, chain: Chain, address: str, lease_ms: int, expected_term: int | None = None) -> Begun:
     """Take over the replica for a locked data directory. An empty directory gets the contents of the replica.
+
+    With ``expected_term``, do so only if the term of the chain is still this one.
 
     Raises ReplicaAhead, Superseded, BadConfig, DamagedFile, and OSError if the store cannot be reached.
     """
     if chain.store.list(BACKUPS):
         raise BadConfig("replica", chain.store.describe(), "it is a pool of backups; choose another prefix")
-    # A directory that a takeover has not finished has served nobody, and is made again.
+    # An unfinished takeover has answered no requests, so the directory is made again.
     own = None if disk.exists(TAKEN_OVER) else read_manifest(disk)
     end = chain.find_end()
+    if expected_term is not None and chain.term != expected_term:
+        raise chain.superseded(expected_term)
     if own is not None and end is not None:
         _check_contains(disk, own, chain, end.number)
     chain.take_over(Term(address, SystemClock().now()))
@@ -103,6 +108,11 @@ def begin_term(disk: Disk, chain: Chain, address: str, lease_ms: int) -> Begun:
     if contents is not None:
         _restore(disk, chain, contents)
     return Begun(contents is not None, oldest)
+
+
+def has_data(directory: str | os.PathLike[str]) -> bool:
+    """Return whether a directory is a data directory, as opposed to one that is empty or does not exist."""
+    return Path(directory, MANIFEST).exists()
 
 
 def finish(disk: Disk) -> None:

@@ -184,6 +184,11 @@ class SegmentStore:
         """Return what another process needs to open the segment."""
         return self._entry(id)
 
+    def is_missing(self, id: int) -> bool:
+        """Return whether the file of a hot segment still has to be fetched. Opening the segment fetches it."""
+        entry = self._entry(id)
+        return self._fetch is not None and entry.tier == "hot" and not self._disk.exists(segment_path(id))
+
     @property
     def has_cold_tier(self) -> bool:
         return self._cold is not None

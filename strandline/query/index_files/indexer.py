@@ -366,6 +366,10 @@ class Indexer:
             erasures = 0 if events is None else events.head
             rewrites = rewrites_of(of)
             rows = sealed_rows(of, step.first, step.last)
+        for each in rows:
+            # The worker opens the files itself.
+            if engine.store.is_missing(each.segment):
+                engine.store.segment(each.segment)
         # A power cut must not take back a change that the file contains.
         of.sync().wait()
         origin = Origin(

@@ -138,7 +138,7 @@ export function open(root, params) {
 function createLog() {
   const name = h("input", { required: true, autocomplete: "off", spellcheck: "false", pattern: "[A-Za-z0-9][A-Za-z0-9._:\\/\\-]{0,254}", title: "Letters, digits and . _ : - /; starts with a letter or digit", autofocus: true });
   const kind = h("select", {}, [["topic", "Topic: JSON records"], ["queue", "Queue: jobs for workers"], ["stream", "Stream: any media type, schema and search"]].map(([value, text]) => h("option", { value }, text)));
-  const durability = h("select", {}, [["disk", "disk: flushed within 50 ms"], ["fsync", "fsync: acknowledged after the flush"], ["memory", "memory: flushed by the operating system"], ["ephemeral", "ephemeral: never written to disk"]].map(([value, text]) => h("option", { value }, text)));
+  const durability = h("select", {}, [["disk", "disk: flushed within 50 ms"], ["fsync", "fsync: acknowledged after the flush"], ["replicated", "replicated: acknowledged when the replica has it"], ["memory", "memory: flushed by the operating system"], ["ephemeral", "ephemeral: never written to disk"]].map(([value, text]) => h("option", { value }, text)));
   const media = h("input", { value: "application/json", spellcheck: "false" });
   const dead = h("input", { placeholder: "none", spellcheck: "false", autocomplete: "off" });
   const deliveries = h("input", { type: "number", min: 0, value: "5" });

@@ -13,7 +13,7 @@ import { needs } from "../../shell/session.js";
 const ms = (value) => (value ? duration(value) : "unlimited");
 /** @type {Record<string, {label: string, hint?: string, kind: "number"|"choice"|"flag"|"text"|"maybe", options?: string[], absent?: any, min?: number, max?: number, step?: string, say?: (value: number) => string, queue?: boolean}>} */
 const FIELDS = {
-  durability: { label: "Durability", kind: "choice", options: ["ephemeral", "memory", "disk", "fsync"], hint: "fsync acknowledges a write after the flush; disk flushes within 50 ms" },
+  durability: { label: "Durability", kind: "choice", options: ["ephemeral", "memory", "disk", "fsync", "replicated"], hint: "fsync acknowledges a write after the flush; disk flushes within 50 ms; replicated also waits for the replica" },
   ttl_ms: { label: "Max age (ms)", kind: "number", say: ms, hint: "0: unlimited" },
   cap_records: { label: "Max records", kind: "number", say: (value) => (value ? count(value) : "unlimited"), hint: "0: unlimited" },
   cap_bytes: { label: "Max bytes", kind: "number", say: (value) => (value ? bytes(value) : "unlimited"), hint: "0: unlimited" },

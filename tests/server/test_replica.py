@@ -67,6 +67,11 @@ def test_an_empty_machine_takes_over(start_server: StartServer, tmp_path: Path) 
     assert client.diff("fast", 3)["tombstone"]["reason"] == "lost"
     eventually(lambda: client.get("copies")["count"] == 42)
     assert httpx.get(f"{second.url}/v0/health", trust_env=False).json()["role"] == "leader"
+    cli = Cli(second.url)
+    fields = {line.split("  ")[0]: line.split("  ", 1)[1].strip() for line in cli.lines("info")}
+    assert fields["role"] == "leader"
+    assert fields["not in the replica"]
+    assert any(line.startswith("ok    replica") and "term 2" in line for line in cli.lines("doctor"))
 
     # The old machine comes back: it must not serve what it has.
     with pytest.raises(AssertionError, match="ended with 1"):

@@ -206,7 +206,7 @@ class Engine:
             disk, self.store, progress, repairing=repairing, before_file=None if repairing else rounds.before_file
         )
         if replica is not None and replica.restored:
-            skip_unreplicated(self.recovered)
+            skip_unreplicated(self.recovered, replica.is_complete)
         self.by_epoch = self.recovered.books
         self._by_name = {book.name: book for book in self.by_epoch.values()}
         self._names = Names(self._by_name)
@@ -246,11 +246,16 @@ class Engine:
             self._continue_term(replica)
 
     def _continue_term(self, replica: Replica) -> None:
-        """Make a takeover durable, and let the replica have what readers will see of ``replicated`` logs."""
+        """Make a takeover durable, and let the replica have what readers will see of ``replicated`` logs, including
+        logs that are ``replicated`` only according to the replica."""
         if replica.restored:
             # What was skipped is in memory only.
             self.maintenance.run(everything=True)
-        if replica.restored or any(book.config.durability == "replicated" for book in self.by_epoch.values()):
+        if (
+            replica.restored
+            or replica.has_state
+            or any(book.config.durability == "replicated" for book in self.by_epoch.values())
+        ):
             replica.ship_all()
         if replica.restored:
             finish_takeover(self.disk)

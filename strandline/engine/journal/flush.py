@@ -131,7 +131,7 @@ class SharedFlush:
         commit: Commit[T] = Commit(self)
         for book in books:
             book.pending += 1
-            if self.replica is not None and book.config.durability == "replicated":
+            if self.replica is not None and _waits_for_replica(book):
                 replicated = True
         self._pending.append(_Pending(self._journal.written, books, commit, make, value, replicated))
         self.flush_in_time()
@@ -225,7 +225,7 @@ class SharedFlush:
 
     def _apply_unshipped(self, pending: _Pending) -> None:
         """Apply a change, and hold its records back from readers until the replica has it."""
-        books = [book for book in pending.books if book.config.durability == "replicated"]
+        books = [book for book in pending.books if _waits_for_replica(book)]
         for book in books:
             book.hold()
         try:
@@ -337,3 +337,10 @@ class SharedFlush:
                 self.give_up(error)
             raise
         self._failures = 0
+
+
+def _waits_for_replica(book: Logbook) -> bool:
+    """Return whether the changes of a log wait for the replica. A log whose durability was ``replicated`` continues to
+    wait until the replica knows that it is not any more: after a takeover, the log would not skip the seqs of records
+    that are missing."""
+    return book.config.durability == "replicated" or book.held > 0

@@ -19,7 +19,7 @@ from strandline.engine.errors import BadConfig, DamagedFile, EngineError
 from strandline.engine.journal.file import DIRECTORY, journal_path
 from strandline.engine.journal.frame import FILE_HEADER, FileKind, read_file_header
 from strandline.engine.replica.chain import ID_BYTES, Chain
-from strandline.engine.replica.chunk import ChunkKind, JournalPart, State, Term, chunk_name, content_of
+from strandline.engine.replica.chunk import Chunk, ChunkKind, JournalPart, State, Term, chunk_name, content_of
 from strandline.engine.replica.leader import Leader, write_leader
 from strandline.engine.segments.store import HOT_DIRECTORY
 from strandline.engine.state.checkpoints import (
@@ -28,6 +28,7 @@ from strandline.engine.state.checkpoints import (
     JournalEntry,
     Manifest,
     checkpoint_path,
+    encode_manifest,
     parse_manifest,
     read_manifest,
     write_manifest,
@@ -40,8 +41,6 @@ TAKEN_OVER = "TAKEN_OVER"
 WRITER = "REPLICA"
 #: The folder of the descriptions in a pool of backups.
 BACKUPS = "backups"
-#: While the chain is read, its server may remove chunks that a new state has replaced.
-ATTEMPTS = 10
 
 
 class ReplicaAhead(EngineError):
@@ -60,8 +59,8 @@ class Begun(NamedTuple):
     #: Whether the directory was made from the replica, so that records of durabilities below ``replicated`` may be
     #: missing.
     restored: bool
-    #: The oldest chunk in the store.
-    oldest: int
+    #: The first chunk that the last state needs; 0: there is none.
+    first_needed: int
 
 
 class _Contents(NamedTuple):
@@ -103,11 +102,12 @@ def begin_term(disk: Disk, chain: Chain, address: str, lease_ms: int, expected_t
         # The other server was alive and has written more in the meantime.
         _check_contains(disk, own, chain, chain.number - 1)
     write_leader(chain.store, Leader(chain.term, address, lease_ms))
-    oldest = min(chain.numbers(), default=chain.number)
-    contents = None if own is not None or end is None else _read(chain)
-    if contents is not None:
-        _restore(disk, chain, contents)
-    return Begun(contents is not None, oldest)
+    if own is not None or end is None:
+        last = _last_state(chain)
+        return Begun(False, 0 if last is None else last.first_chunk)
+    contents = _read(chain)
+    _restore(disk, chain, contents)
+    return Begun(True, contents.state.first_chunk)
 
 
 def has_data(directory: str | os.PathLike[str]) -> bool:
@@ -124,14 +124,15 @@ def finish(disk: Disk) -> None:
 def _check_contains(disk: Disk, manifest: Manifest, chain: Chain, last: int) -> None:
     """Raise unless the data directory has everything that the chain has up to the chunk ``last``.
 
-    A server ships a state before it answers requests. One that only began a term has therefore changed nothing.
+    A server that makes its directory from the replica ships a state before it answers requests. If it only began a
+    term, it has changed nothing.
     """
     place, replica = disk.local_path("").rstrip("/"), chain.store.describe()
     for number in range(last, 0, -1):
         chunk = chain.read(number)
         if chunk is None:
             break
-        if chunk.kind is ChunkKind.TERM:
+        if chunk.kind in (ChunkKind.TERM, ChunkKind.END):
             continue
         if chunk.writer[:ID_BYTES] != chain.writer[:ID_BYTES]:
             raise ReplicaAhead(place, replica)
@@ -162,49 +163,44 @@ def _has(disk: Disk, manifest: Manifest, part: JournalPart) -> bool:
         return False
 
 
-def _read(chain: Chain) -> _Contents | None:
-    """Read what a server starts from. None: the chain has no state yet, so nothing was acknowledged."""
-    for _ in range(ATTEMPTS):
-        contents = _read_once(chain)
-        if contents is not _CHANGED:
-            return contents  # type: ignore[return-value]
-    raise DamagedFile(chain.store.describe(), "its chunks change while they are read; does another server write to it?")
-
-
-_CHANGED = object()
-
-
-def _read_once(chain: Chain) -> _Contents | object | None:
-    numbers = chain.numbers()
-    state: State | None = None
-    parts: list[tuple[int, JournalPart]] = []
-    for number, chunk in zip(numbers, chain.chunks(numbers), strict=True):
-        if chunk is None:
-            return _CHANGED
-        if chunk.kind is ChunkKind.STATE:
-            state = content_of(chunk, State)
-        elif chunk.kind is ChunkKind.JOURNAL:
-            parts.append((number, content_of(chunk, JournalPart)))
-    if state is None:
+def _last_state(chain: Chain) -> State | None:
+    if not chain.state:
         return None
-    first = min(state.first_chunk, chain.number)
-    if numbers[-1] - first + 1 != len([number for number in numbers if number >= first]):
-        missing = sorted(set(range(first, numbers[-1])) - set(numbers))
-        raise DamagedFile(f"{chain.store.describe()}/{chunk_name(missing[0])}", "the chunk is missing")
+    return content_of(_present(chain, chain.state, chain.read(chain.state)), State)
+
+
+def _read(chain: Chain) -> _Contents:
+    """Read what a server starts from. The chain ends with the caller's term, so nothing that is needed changes."""
+    state = _last_state(chain)
+    if state is None:
+        # The server before has acknowledged nothing as replicated, but may have created logs.
+        manifest = Manifest()
+        return _Contents(manifest, State(encode_manifest(manifest), [], chain.number), {})
     manifest = parse_manifest(state.manifest, chain.store.describe())
     files: dict[int, bytearray] = {}
-    for number, part in parts:
-        for piece in part.pieces if number >= state.first_chunk else ():
+    numbers = list(range(state.first_chunk, chain.number))
+    for number, found in zip(numbers, chain.chunks(numbers), strict=True):
+        chunk = _present(chain, number, found)
+        if chunk.kind is not ChunkKind.JOURNAL:
+            continue
+        for piece in content_of(chunk, JournalPart).pieces:
             if piece.index < manifest.boundary:
                 continue
             file = files.setdefault(piece.index, bytearray())
-            if piece.offset != len(file):
+            if piece.offset > len(file):
                 raise DamagedFile(
                     f"{chain.store.describe()}/{chunk_name(number)}",
                     f"it continues journal file {piece.index} at byte {piece.offset}, which has {len(file)} bytes",
                 )
-            file += piece.data
+            # A server that starts again in its directory ships the files from the boundary on once more.
+            file[piece.offset : piece.offset + len(piece.data)] = piece.data
     return _Contents(manifest, state, files)
+
+
+def _present(chain: Chain, number: int, chunk: Chunk | None) -> Chunk:
+    if chunk is None:
+        raise DamagedFile(f"{chain.store.describe()}/{chunk_name(number)}", "the chunk is missing")
+    return chunk
 
 
 def _restore(disk: Disk, chain: Chain, contents: _Contents) -> None:

@@ -201,9 +201,10 @@ def proof_by(credential: Credential, document_key: str, document: Data, domain: 
 class Signing:
     """Signs the attempts of one request. Each attempt gets its own signature, because a server accepts one once."""
 
-    def __init__(self, credential: Credential | None, host: str, clock: Callable[[], float]) -> None:
+    def __init__(self, credential: Credential | None, url: Callable[[], str], clock: Callable[[], float]) -> None:
+        """``url`` returns the URL of the server that the next attempt is for."""
         self.credential = credential
-        self._host = host
+        self._url = url
         self._clock = clock
         #: The number of signed attempts.
         self.tries = 0
@@ -213,13 +214,14 @@ class Signing:
         credential = self.credential
         if credential is None:
             return request
-        now = int(self._clock() * 1000)
-        headers = signed_requests.sign(credential.signer, request.method, request.target, self._host, request.body, now)
+        now, url = int(self._clock() * 1000), self._url()
+        host = signed_requests.host_of(url)
+        headers = signed_requests.sign(credential.signer, request.method, request.target, host, request.body, now)
         headers["Authorization"] = credential.authorization
         if credential.names_presenter:
             headers[signed_requests.PRESENTER_HEADER] = credential.signer.public
         encoded = tuple((name.lower().encode(), value.encode()) for name, value in headers.items())
-        return msgspec.structs.replace(request, headers=(*request.headers, *encoded))
+        return msgspec.structs.replace(request, headers=(*request.headers, *encoded), server=url)
 
 
 class _Pulled(msgspec.Struct):

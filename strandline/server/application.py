@@ -290,6 +290,9 @@ class Application:
         self.collections.begin()
         self.console.begin()
         kernel.catalog.dropping.append(self.indexer.forget)
+        if engine.replica is not None:
+            loop = asyncio.get_running_loop()
+            engine.replica.when_superseded(lambda error: self._hear_of_successor(loop, error))
         if not self.status.draining:
             self.indexer.start()
         if not self.status.draining:
@@ -414,6 +417,18 @@ class Application:
     async def _metrics(self, access: Access, as_json: bool) -> Reply:
         return await measure(self, access, as_json)
 
+    def _hear_of_successor(self, loop: asyncio.AbstractEventLoop, error: Superseded) -> None:
+        """Called on a thread of the engine."""
+        # The loop may have ended.
+        with suppress(RuntimeError):
+            loop.call_soon_threadsafe(self._leave_to_successor, error)
+
+    def _leave_to_successor(self, error: Superseded) -> None:
+        """Refuse all requests, because another server has taken over: readers would wait here for records that never
+        come."""
+        self.status.replaced, self.status.leader = str(error), error.address
+        self._end_waiting()
+
     def drain(self) -> None:
         """Refuse new requests, end live responses, and let running requests finish."""
         self.status.draining = True
@@ -423,6 +438,10 @@ class Application:
                 recurrence.stop()
         if self.keeper is not None:
             self.keeper.request_stop()
+        self._end_waiting()
+
+    def _end_waiting(self) -> None:
+        """Answer the requests that wait, and end live responses."""
         if self.topics is not None:
             self.topics.drain()
         if self.streams is not None:

@@ -89,23 +89,26 @@ class Status(msgspec.Struct):
     finish."""
 
     standby: bool = False
-    #: While the server stands by: the address of the leader, as host:port; empty if unknown.
+    #: While the server stands by, and when it was replaced: the address of the leader, as host:port; empty if unknown.
     leader: str = ""
+    #: The text for clients when another server has taken over; empty: none has.
+    replaced: str = ""
     ready: bool = False
     draining: bool = False
     progress: float = 0.0
 
     @property
     def serving(self) -> bool:
-        """Whether the server is neither starting nor stopping."""
-        return self.ready and not self.draining
+        """Whether the server is neither starting nor stopping, and no other server has taken over."""
+        return self.ready and not self.draining and not self.replaced
 
     def check(self) -> None:
         if self.draining:
             raise shutting_down()
-        if self.standby:
+        if self.standby or self.replaced:
             where = f"; the leader is {self.leader}" if self.leader else ""
-            raise Refusal(STANDBY, f"the server is a standby{where}", {"leader": self.leader} if self.leader else None)
+            text = self.replaced or f"the server is a standby{where}"
+            raise Refusal(STANDBY, text, {"leader": self.leader} if self.leader else None)
         if not self.ready:
             detail = {"replay_progress": round(self.progress, 3)}
             raise Refusal(NOT_READY, "the server is replaying its journal", detail)

@@ -386,6 +386,11 @@ def pull(server: MatrixServer, name: str) -> Outcome:
     return read("GET", "/pull/{path}" + bound)(server, name)
 
 
+def watch_document(server: MatrixServer, name: str) -> Outcome:
+    start = "" if name.startswith("page/") else "?checkpoint=0"
+    return live("/live/{path}" + start)(server, name)
+
+
 def push(server: MatrixServer, name: str) -> Outcome:
     pulled = server.ask("GET", _path("/pull/{path}", name))
     base = {"baseHash": pulled.json()["hash"]} if name.startswith("page/") else {}
@@ -510,10 +515,7 @@ READS: dict[str, Rows] = {
     },
     "collections": {
         "pull": (pull, NO_DOCUMENT),
-        "watch (SSE)": (
-            live("/live/{path}?checkpoint=0"),
-            {**NO_DOCUMENT, "regular document": "400 live_not_supported"},
-        ),
+        "watch (SSE)": (watch_document, NO_DOCUMENT),
     },
     "tables": {
         "list": (list_rows, NO_TABLE),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 from typing import TYPE_CHECKING, Annotated, Any
 
+import msgspec
 import typer
 from msgspec import Raw
 from msgspec.structs import asdict
@@ -16,11 +17,12 @@ from strandline.cli.options import ApiKey, AsJson, QueueName, RecordKey, Url
 from strandline.cli.output import counted, print_fields, print_json, print_line, print_table
 from strandline.cli.queue_enqueue import enqueue_command, list_command
 from strandline.cli.queue_work import work_command
-from strandline.cli.records import line_of, of_topic
+from strandline.cli.records import ShownRecord, line_of, of_topic
 from strandline.cli.server_choice import DEFAULT_URL
 from strandline.cli.times import parse_duration, show_age, show_time
+from strandline.client.calls import segment
 from strandline.client.errors import NotFound
-from strandline.client.failures import summary_of
+from strandline.client.failures import JobFailure, summary_of
 from strandline.client.queue_calls import DeadLetter, Job, Redriven, dead_letter
 from strandline.client.topic_types import Page
 
@@ -60,8 +62,9 @@ def peek_command(
 ) -> None:
     """Print the first jobs of a queue, its counters and its rates, without leasing any job.
 
-    The throughput and the failure rate are those of the last minute. `queue claim` and the console show
-    why jobs failed.
+    Below a job that failed before is the reason of its last failure, if the job is among the first 100 leased, the
+    first 100 delayed or the next 20 jobs; `--json` prints all known failures. The throughput and the failure rate are
+    those of the last minute.
 
     Example:
       strandline queue peek emails --limit 5
@@ -69,7 +72,8 @@ def peek_command(
     with connect(url, api_key) as client:
         state = queue_state(client, name)
         found = client.topic(name, Raw).diff(after, limit=limit).records if limit else []
-    jobs = [of_topic(record) for record in found]
+        failures = _known_failures(client, name) if found else {}
+    jobs = [PeekedJob(**asdict(of_topic(record)), failures=failures.get(record.seq, ())) for record in found]
     queue = state.queue
     assert queue is not None
     if as_json:
@@ -77,6 +81,9 @@ def peek_command(
         return
     for job in jobs:
         print_line(line_of(job))
+        if job.failures:
+            last = job.failures[-1]
+            print_line(f"        failed on delivery {last.delivery}: {_cut(last.summary)}")
     print_fields(
         {
             "ready": queue.ready,
@@ -90,6 +97,40 @@ def peek_command(
             "dead-letter log": state.config.dead_letter,
         }
     )
+
+
+class PeekedJob(ShownRecord, frozen=True, omit_defaults=True, kw_only=True):
+    """``failures`` are the last failed deliveries with a reason, oldest first."""
+
+    failures: tuple[JobFailure, ...] = ()
+
+
+class _FailureOnConsole(msgspec.Struct):
+    at: int
+    delivery: int
+    worker: str
+    reason: Any
+
+
+class _JobOnConsole(msgspec.Struct):
+    seq: int
+    failures: list[_FailureOnConsole]
+
+
+class _QueueOnConsole(msgspec.Struct):
+    held: list[_JobOnConsole]
+    delayed: list[_JobOnConsole]
+    next: list[_JobOnConsole]
+
+
+def _known_failures(client: Client, name: str) -> dict[int, tuple[JobFailure, ...]]:
+    """Why jobs failed, by their seqs: those that the console shows."""
+    answer = client.call("GET", f"/console/api/queue/{segment(name)}")
+    queue = msgspec.json.decode(answer.body, type=_QueueOnConsole)
+    return {
+        job.seq: tuple(JobFailure(each.at, each.delivery, each.worker, each.reason) for each in job.failures)
+        for job in (*queue.held, *queue.delayed, *queue.next)
+    }
 
 
 def dead_letters_command(

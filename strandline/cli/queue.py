@@ -5,7 +5,6 @@ from __future__ import annotations
 import socket
 from typing import TYPE_CHECKING, Annotated, Any
 
-import msgspec
 import typer
 from msgspec import Raw
 from msgspec.structs import asdict
@@ -14,23 +13,19 @@ from strandline.cli.command_class import Command, ReadingCommand, TableCommand
 from strandline.cli.connection import complete_queue, connect, queue_state
 from strandline.cli.exit_codes import CommandFailed, Exit, naming
 from strandline.cli.options import ApiKey, AsJson, QueueName, RecordKey, Url
-from strandline.cli.output import counted, print_fields, print_json, print_line, print_table
+from strandline.cli.output import counted, print_json, print_line, print_table
 from strandline.cli.queue_enqueue import enqueue_command, list_command
+from strandline.cli.queue_peek import cut, peek_command
 from strandline.cli.queue_work import work_command
-from strandline.cli.records import ShownRecord, line_of, of_topic
 from strandline.cli.server_choice import DEFAULT_URL
-from strandline.cli.times import parse_duration, show_age, show_time
-from strandline.client.calls import segment
+from strandline.cli.times import parse_duration, show_time
 from strandline.client.errors import NotFound
-from strandline.client.failures import JobFailure, summary_of
+from strandline.client.failures import summary_of
 from strandline.client.queue_calls import DeadLetter, Job, Redriven, dead_letter
 from strandline.client.topic_types import Page
 
 if TYPE_CHECKING:
     from strandline.client import Client
-
-#: Characters of a reason or of data in a table. ``--json`` prints all of it.
-SHOWN_CHARACTERS = 100
 
 QueueOrDeadLetterLog = Annotated[
     str,
@@ -43,94 +38,6 @@ Node = Annotated[
     str | None,
     typer.Option("--node", metavar="NAME", help="Name of the worker. Default: cli@ and the name of this host."),
 ]
-
-
-# --- inspection -----------------------------------------------------------------------------------------------------
-
-
-def peek_command(
-    name: QueueName,
-    limit: Annotated[
-        int, typer.Option("--limit", "-n", metavar="N", min=0, max=1000, help="Maximum number of jobs to print.")
-    ] = 10,
-    after: Annotated[
-        int, typer.Option("--after", metavar="SEQ", min=0, help="Only jobs after this sequence number.")
-    ] = 0,
-    as_json: AsJson = False,
-    url: Url = DEFAULT_URL,
-    api_key: ApiKey = None,
-) -> None:
-    """Print the first jobs of a queue, its counters and its rates, without leasing any job.
-
-    Below a job that failed before is the reason of its last failure, if the job is among the first 100 leased, the
-    first 100 delayed or the next 20 jobs; `--json` prints all known failures. The throughput and the failure rate are
-    those of the last minute.
-
-    Example:
-      strandline queue peek emails --limit 5
-    """
-    with connect(url, api_key) as client:
-        state = queue_state(client, name)
-        found = client.topic(name, Raw).diff(after, limit=limit).records if limit else []
-        failures = _known_failures(client, name) if found else {}
-    jobs = [PeekedJob(**asdict(of_topic(record)), failures=failures.get(record.seq, ())) for record in found]
-    queue = state.queue
-    assert queue is not None
-    if as_json:
-        print_json({"queue": name, "jobs": jobs, **asdict(queue), "dead_letter": state.config.dead_letter})
-        return
-    for job in jobs:
-        print_line(line_of(job))
-        if job.failures:
-            last = job.failures[-1]
-            print_line(f"        failed on delivery {last.delivery}: {_cut(last.summary)}")
-    print_fields(
-        {
-            "ready": queue.ready,
-            "leased": queue.in_flight,
-            "delayed": queue.delayed,
-            "dead-lettered": queue.dead_lettered,
-            "dropped": queue.dropped,
-            "oldest ready": None if queue.oldest_ready_ms is None else show_age(queue.oldest_ready_ms),
-            "throughput": f"{queue.throughput:.3g} jobs/s",
-            "failure rate": f"{queue.failure_rate:.1%}",
-            "dead-letter log": state.config.dead_letter,
-        }
-    )
-
-
-class PeekedJob(ShownRecord, frozen=True, omit_defaults=True, kw_only=True):
-    """``failures`` are the last failed deliveries with a reason, oldest first."""
-
-    failures: tuple[JobFailure, ...] = ()
-
-
-class _FailureOnConsole(msgspec.Struct):
-    at: int
-    delivery: int
-    worker: str
-    reason: Any
-
-
-class _JobOnConsole(msgspec.Struct):
-    seq: int
-    failures: list[_FailureOnConsole]
-
-
-class _QueueOnConsole(msgspec.Struct):
-    held: list[_JobOnConsole]
-    delayed: list[_JobOnConsole]
-    next: list[_JobOnConsole]
-
-
-def _known_failures(client: Client, name: str) -> dict[int, tuple[JobFailure, ...]]:
-    """Why jobs failed, by their seqs: those that the console shows."""
-    answer = client.call("GET", f"/console/api/queue/{segment(name)}")
-    queue = msgspec.json.decode(answer.body, type=_QueueOnConsole)
-    return {
-        job.seq: tuple(JobFailure(each.at, each.delivery, each.worker, each.reason) for each in job.failures)
-        for job in (*queue.held, *queue.delayed, *queue.next)
-    }
 
 
 def dead_letters_command(
@@ -182,8 +89,8 @@ def _letter_row(letter: DeadLetter) -> tuple[str, ...]:
         "" if letter.job_seq is None else str(letter.job_seq),
         "" if letter.deliveries is None else str(letter.deliveries),
         letter.tag or "",
-        "" if letter.reason is None else _cut(summary_of(letter.reason)),
-        _cut(bytes(letter.data).decode()),
+        "" if letter.reason is None else cut(summary_of(letter.reason)),
+        cut(bytes(letter.data).decode()),
     )
 
 
@@ -247,8 +154,8 @@ def claim_command(
             show_time(job.deadline),
             str(job.deliveries),
             job.tag or "",
-            _cut(job.failures[-1].summary) if job.failures else "",
-            _cut(bytes(job.data).decode()),
+            cut(job.failures[-1].summary) if job.failures else "",
+            cut(bytes(job.data).decode()),
         )
         for job in jobs
     ]
@@ -407,10 +314,6 @@ def _not_moved(seq: int, dead: str, found: list[DeadLetter]) -> CommandFailed:
         "use --to to move it to another queue",
         Exit.CONFLICT,
     )
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= SHOWN_CHARACTERS else f"{text[: SHOWN_CHARACTERS - 1]}…"
 
 
 app = typer.Typer(name="queue", no_args_is_help=True, help="Inspect the jobs of a queue, and process them.")

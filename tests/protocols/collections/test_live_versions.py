@@ -6,9 +6,12 @@ import json
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from support.collections_in_process import MakeStand, Stand, Tail
+from support.server_process import ServerProcess
 from support.signed_calls import ALICE, BOB, NOW, device
+from support.topics_client import PATIENCE_SECONDS, EventStream
 
 from strandline.collections import Collection, FieldPermission
 from strandline.engine import Batch, Config, ManualClock
@@ -200,3 +203,31 @@ def test_what_cannot_be_followed_is_refused(
     server.engine.create("members/taken", Config(), batch=Batch.of(b"1")).wait()
     assert server.get(target, **headers).error == error
     assert len(server.responses) == 0
+
+
+@pytest.mark.both_lanes
+def test_versions_come_over_http_and_a_reader_goes_on_where_it_was(lane: str, tmp_path: Path) -> None:
+    config = tmp_path / "strandline.toml"
+    roles = 'read_roles = ["public"]\nwrite_roles = ["public"]\n'
+    config.write_text(f'[[collections.collection]]\nname = "members"\nstorage_path = "members/{{id}}"\n{roles}')
+    server = ServerProcess(tmp_path / "data", fast_lane=lane == "fast", config=config).start()
+    try:
+        with httpx.Client(base_url=server.url, trust_env=False, timeout=PATIENCE_SECONDS) as http:
+
+            def push(n: int, base: str | None) -> str:
+                pushed = http.post("/push/members/a", json={"data": {"n": n}, "baseHash": base}).raise_for_status()
+                return str(pushed.json()["hash"])
+
+            first = push(1, None)
+            with http.stream("GET", "/live/members/a") as response:
+                assert response.headers["content-type"].startswith("text/event-stream")
+                events = EventStream(response)
+                assert events.next().json["data"] == {"n": 1}
+                second = push(2, first)
+                event = events.next()
+                assert (event.event, event.id, event.json["data"]) == ("document", second, {"n": 2})
+            with http.stream("GET", "/live/members/a", headers={"last-event-id": second}) as response:
+                third = push(3, second)
+                assert EventStream(response).next().id == third
+    finally:
+        server.end()

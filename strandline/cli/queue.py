@@ -13,12 +13,12 @@ from strandline.cli.command_class import Command, ReadingCommand, TableCommand
 from strandline.cli.connection import complete_queue, connect, queue_state
 from strandline.cli.exit_codes import CommandFailed, Exit, naming
 from strandline.cli.options import ApiKey, AsJson, QueueName, RecordKey, Url
-from strandline.cli.output import counted, print_fields, print_json, print_line, print_table
+from strandline.cli.output import counted, print_json, print_line, print_table
 from strandline.cli.queue_enqueue import enqueue_command, list_command
+from strandline.cli.queue_peek import cut, peek_command
 from strandline.cli.queue_work import work_command
-from strandline.cli.records import line_of, of_topic
 from strandline.cli.server_choice import DEFAULT_URL
-from strandline.cli.times import parse_duration, show_age, show_time
+from strandline.cli.times import parse_duration, show_time
 from strandline.client.errors import NotFound
 from strandline.client.failures import summary_of
 from strandline.client.queue_calls import DeadLetter, Job, Redriven, dead_letter
@@ -26,9 +26,6 @@ from strandline.client.topic_types import Page
 
 if TYPE_CHECKING:
     from strandline.client import Client
-
-#: Characters of a reason or of data in a table. ``--json`` prints all of it.
-SHOWN_CHARACTERS = 100
 
 QueueOrDeadLetterLog = Annotated[
     str,
@@ -41,55 +38,6 @@ Node = Annotated[
     str | None,
     typer.Option("--node", metavar="NAME", help="Name of the worker. Default: cli@ and the name of this host."),
 ]
-
-
-# --- inspection -----------------------------------------------------------------------------------------------------
-
-
-def peek_command(
-    name: QueueName,
-    limit: Annotated[
-        int, typer.Option("--limit", "-n", metavar="N", min=0, max=1000, help="Maximum number of jobs to print.")
-    ] = 10,
-    after: Annotated[
-        int, typer.Option("--after", metavar="SEQ", min=0, help="Only jobs after this sequence number.")
-    ] = 0,
-    as_json: AsJson = False,
-    url: Url = DEFAULT_URL,
-    api_key: ApiKey = None,
-) -> None:
-    """Print the first jobs of a queue, its counters and its rates, without leasing any job.
-
-    The throughput and the failure rate are those of the last minute. `queue claim` and the console show
-    why jobs failed.
-
-    Example:
-      strandline queue peek emails --limit 5
-    """
-    with connect(url, api_key) as client:
-        state = queue_state(client, name)
-        found = client.topic(name, Raw).diff(after, limit=limit).records if limit else []
-    jobs = [of_topic(record) for record in found]
-    queue = state.queue
-    assert queue is not None
-    if as_json:
-        print_json({"queue": name, "jobs": jobs, **asdict(queue), "dead_letter": state.config.dead_letter})
-        return
-    for job in jobs:
-        print_line(line_of(job))
-    print_fields(
-        {
-            "ready": queue.ready,
-            "leased": queue.in_flight,
-            "delayed": queue.delayed,
-            "dead-lettered": queue.dead_lettered,
-            "dropped": queue.dropped,
-            "oldest ready": None if queue.oldest_ready_ms is None else show_age(queue.oldest_ready_ms),
-            "throughput": f"{queue.throughput:.3g} jobs/s",
-            "failure rate": f"{queue.failure_rate:.1%}",
-            "dead-letter log": state.config.dead_letter,
-        }
-    )
 
 
 def dead_letters_command(
@@ -141,8 +89,8 @@ def _letter_row(letter: DeadLetter) -> tuple[str, ...]:
         "" if letter.job_seq is None else str(letter.job_seq),
         "" if letter.deliveries is None else str(letter.deliveries),
         letter.tag or "",
-        "" if letter.reason is None else _cut(summary_of(letter.reason)),
-        _cut(bytes(letter.data).decode()),
+        "" if letter.reason is None else cut(summary_of(letter.reason)),
+        cut(bytes(letter.data).decode()),
     )
 
 
@@ -206,8 +154,8 @@ def claim_command(
             show_time(job.deadline),
             str(job.deliveries),
             job.tag or "",
-            _cut(job.failures[-1].summary) if job.failures else "",
-            _cut(bytes(job.data).decode()),
+            cut(job.failures[-1].summary) if job.failures else "",
+            cut(bytes(job.data).decode()),
         )
         for job in jobs
     ]
@@ -366,10 +314,6 @@ def _not_moved(seq: int, dead: str, found: list[DeadLetter]) -> CommandFailed:
         "use --to to move it to another queue",
         Exit.CONFLICT,
     )
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= SHOWN_CHARACTERS else f"{text[: SHOWN_CHARACTERS - 1]}…"
 
 
 app = typer.Typer(name="queue", no_args_is_help=True, help="Inspect the jobs of a queue, and process them.")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -16,12 +16,13 @@ from strandline.service.http import Later, Reply
 
 
 class Server:
-    """An engine, and the number of requests that have arrived."""
+    """An engine, the number of requests that have arrived, and what happens when the turn of the event loop ends."""
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
         self.requests = 0
-        self.in_place = FlushInPlace(engine, lambda: self.requests)
+        self.turn: list[Callable[[], None]] = []
+        self.in_place = FlushInPlace(engine, lambda: self.requests, self.turn.append)
         engine.create("log", Config(durability="fsync")).wait()
         engine.flushing.times.last = 100.0
 
@@ -38,6 +39,14 @@ class Server:
         self.append()
         return self.in_place.is_best()
 
+    def end_turn(self) -> None:
+        """All changes so far are on the disk, and the loop waits for requests."""
+        self.engine.flush()
+        self.engine.flushing.times.last = 100.0
+        for end in self.turn:
+            end()
+        self.turn.clear()
+
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[Server]:
@@ -48,18 +57,26 @@ def server(tmp_path: Path) -> Iterator[Server]:
 def test_a_client_that_is_alone_does_not_wait_for_a_thread(server: Server) -> None:
     for _ in range(3):
         assert server.is_best()
-        server.engine.flush()
-        server.engine.flushing.times.last = 100.0
+        server.end_turn()
+
+
+def test_requests_that_arrive_together_share_a_flush(server: Server) -> None:
+    assert server.is_best()
+    server.engine.flush()
+    # It arrived during the flush.
+    assert not server.is_best()
+    server.end_turn()
+    assert not server.is_best()
+    server.end_turn()
+    assert server.is_best()
 
 
 def test_another_request_in_between_means_that_the_server_has_other_work(server: Server) -> None:
     assert server.is_best()
-    server.engine.flush()
-    server.engine.flushing.times.last = 100.0
+    server.end_turn()
     server.requests += 1
     assert not server.is_best()
-    server.engine.flush()
-    server.engine.flushing.times.last = 100.0
+    server.end_turn()
     assert server.is_best()
 
 

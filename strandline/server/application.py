@@ -221,7 +221,8 @@ class Application:
             engine, hub, self.limits.streams, self.workers, target_latency_ms=settings.delivery.target_latency_ms
         )
         self.admission, self.live = kernel.admission, kernel.live
-        kernel.admission.flushes_in_place = FlushInPlace(engine, lambda: self.gate.entered).is_best
+        in_place = FlushInPlace(engine, lambda: self.gate.entered, lambda: self.gate.in_a_row)
+        kernel.admission.flushes_in_place = in_place.is_best
         shelf = IndexCatalog(Lake.at(settings.lake), Path(settings.storage.data_dir) / COMPANIONS, self.workers.lake)
         # One memory budget and one set of index files for the searches of all protocols.
         directory = IndexDirectory(engine.disk)

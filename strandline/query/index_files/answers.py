@@ -21,7 +21,7 @@ from msgspec import DecodeError
 from strandline.engine import Engine, Log
 from strandline.engine.operations.erasures import NAME, Erasure, is_told, read_erasure
 from strandline.engine.reads.single_records import payloads_at
-from strandline.engine.reads.status import live_ranges_of, rewrites_of
+from strandline.engine.reads.status import live_ranges_of, rewrites_of, sealed_through
 from strandline.engine.state.forks import layers
 from strandline.query.chunk import Chunk, Ranges, live_part, within
 from strandline.query.config import SearchConfig
@@ -37,6 +37,18 @@ _DROP_AFTER = 65_536
 #: A file in which more records than this were rewritten is not used. They are indexed in memory, by a request.
 MAX_REWRITTEN = 1024
 _REWRITES = ("restore", "amend")
+
+
+def gets_files(log: Log) -> bool:
+    """Return whether the server writes index files of a log. They must not contain what a crash or a power cut takes
+    back, and removals that leave no events could not be followed."""
+    return is_told(log.name) and log.config.durability != "ephemeral"
+
+
+def filed_through(log: Log) -> int:
+    """Return the seq up to which the records of a log belong in index files: those that are sealed. The others, and all
+    of a log without files, are indexed in memory."""
+    return sealed_through(log) if gets_files(log) else 0
 
 
 class Rewritten(NamedTuple):
@@ -266,15 +278,22 @@ class IndexFiles:
         self, log: Log, config: SearchConfig, plan: IndexPlan, versions: Versions, deadline: float
     ) -> list[tuple[IndexFile, Usable, int, int]]:
         """Return the files to answer from, and the first and last seq that each answers for."""
-        opened: list[tuple[IndexFile, Usable, int, int]] = []
-        # Files may be merged while they are opened; then the merged one is there.
-        for _ in range(2):
-            chosen = choose(self.usable(log, plan, versions), rollups_id(config), log.head)
-            files = [(file.source.open(file.entry, deadline), file, first, last) for file, first, last in chosen]
-            opened = [(index_file, *rest) for index_file, *rest in files if index_file is not None]  # type: ignore[misc]
-            if len(opened) == len(chosen):
-                break
-        return opened
+        unopened: set[str] = set()
+        while True:
+            # Files may be merged while they are opened; then the merged one is there. In the place of a file of the
+            # lake that cannot be opened in time, there may be own ones.
+            usable = [file for file in self.usable(log, plan, versions) if file.entry.path not in unopened]
+            opened: list[tuple[IndexFile, Usable, int, int]] = []
+            missed: set[str] = set()
+            for file, first, last in choose(usable, rollups_id(config), log.head):
+                index_file = file.source.open(file.entry, deadline)
+                if index_file is None:
+                    missed.add(file.entry.path)
+                else:
+                    opened.append((index_file, file, first, last))
+            if not missed:
+                return opened
+            unopened |= missed
 
     def usable(self, log: Log, plan: IndexPlan, versions: Versions) -> list[Usable]:
         """Return the index files that are valid for the log."""
@@ -283,10 +302,10 @@ class IndexFiles:
         name, directory, rewrites = plan_id(plan), log.engine.maintenance.manifest.id, rewrites_of(log)
         found, older = [], []
         for source in self.sources:
-            listed = source.entries_of(log.epoch)
+            listed, broken = source.entries_of(log.epoch), source.broken
             for entry in listed.entries:
                 info = entry.info
-                if (info.plan, info.directory) != (name, directory):
+                if (info.plan, info.directory) != (name, directory) or entry.path in broken:
                     continue
                 if versions_between(versions, info.first, info.last) != info.versions:
                     continue

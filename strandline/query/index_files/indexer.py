@@ -18,7 +18,6 @@ from strandline.engine import Engine, Log
 from strandline.engine.background import BackgroundThread, Task, report
 from strandline.engine.errors import DamagedFile, MissingFile
 from strandline.engine.operations.erasures import NAME as ERASURES
-from strandline.engine.operations.erasures import is_told
 from strandline.engine.ownership import REGISTRY
 from strandline.engine.reads.sealed_rows import RowRange, SealedRows, sealed_ranges, sealed_rows
 from strandline.engine.reads.status import live_ranges_of, rewrites_of, sealed_through
@@ -27,6 +26,7 @@ from strandline.engine.segments.store import UnknownSegment
 from strandline.query import providers
 from strandline.query.config import SearchConfig
 from strandline.query.index import Versions, plan_of
+from strandline.query.index_files.answers import filed_through, gets_files
 from strandline.query.index_files.builder import Origin, rollups_id, versions_between
 from strandline.query.index_files.directory import FOLDER, IndexDirectory
 from strandline.query.index_files.jobs import BuildJob, IndexJob, JoinJob
@@ -226,9 +226,7 @@ class Indexer:
 
     def _config(self, of: Log) -> tuple[SearchConfig, Versions] | None:
         """The search configuration of a log that can have index files."""
-        if not is_told(of.name) or of.config.durability == "ephemeral":
-            return None
-        return self._search_of(of)
+        return self._search_of(of) if gets_files(of) else None
 
     def _want(self, wanted: Log) -> None:
         with self._lock:
@@ -430,12 +428,12 @@ class Indexer:
 
     def _catch_up(self, each: _Warm) -> None:
         indexes, head = self._searcher.indexes, each.log.head
-        if head - max(indexes.through(each.log, each.config), sealed_through(each.log)) <= MIN_BEHIND:
+        if head - max(indexes.through(each.log, each.config), filed_through(each.log)) <= MIN_BEHIND:
             return
         while not self._stopping and not each.log.dropped:
             begun, through = perf_counter(), indexes.through(each.log, each.config)
             is_done = indexes.catch_up(each.log, each.config, each.versions, head, begun + STEP_SECONDS)
-            rows = indexes.through(each.log, each.config) - max(through, sealed_through(each.log))
+            rows = indexes.through(each.log, each.config) - max(through, filed_through(each.log))
             if rows > 0:
                 self._rates.setdefault(each.log.epoch, _Rate()).add(rows, perf_counter() - begun)
             if is_done:
@@ -465,10 +463,10 @@ class Indexer:
         """Return how far the index of a log is. May wait for the disk."""
         self._searcher.look(of, config, versions)
         held = self._searcher.held(of, config)
-        sealed, through = sealed_ranges(of), sealed_through(of)
+        sealed, through = sealed_ranges(of), filed_through(of)
         records = _records(of, sealed)
-        missing = sum(part.rows for part in uncovered(sealed, held.ranges))
-        behind = of.head - max(held.through, through)
+        missing = sum(part.rows for part in uncovered(sealed, held.ranges)) if through else 0
+        behind = min(of.head - max(held.through, through), records)
         if behind > providers.MAX_REQUEST_ROWS:
             # A client that waits for the index does not search yet.
             self._keep_warm(of, config, versions)

@@ -434,6 +434,29 @@ def test_a_search_that_has_no_time_to_index_all_new_records_has_the_first_ones(
     assert (result.coverage.timed_out, result.coverage.missing) == (True, 12)
 
 
+def test_a_log_that_became_ephemeral_is_indexed_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It gets no files, so its sealed records do not wait for one."""
+    monkeypatch.setattr(indexer, "MIN_BEHIND", 5)
+    monkeypatch.setattr(providers, "MAX_REQUEST_ROWS", 10)
+    monkeypatch.setattr(providers, "CATCH_UP_ROWS", 4)
+    monkeypatch.setattr(providers, "CATCH_UP_SECONDS", 0.0)
+    with indexed_bed(tmp_path) as bed:
+        bed.fill(40)
+        bed.index()
+        bed.log.configure(Config(durability="ephemeral")).wait()
+    with indexed_bed(tmp_path) as bed:
+        bed.indexer.work()
+        assert bed.ranges() == []
+        bed.fill(5)
+        progress = bed.indexer.progress(bed.log, bed.config, bed.versions)
+        assert (progress.indexed_records, progress.records) == (0, 45)
+        bed.indexer._follow()
+        result = bed.search("has:status", size=100)
+        assert (len(result.hits), result.coverage.complete, result.coverage.caught_up) == (45, True, 0)
+        check(bed)
+        assert bed.indexer.progress(bed.log, bed.config, bed.versions).complete
+
+
 def test_asking_for_the_progress_has_new_records_indexed(log: IndexedBed, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also when nobody searches."""
     monkeypatch.setattr(providers, "MAX_REQUEST_ROWS", 15)

@@ -278,19 +278,18 @@ class IndexFiles:
         self, log: Log, config: SearchConfig, plan: IndexPlan, versions: Versions, deadline: float
     ) -> list[tuple[IndexFile, Usable, int, int]]:
         """Return the files to answer from, and the first and last seq that each answers for."""
+        rollups = rollups_id(config)
         unopened: set[str] = set()
         while True:
-            # Files may be merged while they are opened; then the merged one is there. In the place of a file of the
-            # lake that cannot be opened in time, there may be own ones.
+            # Files may be merged while they are opened; then the merged one is there.
             usable = [file for file in self.usable(log, plan, versions) if file.entry.path not in unopened]
-            opened: list[tuple[IndexFile, Usable, int, int]] = []
-            missed: set[str] = set()
-            for file, first, last in choose(usable, rollups_id(config), log.head):
-                index_file = file.source.open(file.entry, deadline)
-                if index_file is None:
-                    missed.add(file.entry.path)
-                else:
-                    opened.append((index_file, file, first, last))
+            chosen = choose(usable, rollups, log.head)
+            opened, missed = _opened(chosen, perf_counter())
+            if missed:
+                # Wait for files of the lake only if no others have their records.
+                others = choose([file for file in usable if file.entry.path not in missed], rollups, log.head)
+                if _count(others) < _count(chosen):
+                    opened, missed = _opened(chosen, deadline)
             if not missed:
                 return opened
             unopened |= missed
@@ -380,6 +379,27 @@ class IndexFiles:
             source.forget(log.epoch)
 
 
+#: Files, and the first and last seq that each answers for.
+_Chosen = list[tuple[Usable, int, int]]
+
+
+def _opened(chosen: _Chosen, deadline: float) -> tuple[list[tuple[IndexFile, Usable, int, int]], set[str]]:
+    """Open files. Return also the paths of those that cannot be opened until the deadline."""
+    opened: list[tuple[IndexFile, Usable, int, int]] = []
+    missed: set[str] = set()
+    for file, first, last in chosen:
+        index_file = file.source.open(file.entry, deadline)
+        if index_file is None:
+            missed.add(file.entry.path)
+        else:
+            opened.append((index_file, file, first, last))
+    return opened, missed
+
+
+def _count(chosen: _Chosen) -> int:
+    return sum(last - first + 1 for _, first, last in chosen)
+
+
 def _rewritten(entry: IndexEntry, known: tuple[int, ...], events: Iterable[Rewritten]) -> tuple[int, ...] | None:
     """Return the seqs of the file that events have rewritten, and the known ones, ascending; None if these are too
     many."""
@@ -395,13 +415,13 @@ def _rewritten(entry: IndexEntry, known: tuple[int, ...], events: Iterable[Rewri
     return tuple(sorted(seqs))
 
 
-def choose(files: Sequence[Usable], rollups: str, head: int) -> list[tuple[Usable, int, int]]:
+def choose(files: Sequence[Usable], rollups: str, head: int) -> _Chosen:
     """Return index files, and the first and last seq that each answers for, so that each record is answered once.
 
     If several files are possible, prefer one with these rollups, then one that is used from its start, then one that
     reaches further, then one with fewer rewritten records.
     """
-    chosen: list[tuple[Usable, int, int]] = []
+    chosen: _Chosen = []
     waiting = sorted(files, key=lambda file: file.first, reverse=True)
     able: list[Usable] = []
     at = 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from time import perf_counter
 from typing import Any
 
 import pytest
@@ -15,7 +16,9 @@ from support.searched_log import NOW, ROOM
 from strandline.engine import Engine, ManualClock, Options
 from strandline.engine.segments.cold_tier import ObjectStoreCold
 from strandline.query.index_files.directory import IndexDirectory
+from strandline.query.index_files.file import IndexFile
 from strandline.query.index_files.indexer import Indexer
+from strandline.query.index_files.table import IndexEntry
 from strandline.query.searcher import Searcher
 
 
@@ -68,6 +71,25 @@ def test_the_larger_file_answers(tmp_path: Path) -> None:
     with both(tmp_path) as bed:
         assert bed.own_ranges == [(1, 20), (21, 40)]
         assert bed.found() == (40, 1, 0)
+
+
+@pytest.mark.parametrize("cold", [False, True])
+def test_a_search_waits_for_an_object_store_only_if_it_must(
+    tmp_path: Path, cold: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits: list[float] = []
+
+    def fetched(entry: IndexEntry, deadline: float) -> IndexFile | None:
+        if deadline <= perf_counter():
+            return None
+        waits.append(deadline)
+        return opened(entry, deadline)
+
+    with both(tmp_path, cold=cold) as bed:
+        opened = bed.shelf.open
+        monkeypatch.setattr(bed.shelf, "open", fetched)
+        assert bed.found() == ((40, 1, 0) if cold else (40, 2, 0))
+        assert len(waits) == (1 if cold else 0)
 
 
 @pytest.mark.parametrize("how", ["missing", "not there in time"])

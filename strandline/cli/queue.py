@@ -6,12 +6,13 @@ import socket
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from msgspec import Raw
+from msgspec import UNSET, Raw
 from msgspec.structs import asdict
 
 from strandline.cli.command_class import Command, ReadingCommand, TableCommand
 from strandline.cli.connection import complete_queue, connect, queue_state
 from strandline.cli.exit_codes import CommandFailed, Exit, naming
+from strandline.cli.log_append import parse_json
 from strandline.cli.options import ApiKey, AsJson, QueueName, RecordKey, Url
 from strandline.cli.output import counted, print_json, print_line, print_table
 from strandline.cli.queue_enqueue import enqueue_command, list_command
@@ -268,6 +269,10 @@ def redrive_command(
         int | None,
         typer.Option("--seq", metavar="SEQ", min=1, help="Only the dead letter with this sequence number."),
     ] = None,
+    data: Annotated[
+        str | None,
+        typer.Option("--data", metavar="JSON", help="With --seq: the data of the job, in place of the letter's own."),
+    ] = None,
     record_key: RecordKey = None,
     as_json: AsJson = False,
     url: Url = DEFAULT_URL,
@@ -280,13 +285,17 @@ def redrive_command(
 
     Example:
       strandline queue redrive emails --limit 100
-      strandline queue redrive emails --seq 7
+      strandline queue redrive emails --seq 7 --data '{"to":"ann@example.com"}'
     """
+    if data is not None and seq is None:
+        raise typer.BadParameter("it replaces the data of one dead letter: name it with --seq", param_hint="--data")
+    parse_json(data, "--data")
+    payload = UNSET if data is None else Raw(data.encode())
     with connect(url, api_key) as client:
         dead = dead_letter_log(client, name)
         match = None if record_key is None else ["tag", "Eq", record_key]
         try:
-            done = client.topic(dead).redrive(to=to, limit=limit or 0, match=match, seq=seq)
+            done = client.topic(dead).redrive(to=to, limit=limit or 0, match=match, seq=seq, data=payload)
         except NotFound as error:
             if dead == name or error.detail.get("topic") != dead:
                 raise
@@ -317,8 +326,6 @@ def _not_moved(seq: int, dead: str, found: list[DeadLetter]) -> CommandFailed:
 
 
 app = typer.Typer(name="queue", no_args_is_help=True, help="Inspect the jobs of a queue, and process them.")
-app.command("ls", cls=TableCommand)(list_command)
-app.command("enqueue", cls=Command)(enqueue_command)
 app.command("ls", cls=TableCommand)(list_command)
 app.command("enqueue", cls=Command)(enqueue_command)
 app.command("peek", cls=ReadingCommand)(peek_command)

@@ -126,6 +126,10 @@ def test_dead_letters_are_printed_with_their_reasons(cli: Cli, queue: str) -> No
     assert told == [f"moved 1 job (1 to {queue}); 2 remain in {queue}:dead"]
     assert f"dead letter 2 of '{queue}:dead' not found" in cli.fails(3, "queue", "redrive", queue, "--seq", 2)
     assert [job["data"] for job in cli.json("queue", "claim", queue, "-n", 3)["jobs"]] == [2]
+    assert "name it with --seq" in cli.fails(2, "queue", "redrive", queue, "--data", "{}")
+    assert "not valid JSON" in cli.fails(2, "queue", "redrive", queue, "--seq", 1, "--data", "{")
+    cli.lines("queue", "redrive", queue, "--seq", 3, "--data", '{"to":"bob"}')
+    assert [job["data"] for job in cli.json("queue", "claim", queue, "-n", 3)["jobs"]] == [{"to": "bob"}]
 
     cli.lines("log", "delete", queue, "--all", "--yes")
     refused = cli.fails(6, "queue", "redrive", f"{queue}:dead", "--seq", 1)

@@ -15,7 +15,7 @@ import { icon } from "../shell/icons.js";
 import { bind } from "../shell/keys.js";
 import { address, go } from "../shell/routes.js";
 import { needs } from "../shell/session.js";
-import { appendByHand } from "./log/appending.js";
+import { appendByHand, parseJson } from "./log/appending.js";
 import { PARTS, shares } from "./queues.js";
 
 const REFRESH_MS = 1000;
@@ -153,17 +153,35 @@ function nextJobs(rows) {
 
 function deadLetters(queue, rows, again) {
   const { log } = queue.dead_letters;
-  const redriveOne = (row) => attempt(async () => {
-    const { redriven } = await send("POST", `${topicPath(log)}/redrive`, { seq: row.seq });
+  const move = async (row, change = {}) => {
+    const { redriven } = await send("POST", `${topicPath(log)}/redrive`, { seq: row.seq, ...change });
     if (!redriven) throw new Error(`Dead letter ${count(row.seq)} was not moved: it is no longer there, or its queue accepts no jobs.`);
     again();
-  }, `Dead letter ${count(row.seq)} was moved back to its queue.`);
+  };
+  const redriveOne = (row) => attempt(() => move(row), `Dead letter ${count(row.seq)} was moved back to its queue.`);
+  const editOne = (row) => {
+    const text = h("textarea", { rows: 12, spellcheck: "false", required: true, autofocus: true });
+    text.value = JSON.stringify(row.data, null, 2);
+    openDialog({
+      title: `Edit dead letter ${count(row.seq)}`,
+      action: "Save and redrive",
+      wide: true,
+      body: [field("Data (JSON)", text, "The job moves back to its queue with this data. Its key and its meta stay as they are.")],
+      submit: async () => {
+        await move(row, { data: parseJson("The data", text.value) });
+        notice(`Dead letter ${count(row.seq)} was changed and moved back to its queue.`);
+      },
+    });
+  };
   return plainTable("Dead letters", [
     { title: "Seq", width: "64px", cell: (row) => h("button.link", { type: "button", onclick: () => look(row) }, count(row.seq)) },
     { title: "Failed", class: "wide-only", width: "90px", cell: (row) => ago(row.ts) },
     { title: "Reason", cell: (row) => failureCell(row.meta?.$dead_letter_src_seq ?? row.seq, deadLetterFailures(row.meta)) },
     { title: "Data", class: "data", width: "28%", cell: (row) => preview(row) },
-    { title: "Actions", unseen: true, class: "act", width: "84px", cell: (row) => h("button.quiet.in-row", { type: "button", title: "Move this job back to its queue", "aria-label": `Redrive dead letter ${row.seq}`, onclick: () => redriveOne(row), ...needs("read", "write", "delete") }, "Redrive") },
+    { title: "Actions", unseen: true, class: "act", width: "132px", cell: (row) => [
+      h("button.quiet.in-row", { type: "button", title: "Change the data of this job and move it back to its queue", "aria-label": `Edit dead letter ${row.seq}`, onclick: () => editOne(row), ...needs("read", "write", "delete") }, "Edit…"),
+      h("button.quiet.in-row", { type: "button", title: "Move this job back to its queue", "aria-label": `Redrive dead letter ${row.seq}`, onclick: () => redriveOne(row), ...needs("read", "write", "delete") }, "Redrive"),
+    ] },
   ], rows);
 }
 

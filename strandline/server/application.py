@@ -66,6 +66,7 @@ from strandline.service.http import Reply
 from strandline.service.kernel import Kernel
 from strandline.service.limits import Limits
 from strandline.service.live import LiveResponses
+from strandline.service.request_meter import RequestMeter
 from strandline.service.unread import UnreadBytes
 from strandline.service.workers import Workers
 from strandline.tables import BadDeclaration, Tables
@@ -338,6 +339,7 @@ class Application:
             is_serving=lambda: self.status.serving,
             uptime_ms=lambda: self.probes.uptime_ms,
             connections=lambda: self.count_connections(),
+            requests=lambda: RequestMeter.totals(self.gate.meters()),
             # The certificate of a server with TLS is rarely valid for an address of this machine.
             url=lambda: f"http://{self.address}" if self.address and not self.settings.server.tls_certificate else "",
         )

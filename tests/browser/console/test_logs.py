@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -37,6 +38,25 @@ def test_thousands_of_logs_are_scrolled_through_and_few_rows_exist(
     expect(rows(page, "Logs")).to_have_count(10)
     page.get_by_label("Search by name").fill("no such log")
     expect(page.get_by_role("heading", name="No matches")).to_be_visible()
+
+
+def test_names_are_a_tree_of_prefixes(visit: Visit, shop: Shop, rows: Rows, check: Callable[[Page], None]) -> None:
+    shop_name = shop.name("shop")
+    for name in ("eu:orders", "eu:payments", "us:orders", "us:payments", "audit"):
+        shop.call("PUT", f"/v0/topics/{shop_name}:{name}", {})
+    page = visit("logs")
+    prefixes = page.get_by_role("navigation", name="Prefixes")
+    prefixes.get_by_role("button", name=re.compile(f"^{shop_name}: ?5$")).click()
+    expect(rows(page, "Logs")).to_have_count(5)
+    prefixes.get_by_role("button", name=re.compile("^us: ?2$")).click()
+    expect(rows(page, "Logs")).to_have_count(2)
+    check(page)
+    page.reload()
+    expect(rows(page, "Logs").locator("td:first-child")).to_contain_text(["us:orders", "us:payments"])
+    prefixes.get_by_role("button", name=f"{shop_name}:", exact=True).click()
+    expect(rows(page, "Logs")).to_have_count(5)
+    prefixes.get_by_role("button", name="All logs").click()
+    expect(prefixes.get_by_role("button", name=re.compile(f"^{shop_name}: ?5$"))).to_be_visible()
 
 
 def test_logs_are_sorted_by_what_one_clicks(visit: Visit, shop: Shop, rows: Rows) -> None:

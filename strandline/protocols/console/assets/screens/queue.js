@@ -1,6 +1,7 @@
 /** One queue: leased, upcoming and delayed jobs, and dead letters. */
 
 import { get, send } from "../api.js";
+import { chart } from "../parts/chart.js";
 import { codeBlock, curl, literal, python } from "../parts/code.js";
 import { deadLetterFailures, failureCell } from "../parts/failures.js";
 import { heading, stats } from "../parts/heading.js";
@@ -20,6 +21,8 @@ import { PARTS, shares } from "./queues.js";
 
 const REFRESH_MS = 1000;
 const DEAD_SHOWN = 50;
+/** The charts show the last ten minutes, from when the screen was opened. */
+const KEPT = 600;
 
 export function open(root, { name }) {
   if (!name) return void go("queues");
@@ -29,6 +32,17 @@ export function open(root, { name }) {
   const code = codeBlock();
   const add = h("button.primary", { type: "button", onclick: () => appendByHand({ name, kind: "queue", media_type: "application/json", writable_by: ["topics"] }, "", () => refresher.now()), ...needs("write") }, icon("plus"), "Add a job");
   const redriveButton = h("button", { type: "button", hidden: true, onclick: () => redrive(queue, () => refresher.now()), ...needs("read", "write", "delete") }, icon("redrive"), "Redrive…");
+  const charts = [
+    [chart({ title: "Throughput", series: [{ label: "jobs" }], format: rate, level: 2, height: 110, sync: "queue" }), (one) => one.throughput],
+    [chart({ title: "Age of the oldest ready job", series: [{ label: "age", colour: "series-4" }], format: duration, level: 2, height: 110, sync: "queue" }), (one) => one.oldest_ready_ms ?? 0],
+    [chart({ title: "Failure rate", series: [{ label: "failures", colour: "series-2" }], format: percent, level: 2, height: 110, sync: "queue" }), (one) => one.failure_rate],
+  ];
+  const samples = [];
+  const plot = () => {
+    samples.push([Date.now() / 1000, ...charts.map(([, value]) => value(queue))]);
+    if (samples.length > KEPT) samples.shift();
+    charts.forEach(([one], index) => one.set(samples.map(([at]) => at), [samples.map((sample) => sample[index + 1])]));
+  };
   let queue = null;
   let before = "";
   code.set({
@@ -41,6 +55,7 @@ export function open(root, { name }) {
     live.set("live");
     redriveButton.hidden = !dead.length;
     drawFigures(figures, queue);
+    plot();
     // Unchanged lists are not drawn again, so that they keep the keyboard focus.
     const now = JSON.stringify([queue.counts, queue.config, queue.held, queue.delayed, queue.next, dead.map((one) => one.seq)]);
     if (now !== before) drawLists(lists, queue, dead, () => refresher.now());
@@ -56,8 +71,11 @@ export function open(root, { name }) {
   bind("u", "All queues", () => go("queues"));
   bind("a", "Add a job", () => add.disabled || add.click());
   bind("r", "Redrive dead letters", () => redriveButton.hidden || redriveButton.disabled || redriveButton.click());
-  replace(root, head, h("div.stack.queue", {}, figures, lists), code.element);
-  return () => refresher.stop();
+  replace(root, head, h("div.stack.queue", {}, figures, lists, h("div.columns", { role: "group", "aria-label": "Since this screen was opened" }, charts.map(([one]) => one.element))), code.element);
+  return () => {
+    refresher.stop();
+    charts.forEach(([one]) => one.close());
+  };
 }
 
 /** The last dead letters, newest first; empty if the API key may not see them. */

@@ -321,6 +321,7 @@ _LOG_FIELDS = {
     "records": "Number of records; for a fork, without the records of its source.",
     "bytes": "Bytes of data and meta.",
     "rate": "Appends per second at the moment.",
+    "recent": "Appends per second in the last two minutes, every five seconds, oldest first; empty if there were none.",
     "lag": "Number of records that the slowest consumer has not committed; null without consumers.",
     "last_ts": "The time of the last record; null if there never was one.",
 }

@@ -100,6 +100,7 @@ class LogRow(msgspec.Struct, kw_only=True):
     records: Number
     bytes: Number
     rate: Rate
+    recent: list[Rate]
     lag: Number | None
     last_ts: Number | None
 

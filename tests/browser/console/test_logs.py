@@ -80,6 +80,8 @@ def test_what_is_written_shows_by_itself(visit: Visit, shop: Shop, rows: Rows) -
     expect(rows(page, "Logs").locator("td:nth-child(3)")).to_have_text(["1"])
     shop.write(name, *range(9))
     expect(rows(page, "Logs").locator("td:nth-child(3)")).to_have_text(["10"])
+    # A point of the line needs five seconds, and a line two points.
+    expect(rows(page, "Logs").get_by_role("img", name=re.compile("in the last two minutes"))).to_be_visible()
 
 
 def test_a_queue_is_made_and_one_is_taken_to_it(visit: Visit, shop: Shop) -> None:

@@ -41,6 +41,7 @@ def test_a_log_is_shown_with_what_is_true_of_it(stand: ConsoleStand) -> None:
                 "records": 2,
                 "bytes": 15,
                 "rate": 0.0,
+                "recent": [],
                 "lag": None,
                 "last_ts": NOW,
             }

@@ -3,6 +3,7 @@
 import { get, send } from "../api.js";
 import { codeBlock, curl, literal, python } from "../parts/code.js";
 import { heading, segments } from "../parts/heading.js";
+import { sparkline } from "../parts/sparkline.js";
 import { empty, failure, loading, repeat } from "../parts/states.js";
 import { virtualTable } from "../parts/table.js";
 import { field, notice, openDialog } from "../shell/dialogs.js";
@@ -16,6 +17,8 @@ import { kindChip } from "../parts/kinds.js";
 
 const PAGE = 100;
 const REFRESH_MS = 2000;
+/** The points of two minutes. */
+const POINTS = 24;
 const KINDS = [["", "All"], ["topic", "Topics"], ["queue", "Queues"], ["stream", "Streams"], ["collection", "Collections"], ["table", "Tables"]];
 /** The first sort order of each column: the most interesting rows first. */
 const FIRST = { name: "asc", records: "desc", bytes: "desc", rate: "desc", lag: "desc", last: "desc" };
@@ -41,7 +44,7 @@ export function open(root, params) {
       { title: "Durability", class: "wide-only", width: "96px", cell: (log) => h("span.muted", {}, log.durability) },
       { title: "Records", sort: "records", class: "number", width: "118px", cell: (log) => count(log.records) },
       { title: "Size", sort: "bytes", class: "number.wide-only", width: "100px", cell: (log) => bytes(log.bytes) },
-      { title: "Rate", sort: "rate", class: "number.wide-only", width: "100px", cell: (log) => (log.rate ? rate(log.rate) : h("span.none", {}, "–")) },
+      { title: "Rate", sort: "rate", class: "number.wide-only", width: "164px", cell: (log) => [sparkline(log.recent, POINTS, `At most ${rate(Math.max(0, ...log.recent))} in the last two minutes`), log.rate ? rate(log.rate) : h("span.none", {}, "–")] },
       { title: "Lag", sort: "lag", class: "number.wide-only", width: "90px", cell: (log) => (log.lag === null ? h("span.none", { title: "No consumers" }, "–") : log.lag ? h("span.chip", { dataset: { kind: "warn" } }, short(log.lag)) : "0") },
       { title: "Last write", sort: "last", class: "number", width: "104px", cell: (log) => (log.last_ts ? ago(log.last_ts) : h("span.none", {}, "–")) },
     ],

@@ -22,7 +22,8 @@ Text = Annotated[str, Meta(description="text")]
 Texts = Annotated[tuple[str, ...], Meta(description="a list of texts, or texts with commas between them")]
 Directory = Annotated[str, Meta(min_length=1, description="the path of a directory")]
 Durability = Annotated[
-    Literal["ephemeral", "memory", "disk", "fsync"], Meta(description="ephemeral, memory, disk or fsync")
+    Literal["ephemeral", "memory", "disk", "fsync", "replicated"],
+    Meta(description="ephemeral, memory, disk, fsync or replicated"),
 ]
 Positive = Annotated[int, Meta(ge=1, lt=1 << 62, description="a whole number, 1 or more")]
 Count = Annotated[int, Meta(ge=0, lt=1 << 62, description="a whole number, 0 or more")]

@@ -23,7 +23,7 @@ export interface ConfigShown {
   readonly compact?: boolean;
   readonly retain_until_in_lake?: boolean;
   readonly durable: boolean;
-  readonly durability: "disk" | "ephemeral" | "fsync" | "memory";
+  readonly durability: "disk" | "ephemeral" | "fsync" | "memory" | "replicated";
   readonly priority: number | null;
   readonly auto_priority: boolean;
   readonly auto_create: boolean;

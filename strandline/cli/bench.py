@@ -57,7 +57,8 @@ def bench_command(
         int, typer.Option("--connections", "-c", metavar="N", min=1, max=256, help="Number of concurrent writers.")
     ] = 4,
     durability: Annotated[
-        Literal["ephemeral", "memory", "disk", "fsync"], typer.Option("--durability", help="Durability of the log.")
+        Literal["ephemeral", "memory", "disk", "fsync", "replicated"],
+        typer.Option("--durability", help="Durability of the log."),
     ] = "disk",
     log: Annotated[
         str | None,

@@ -28,6 +28,9 @@ class CommandPlace(NamedTuple):
 #: All commands, in the order of the help.
 COMMANDS = {
     "serve": CommandPlace("serve:serve_command", "Run a server on a data directory."),
+    "takeover": CommandPlace(
+        "takeover:takeover_command", "Let a standby server take over from the server that uses a replica."
+    ),
     "log": CommandPlace("log:app", "Create, list, read, append to and delete logs."),
     "queue": CommandPlace("queue:app", "Inspect the jobs of a queue, and process them."),
     "consumer": CommandPlace("consumer:app", "List, move and delete the named consumers of logs."),
@@ -37,7 +40,7 @@ COMMANDS = {
     "audit": CommandPlace(
         "audit:audit_command",
         "Show who changed the server and its logs: the last entries of the audit log, oldest first.",
-        ReadingCommand,
+        TableCommand,
     ),
     "index": CommandPlace("index:app", "Make the records of a log searchable."),
     "search": CommandPlace(
@@ -146,7 +149,12 @@ def strandline(
     version: Annotated[
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
     ] = False,
-    url: Annotated[str | None, typer.Option("--url", metavar="URL", help="URL of the server.")] = None,
+    url: Annotated[
+        str | None,
+        typer.Option(
+            "--url", metavar="URL", help="URL of the server. With standbys: all URLs, with commas in between."
+        ),
+    ] = None,
     api_key: Annotated[
         str | None, typer.Option("--api-key", metavar="KEY", help="API key, if the server requires one.")
     ] = None,

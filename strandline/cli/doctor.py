@@ -24,7 +24,7 @@ from strandline.cli.exit_codes import CommandFailed, Exit
 from strandline.cli.options import ApiKey, AsJson, Url
 from strandline.cli.output import print_json, print_line
 from strandline.cli.server_choice import DEFAULT_URL
-from strandline.cli.server_state import Health, health_of, metrics_of
+from strandline.cli.server_state import Health, health_of, metrics_of, show_lag
 from strandline.cli.times import show_age
 from strandline.client.errors import Forbidden, NotAuthenticated, StrandlineError
 
@@ -37,6 +37,8 @@ Result = Literal["ok", "warn", "fail"]
 CLOCK_WARN_MS, CLOCK_FAIL_MS = 2_000, 60_000
 #: A journal that is this full is about to slow writes down.
 JOURNAL_WARN = 0.8
+#: A replica that lacks something for this long has a problem: chunks take milliseconds.
+REPLICA_WARN_MS = 30_000
 #: A server has a file per connection, journal file and segment.
 FILES = 4096
 #: A disk with less free space than this is full soon.
@@ -121,7 +123,7 @@ def server_checks(url: str, api_key: str | None, unreachable: Result) -> Iterato
                 "server", unreachable, str(error), "start it with `strandline serve`, or set --url or STRANDLINE_URL"
             )
             return
-        yield Check("server", "ok", f"{url} answered in {took:.1f} ms, up for {show_age(health.uptime_ms)}")
+        yield Check("server", "ok", f"{client.url} answered in {took:.1f} ms, up for {show_age(health.uptime_ms)}")
         yield version_check(health.version)
         yield health_check(health)
         yield clock_check(client)
@@ -143,6 +145,11 @@ def version_check(server: str) -> Check:
 
 
 def health_check(health: Health) -> Check:
+    if health.role == "standby":
+        leader = f"the leader at {health.leader}" if health.leader else "a leader"
+        return Check("health", "ok", f"the server is a standby for {leader}")
+    if health.role == "replaced":
+        return Check("health", "fail", health.reason, "use the other server; restart this one with an empty directory")
     if health.status == "read_only":
         advice = "free space or repair the disk, then restart the server; until then it refuses writes"
         return Check("health", "fail", f"the journal failed: {health.reason}", advice)
@@ -182,7 +189,19 @@ def load_checks(metrics: dict[str, Any]) -> Iterator[Check]:
         yield Check("files", "fail", f"{metrics['damaged_files']:,} files are damaged", advice)
     else:
         yield Check("files", "ok", "no damaged file was found")
+    if "replica" in metrics:
+        yield replica_check(metrics["replica"])
     yield pipeline_check(metrics["pipeline"])
+
+
+def replica_check(replica: dict[str, Any]) -> Check:
+    text = f"term {replica['term']}, lacks {show_lag(replica)}"
+    if replica["missing_segments"]:
+        text += f"; {replica['missing_segments']:,} segments are still to be fetched from it"
+    if replica["away"] or replica["lag_ms"] > REPLICA_WARN_MS:
+        advice = "check the object store and the network; writes to `replicated` logs wait for it"
+        return Check("replica", "fail" if replica["away"] else "warn", text, advice)
+    return Check("replica", "ok", text)
 
 
 def pipeline_check(pipeline: dict[str, Any]) -> Check:

@@ -20,7 +20,7 @@ from strandline.client.topic_types import QueueConfigArguments, TopicConfigArgum
 if TYPE_CHECKING:
     from strandline.client import Client
 
-Durability = Literal["ephemeral", "memory", "disk", "fsync"]
+Durability = Literal["ephemeral", "memory", "disk", "fsync", "replicated"]
 _RECORDS_HELP = "Retention: maximum number of records; 0: no limit."
 _BYTES_HELP = "Retention: maximum size in bytes; 0: no limit."
 _DELIVERIES_HELP = "Queues only: if delivery N of a job fails, move it to the dead-letter log or drop it; 0: never."

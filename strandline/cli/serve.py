@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from strandline.cli.output import put, say
-from strandline.cli.startup import keep_pandas_out
+from strandline.cli.startup import keep_pandas_out, quick_imports
 from strandline.server.settings import (
     OPTIONS,
     SETTINGS,
@@ -41,6 +41,9 @@ def serve_command(
     port: Annotated[int | None, typer.Option("--port", metavar="PORT", help=_help("--port"))] = None,
     port_file: Annotated[str | None, typer.Option("--port-file", metavar="FILE", help=_help("--port-file"))] = None,
     data: Annotated[str | None, typer.Option("--data", metavar="DIR", help=_help("--data"))] = None,
+    replica: Annotated[str | None, typer.Option("--replica", metavar="URL", help=_help("--replica"))] = None,
+    standby: Annotated[bool, typer.Option("--standby", help=_help("--standby"))] = False,
+    advertise: Annotated[str | None, typer.Option("--advertise", metavar="ADDRESS", help=_help("--advertise"))] = None,
     pipeline: Annotated[str | None, typer.Option("--pipeline", metavar="MODE", help=_help("--pipeline"))] = None,
     lake: Annotated[str | None, typer.Option("--lake", metavar="PLACE", help=_help("--lake"))] = None,
     declare: Annotated[str | None, typer.Option("--declare", metavar="FILE", help=_help("--declare"))] = None,
@@ -68,12 +71,16 @@ def serve_command(
     Example:
       strandline serve --data /var/lib/strandline --port 4000
       STRANDLINE_API_KEYS=secret strandline serve --host 0.0.0.0
+      strandline serve --data data --replica s3://bucket/prefix --standby
     """
     options: dict[str, object] = {
         "--host": host,
         "--port": port,
         "--port-file": port_file,
         "--data": data,
+        "--replica": replica,
+        "--standby": True if standby else None,
+        "--advertise": advertise,
         "--log-level": log_level,
         "--pipeline": pipeline,
         "--lake": lake,
@@ -99,7 +106,8 @@ def serve_command(
             os.environ.pop(variable, None)
     keep_pandas_out()
     # Only this command imports the HTTP stack.
-    from strandline.server.run import run
+    with quick_imports():
+        from strandline.server.run import run
 
     try:
         code = run(settings, None if settings.pipeline.pipeline == "off" else program(settings))

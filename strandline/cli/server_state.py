@@ -28,6 +28,8 @@ class Health(msgspec.Struct):
     version: str
     uptime_ms: int
     reason: str = ""
+    role: str = ""
+    leader: str = ""
     failing: list[dict[str, Any]] = []
 
 
@@ -58,9 +60,11 @@ def ping_command(
             health = health_of(client)
             took = (time.perf_counter() - started) * 1000
             if as_json:
-                print_json({"url": url, "ms": round(took, 3), "status": health.status, "version": health.version})
+                print_json(
+                    {"url": client.url, "ms": round(took, 3), "status": health.status, "version": health.version}
+                )
             else:
-                print_line(f"{url} answered in {took:.1f} ms: {health.status}, version {health.version}")
+                print_line(f"{client.url} answered in {took:.1f} ms: {health.status}, version {health.version}")
 
 
 def health_of(client: Client) -> Health:
@@ -90,19 +94,20 @@ def info_command(as_json: AsJson = False, url: Url = DEFAULT_URL, api_key: ApiKe
     with connect(url, api_key) as client:
         health, metrics = health_of(client), metrics_of(client)
     if as_json:
-        print_json({"url": url, "health": health, "metrics": metrics})
+        print_json({"url": client.url, "health": health, "metrics": metrics})
         return
-    print_fields(_fields(url, health, metrics))
+    print_fields(_fields(client.url, health, metrics))
 
 
 def _fields(url: str, health: Health, metrics: dict[str, Any]) -> dict[str, Any]:
-    sealing, pipeline = metrics["sealing"], metrics["pipeline"]
+    sealing, pipeline, replica = metrics["sealing"], metrics["pipeline"], metrics.get("replica")
     lags = [one["lag"] for one in metrics["consumer_lag"]]
     return {
         "url": url,
         "version": health.version,
         "status": health.status,
         "reason": health.reason,
+        "role": health.role,
         "failing": ", ".join(one["task"] for one in health.failing),
         "uptime": show_age(health.uptime_ms),
         "logs": f"{metrics['topics']:,}",
@@ -111,6 +116,7 @@ def _fields(url: str, health: Health, metrics: dict[str, Any]) -> dict[str, Any]
         "records": f"{metrics['records_live']:,}",
         "size": decimal(metrics["bytes_live"]),
         "not sealed": f"{decimal(sealing['unsealed_bytes'])} of {decimal(sealing['budget_bytes'])}",
+        "not in the replica": None if replica is None else show_lag(replica),
         "leased jobs": f"{metrics['queue_leases_in_flight']:,}",
         "live connections": f"{metrics['sse_connections']:,}",
         "largest consumer lag": f"{max(lags):,}" if lags else None,
@@ -121,3 +127,10 @@ def _fields(url: str, health: Health, metrics: dict[str, Any]) -> dict[str, Any]
         "pipeline": pipeline["state"],
         "not in the lake": f"{pipeline['lag_records']:,} records" if pipeline["state"] != "off" else None,
     }
+
+
+def show_lag(replica: dict[str, Any]) -> str:
+    """What would be lost with the machine."""
+    if not replica["waiting_bytes"]:
+        return "nothing"
+    return f"{decimal(replica['waiting_bytes'])}, for {replica['lag_ms'] / 1000:.1f} s"

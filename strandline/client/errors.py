@@ -18,6 +18,9 @@ SHOWN_CHARACTERS = 300
 class StrandlineError(Exception):
     """The base of all errors of this client."""
 
+    #: The URL of the server that failed, if the client has other servers and asks the next one from now on.
+    server: str | None = None
+
 
 class BadUrl(ValueError):
     """The URL is not a valid server URL."""
@@ -128,7 +131,8 @@ class Full(Refused):
 class Busy(Refused):
     """The server is busy or not ready, or a limit is reached. The request was not executed.
 
-    With the code ``read_only`` the server's journal failed, and the outcome of a write is unknown.
+    With the code ``read_only`` the server's journal failed, and with ``replica_behind`` its replica was too slow: the
+    outcome of a write is unknown then.
     """
 
 

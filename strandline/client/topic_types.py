@@ -12,7 +12,7 @@ from strandline.client.search_types import SearchConfig
 
 T = TypeVar("T")
 
-Durability = Literal["ephemeral", "memory", "disk", "fsync"]
+Durability = Literal["ephemeral", "memory", "disk", "fsync", "replicated"]
 LossReason = Literal["cap", "ttl", "mixed", "source_trim", "lost", "recreated", "from_seq_too_old"]
 
 

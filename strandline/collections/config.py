@@ -34,7 +34,8 @@ Roles = Annotated[tuple[str, ...], Meta(description="a list of roles")]
 Bucket = Annotated[Literal["identity", "ip", "identity+ip"], Meta(description="identity, ip or identity+ip")]
 Encryption = Annotated[Literal["none", "delegated"], Meta(description="none or delegated")]
 Durability = Annotated[
-    Literal["ephemeral", "memory", "disk", "fsync"], Meta(description="ephemeral, memory, disk or fsync")
+    Literal["ephemeral", "memory", "disk", "fsync", "replicated"],
+    Meta(description="ephemeral, memory, disk, fsync or replicated"),
 ]
 Fields = Annotated[tuple[Text, ...], Meta(description="a list of fields")]
 MimeTypes = Annotated[tuple[str, ...], Meta(description="a list of media types")]
@@ -178,7 +179,8 @@ class Collection(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit
     bundle: Text | None = None
     #: Writes a record to a topic for every push; `true` stands for the topic with the name of the collection.
     queue: QueueEvents | None = None
-    #: What an acknowledged push survives: `ephemeral`, `memory`, `disk`, or `fsync`, a loss of power.
+    #: What an acknowledged push survives: `ephemeral`, `memory`, `disk`, `fsync`, a loss of power, or
+    #: `replicated`, a loss of the machine.
     durability: Durability = "fsync"
     #: Closes security gaps of the published servers, also where clients can notice it.
     strict: Flag = True

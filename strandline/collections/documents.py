@@ -17,6 +17,7 @@ from strandline.collections.paths import DocumentPath
 from strandline.collections.permissions import Caller
 from strandline.engine import Batch, Commit, Engine, Log
 from strandline.engine.errors import EngineError, LogFull
+from strandline.engine.record import FLUSHED
 from strandline.signing.canonical_json import canonical, parse
 
 #: A document that remembers this many versions drops those before its head.
@@ -247,6 +248,6 @@ def _announce(append: PreparedAppend, now: int) -> ElementAppended:
                 appended = topic.append(batch, idempotency_key=request_id, ts=recorded)
             except LogFull as error:
                 raise queue_unavailable(str(error)) from None
-        durable = append.path.collection.durability == "fsync"
+        durable = append.path.collection.durability in FLUSHED
         commit = event.after(topic.sync() if durable and appended.done else appended)
     return ElementAppended(hash, ts, commit)

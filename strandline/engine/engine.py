@@ -16,7 +16,15 @@ from strandline.engine.background import BackgroundThread, Health, Task
 from strandline.engine.clock import MAX_AHEAD_MS, Clock, SteadyClock
 from strandline.engine.commit import Commit
 from strandline.engine.disk import Disk, LocalDisk, room_to_start
-from strandline.engine.errors import BadRequest, EngineClosed, EngineError, JournalFailed, UnknownLog
+from strandline.engine.errors import (
+    BadConfig,
+    BadRequest,
+    EngineClosed,
+    EngineError,
+    JournalFailed,
+    NoReplica,
+    UnknownLog,
+)
 from strandline.engine.housekeeping.compaction import Compaction
 from strandline.engine.housekeeping.maintenance import InThisThread, Maintenance
 from strandline.engine.housekeeping.recovery_round import RecoveryRounds
@@ -25,7 +33,7 @@ from strandline.engine.journal.backlog import Backlog, default_budget
 from strandline.engine.journal.file import FlushMarkFile, Journal
 from strandline.engine.journal.flush import SharedFlush
 from strandline.engine.journal.frame import FrameType, encode
-from strandline.engine.journal.recovery import Progress, recover
+from strandline.engine.journal.recovery import Progress, recover, skip_unreplicated
 from strandline.engine.journal.replay import Recovered
 from strandline.engine.journal.reservations import Reservations
 from strandline.engine.log import Log
@@ -36,6 +44,9 @@ from strandline.engine.operations.transaction import Append, Change, change_all
 from strandline.engine.quota import Quota
 from strandline.engine.reads.latest import Latests
 from strandline.engine.record import MAX_RECORD_BYTES, Appended, Batch, Config, is_internal
+from strandline.engine.replica.replica import Replica, ReplicaOptions
+from strandline.engine.replica.store import ObjectStoreReplica, ReplicaStore
+from strandline.engine.replica.takeover import finish as finish_takeover
 from strandline.engine.segments.cold_tier import ColdStore, ObjectStoreCold
 from strandline.engine.segments.store import CACHE_BYTES, COLD_CACHE_BYTES, SegmentStore
 from strandline.engine.segments.worker import SealingWorker
@@ -88,6 +99,25 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     cold_cache_bytes: Annotated[Count, "Maximum disk space for cached parts of segments of the cold tier."] = (
         COLD_CACHE_BYTES
     )
+    replica: Annotated[
+        Text,
+        "Object store that gets a copy of everything as it is written: s3://bucket/prefix or a directory; empty: none. "
+        "A server with an empty data directory takes over from it.",
+    ] = ""
+    replica_interval_ms: Annotated[
+        FlushInterval, "Shortest time between two uploads of new records to the replica."
+    ] = 50
+    replica_timeout_ms: Annotated[
+        Positive, "How long a write to a log of the durability `replicated` waits for the replica before it gets 503."
+    ] = 5_000
+    replica_lease_ms: Annotated[
+        Count,
+        "Standby servers take over when this server has given no sign of life for this long; 0: it gives none, and "
+        "uploads nothing while it is idle.",
+    ] = 0
+    replica_backlog_bytes: Annotated[
+        Count, "Maximum disk space for sealed journal files that the replica does not have yet."
+    ] = 4 << 30
     #: A log that has been idle for this long releases the seqs it reserved.
     settle_after_ms: int = 5_000
     max_record_bytes: int = MAX_RECORD_BYTES
@@ -96,6 +126,21 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     max_total_bytes: int = 0
     #: Credentials and other options of the object store of ``cold_url``.
     cold_options: dict[str, Any] = msgspec.field(default_factory=dict)
+    #: The same for ``replica``, and the address that clients use, as host:port.
+    replica_options: dict[str, Any] = msgspec.field(default_factory=dict)
+    address: str = ""
+    #: Take over from the replica only if this is still its term; None: in any case.
+    expected_term: int | None = None
+
+    def for_replica(self) -> ReplicaOptions:
+        return ReplicaOptions(
+            interval_ms=self.replica_interval_ms,
+            timeout_ms=self.replica_timeout_ms,
+            lease_ms=self.replica_lease_ms,
+            backlog_bytes=self.replica_backlog_bytes,
+            address=self.address,
+            expected_term=self.expected_term,
+        )
 
 
 class Engine:
@@ -115,12 +160,18 @@ class Engine:
         progress: Progress | None = None,
         *,
         repairing: bool = False,
+        replica: Replica | None = None,
     ) -> None:
         self.disk = disk
+        self.replica = replica
         self.options = options
         self.lock = threading.RLock()
         self.store = SegmentStore(
-            disk, cold, cache_bytes=options.cache_bytes, cold_cache_bytes=options.cold_cache_bytes
+            disk,
+            cold,
+            cache_bytes=options.cache_bytes,
+            cold_cache_bytes=options.cold_cache_bytes,
+            fetch=None if replica is None else replica.fetch,
         )
         self._clock = clock
         self._last_ts = 0
@@ -154,6 +205,8 @@ class Engine:
         self.recovered: Recovered = recover(
             disk, self.store, progress, repairing=repairing, before_file=None if repairing else rounds.before_file
         )
+        if replica is not None and replica.restored:
+            skip_unreplicated(self.recovered, replica.is_complete)
         self.by_epoch = self.recovered.books
         self._by_name = {book.name: book for book in self.by_epoch.values()}
         self._names = Names(self._by_name)
@@ -169,8 +222,8 @@ class Engine:
         self._next_epoch = self.recovered.next_epoch
         mark = FlushMarkFile(disk, self.recovered.manifest.id)
         self.journal = Journal(disk, self.recovered.next_journal, mark)
-        self.reservations = Reservations(self.journal)
-        self.flushing = SharedFlush(self.lock, self.journal, self.reservations, self.touch)
+        self.reservations = Reservations(self.journal, self.check_replica)
+        self.flushing = SharedFlush(self.lock, self.journal, self.reservations, self.touch, self.tell)
         self.backlog = Backlog(
             self.journal,
             budget,
@@ -188,6 +241,24 @@ class Engine:
         # No record may be written to a journal file whose loss would go unnoticed.
         self.maintenance.name_journals()
         disk.note_data()
+        if replica is not None:
+            replica.attach(self)
+            self._continue_term(replica)
+
+    def _continue_term(self, replica: Replica) -> None:
+        """Make a takeover durable, and let the replica have what readers will see of ``replicated`` logs, including
+        logs that are ``replicated`` only according to the replica."""
+        if replica.restored:
+            # What was skipped is in memory only.
+            self.maintenance.run(everything=True)
+        if (
+            replica.restored
+            or replica.has_state
+            or any(book.config.durability == "replicated" for book in self.by_epoch.values())
+        ):
+            replica.ship_all()
+        if replica.restored:
+            finish_takeover(self.disk)
 
     @classmethod
     def open(
@@ -199,6 +270,7 @@ class Engine:
         cold: ColdStore | None = None,
         background: bool = True,
         progress: Progress | None = None,
+        replica: ReplicaStore | None = None,
     ) -> Engine:
         """Open a data directory and recover its contents. Creates the directory if it does not exist.
 
@@ -221,7 +293,13 @@ class Engine:
             try:
                 if cold is None and options.cold_url:
                     cold = ObjectStoreCold(options.cold_url, **options.cold_options)
-                engine = cls(disk, options, clock or SteadyClock(), cold, worker, progress)
+                if replica is None and options.replica:
+                    replica = ObjectStoreReplica(options.replica, **options.replica_options)
+                copy = None
+                if replica is not None:
+                    copy = Replica(disk, replica, options.for_replica())
+                    copy.begin_term()
+                engine = cls(disk, options, clock or SteadyClock(), cold, worker, progress, replica=copy)
             except BaseException:
                 if worker is not None:
                     worker.close()
@@ -320,10 +398,11 @@ class Engine:
     def change_all(self, changes: Sequence[Change]) -> Commit[list[Any]]:
         """Make several changes to several logs in one step: after a crash, all of them exist or none.
 
-        If any change has to wait for the flush, all become visible together after it. Deletes, hides, restores and
-        amendments affect only records that existed before the step; the step's own appends are applied last. An append
-        with a repeated idempotency key returns its earlier result, and the other changes are made. If this raises,
-        nothing has changed.
+        If any change has to wait for the flush, all become visible together after it, except records of ``replicated``
+        logs, which become visible when the replica has them. The commit is then done as well. Deletes, hides, restores
+        and amendments affect only records that existed before the step; the step's own appends are applied last. An
+        append with a repeated idempotency key returns its earlier result, and the other changes are made. If this
+        raises, nothing has changed.
 
         The results are in the order of the changes: the result of each append, delete, hide or restore, and None for an
         amendment.
@@ -359,6 +438,11 @@ class Engine:
     def seal(self) -> None:
         """Seal everything that is in the journal, however little."""
         self.maintenance.run(everything=True)
+
+    def seal_soon(self) -> None:
+        """Have housekeeping seal everything that is in the journal now, without waiting for it."""
+        with self.lock:
+            self.backlog.want_round()
 
     def compact(self) -> bool:
         """Delete superseded records of compacted logs that are old enough. Return whether there were any."""
@@ -416,6 +500,8 @@ class Engine:
                     self.journal.write(encode(FrameType.CLOSE, 0, 0, self.now()))
                 self.flush()
                 self.maintenance.note_stop()
+            if self.replica is not None:
+                self.replica.close()
         finally:
             self.flushing.fail_pending(EngineClosed("the engine was closed before the change was durable"))
             self.journal.close()
@@ -427,6 +513,19 @@ class Engine:
     @property
     def writable(self) -> bool:
         return not self._closed and self.journal.failure is None
+
+    def check_config(self, config: Config) -> None:
+        """Raise if this engine cannot have a log with this configuration."""
+        if config.durability == "replicated" and self.replica is None:
+            why = "needs a replica; start the server with --replica"
+            raise BadConfig("durability", config.durability, why)
+
+    def check_replica(self, book: Logbook) -> None:
+        """Raise if the log has the durability ``replicated`` and cannot be changed now."""
+        if book.config.durability == "replicated":
+            if self.replica is None:
+                raise NoReplica(book.name)
+            self.replica.check(book)
 
     def check_writable(self) -> None:
         if self._closed:
@@ -592,6 +691,8 @@ class Engine:
         rotation = Task("journal rotation", self._rotate_journal, self.health)
         rotator = BackgroundThread(rotation, wake_rotator.wait, wake_rotator.set)
         self._threads = [flusher, keeper, compactor, rotator]
+        if self.replica is not None:
+            self.replica.start(self.health)
         keeper.start()
         rotator.start()
         compactor.start()

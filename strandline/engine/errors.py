@@ -252,6 +252,8 @@ class DiskFull(EngineError):
 
 def shown(error: BaseException) -> str:
     """Return a text of the error without file names and data, which anyone may see."""
+    if isinstance(error, Superseded):
+        return str(error)
     return (isinstance(error, OSError) and error.strerror) or f"an internal error, {type(error).__name__}"
 
 
@@ -294,7 +296,11 @@ class JournalFailed(EngineError):
     def __init__(self, path: str, cause: Exception) -> None:
         #: Clients get this text, so it has no file names or other details.
         self.reason = shown(cause)
-        super().__init__(f"read-only: the journal {path} failed ({self.reason}). Check the disk, then restart")
+        super().__init__(
+            f"read-only: {self.reason}"
+            if isinstance(cause, Superseded)
+            else f"read-only: the journal {path} failed ({self.reason}). Check the disk, then restart"
+        )
         self.path = path
         self.cause = cause
 
@@ -302,6 +308,61 @@ class JournalFailed(EngineError):
         """Return a new error with the same content. An exception that is raised twice would collect the frames of both
         tracebacks."""
         return JournalFailed(self.path, self.cause)
+
+
+class Superseded(EngineError):
+    """Another server has taken over the replica, so this one must not accept writes any more."""
+
+    def __init__(self, number: int, own_term: int, term: int, address: str) -> None:
+        by = f" at {address}" if address else ""
+        super().__init__(
+            f"another server{by} has taken over (term {term or 'unknown'}, after term {own_term} of this server); "
+            "send writes to that server"
+        )
+        #: The chunk that the other server created.
+        self.number = number
+        self.own_term = own_term
+        self.term = term
+        self.address = address
+
+
+class ReplicaBehind(EngineError):
+    """The replica did not store a write in time. The write is stored on this machine and may still reach the replica:
+    repeat it with the same idempotency key or producer."""
+
+    retry_after_ms = SOON_MS
+
+    def __init__(self, waited_ms: int) -> None:
+        super().__init__(
+            f"the replica has not stored the write after {waited_ms} ms; it is stored on this server only. Repeat it "
+            f"with the same idempotency key after {self.retry_after_ms} ms"
+        )
+        self.waited_ms = waited_ms
+
+
+class ReplicaAway(EngineError):
+    """The replica cannot be reached, so logs of the durability ``replicated`` accept no appends. Nothing was
+    written."""
+
+    retry_after_ms = SOON_MS
+
+    def __init__(self, name: str) -> None:
+        super().__init__(
+            f"log {name!r} has the durability replicated, and the replica cannot be reached. Nothing was written; "
+            f"retry after {self.retry_after_ms} ms"
+        )
+        self.name = name
+
+
+class NoReplica(EngineError):
+    """A log of the durability ``replicated`` in a server without a replica accepts no appends."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(
+            f"log {name!r} has the durability replicated, but this server has no replica. Start the server with "
+            "--replica, or give the log another durability"
+        )
+        self.name = name
 
 
 class WorkerFailed(EngineError):

@@ -59,7 +59,8 @@ class Log:
     """A named append-only sequence of records. Thread-safe.
 
     Changes return a :class:`Commit`: call its ``wait`` for the result. On a ``fsync`` log, readers see a change once it
-    is durable; on other logs, immediately.
+    is durable. On a ``replicated`` log, they see new records once the replica has them, and other changes once they are
+    durable here. On other logs, readers see a change immediately.
     """
 
     __slots__ = ("_book", "_engine")
@@ -93,7 +94,8 @@ class Log:
     @property
     def head(self) -> int:
         """The highest seq that readers can see; 0 if nothing was ever written."""
-        return self._book.head
+        book = self._book
+        return book.shown_head if book.held else book.head
 
     @property
     def next_seq(self) -> int:
@@ -259,11 +261,12 @@ class Log:
         engine, book = self._engine, self._book
         with engine.lock:
             self._book.check_there()
-            if book.config.durability == "ephemeral" or engine.journal.flushed == engine.journal.written:
-                return Commit.of(book.head)
+            durable = engine.journal.flushed == engine.journal.written and not book.held
+            if book.config.durability == "ephemeral" or durable:
+                return Commit.of(book.shown)
             self._check_writable()
             # Later changes of the log do not wait for this commit.
-            return engine.later((), book.head, None)
+            return engine.later((), book.shown, None, replicated=book.held > 0)
 
     def listen(self, listener: Callable[[Log], None]) -> Callable[[], None]:
         """Call ``listener`` whenever readers may find a change: new records, a gap, or the drop of the log.

@@ -27,7 +27,9 @@ MAX_SEQ = (1 << 63) - 1
 #: The end of the year 9999, the last year that common calendar libraries support.
 MAX_TIME = 253_402_300_799_999
 
-Durability = Literal["ephemeral", "memory", "disk", "fsync"]
+Durability = Literal["ephemeral", "memory", "disk", "fsync", "replicated"]
+#: The durabilities whose changes wait for a flush.
+FLUSHED = ("fsync", "replicated")
 Discard = Literal["old", "reject"]
 
 #: Why records are gone although no caller removed them. ``lost``: because of a crash or damage.
@@ -56,8 +58,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             value = getattr(self, field)
             if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 1 << 62:
                 raise BadConfig(field, value, "must be a whole number, 0 or more")
-        if self.durability not in ("ephemeral", "memory", "disk", "fsync"):
-            raise BadConfig("durability", self.durability, "must be ephemeral, memory, disk or fsync")
+        if self.durability not in ("ephemeral", "memory", "disk", "fsync", "replicated"):
+            raise BadConfig("durability", self.durability, "must be ephemeral, memory, disk, fsync or replicated")
         if self.discard not in ("old", "reject"):
             raise BadConfig("discard", self.discard, "must be old or reject")
         for field in ("compact", "retain_until_in_lake"):

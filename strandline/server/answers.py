@@ -12,6 +12,8 @@ from strandline.server.pipeline.supervisor import State
 Number = Annotated[int, Meta(ge=0)]
 Share = Annotated[float, Meta(ge=0, le=1)]
 Condition = Literal["ok", "degraded", "read_only"]
+#: What a server with a replica does; empty: it has none.
+Role = Literal["", "leader", "standby", "replaced"]
 
 
 class FailingTask(msgspec.Struct):
@@ -32,6 +34,10 @@ class HealthState(msgspec.Struct, omit_defaults=True):
     version: str
     uptime_ms: Number
     reason: str = ""
+    #: Only with a replica: whether this server is the leader, stands by, or was replaced by another one.
+    role: Role = ""
+    #: While the server stands by, and when it was replaced: the address of the leader, if it is known.
+    leader: str = ""
     failing: list[FailingTask] = []
 
 
@@ -134,7 +140,33 @@ class PipelineFigures(msgspec.Struct):
     held_bytes: Number
 
 
-class MetricsState(msgspec.Struct):
+class ReplicaFigures(msgspec.Struct):
+    """The replica of the server. Counters start at 0 when the process starts."""
+
+    #: The number of takeovers so far.
+    term: Number
+    #: The number of the last chunk.
+    chunk: Number
+    #: The bytes of the journal that the replica lacks, and the age of the oldest in `lag_ms`.
+    waiting_bytes: Number
+    #: The changes that wait for the replica, and the age of the oldest in `waiting_ms`.
+    waiting_commits: Number
+    waiting_ms: Annotated[float, Meta(ge=0)]
+    lag_ms: Annotated[float, Meta(ge=0)]
+    chunks_total: Number
+    chunk_bytes_total: Number
+    #: Segments and checkpoints that were stored.
+    objects_total: Number
+    object_bytes_total: Number
+    #: The segments that are in the replica and not yet in the data directory, after a takeover.
+    missing_segments: Number
+    #: Whether the replica cannot be reached, so that the server refuses writes to `replicated` logs.
+    away: bool
+    #: Whether another server has taken over, so that this one refuses writes.
+    superseded: bool
+
+
+class MetricsState(msgspec.Struct, omit_defaults=True):
     """The metrics of the server. Counters start at 0 when the process starts."""
 
     topics: Number
@@ -142,6 +174,7 @@ class MetricsState(msgspec.Struct):
     topics_memory: Number
     topics_disk: Number
     topics_fsync: Number
+    topics_replicated: Number
     routers: Number
     records_live: Number
     bytes_live: Number
@@ -163,3 +196,5 @@ class MetricsState(msgspec.Struct):
     consumer_lag: list[ConsumerLag]
     background: list[BackgroundTask]
     pipeline: PipelineFigures
+    #: Only with a replica.
+    replica: ReplicaFigures | None = None

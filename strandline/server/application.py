@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from secrets import token_urlsafe
 
+import msgspec
 from starlette.applications import Starlette
 from starlette.routing import WebSocketRoute
 from starlette.types import Receive, Send
@@ -18,6 +19,10 @@ from strandline.collections.revocation_files import BadRevocationFile
 from strandline.delivery.hub import Hub, Recurrence
 from strandline.engine import Engine, Log
 from strandline.engine.clock import Clock, SteadyClock, SystemClock
+from strandline.engine.errors import DamagedFile, Superseded
+from strandline.engine.replica.standby import MAX_PAUSE_SECONDS, Standby
+from strandline.engine.replica.store import ObjectStoreReplica
+from strandline.engine.replica.takeover import ReplicaAhead, has_data
 from strandline.lake.location import Lake
 from strandline.protocols.arrow.context import ArrowContext
 from strandline.protocols.arrow.routes import ArrowProtocol
@@ -66,6 +71,7 @@ from strandline.service.http import Reply
 from strandline.service.kernel import Kernel
 from strandline.service.limits import Limits
 from strandline.service.live import LiveResponses
+from strandline.service.request_meter import RequestMeter
 from strandline.service.unread import UnreadBytes
 from strandline.service.workers import Workers
 from strandline.tables import BadDeclaration, Tables
@@ -155,6 +161,9 @@ class Application:
             self.gate.access_log = AccessLog()
         #: The address where the server listens, as host:port, once it does.
         self.address = ""
+        #: The address for clients on other machines.
+        self.for_clients = ""
+        self._stopping = asyncio.Event()
         self.kernel: Kernel | None = None
         self.topics: TopicsProtocol | None = None
         self.streams: StreamsProtocol | None = None
@@ -183,6 +192,7 @@ class Application:
         try:
             yield
         finally:
+            self._stopping.set()
             await opening
             await self._close()
 
@@ -198,15 +208,14 @@ class Application:
         """Replay the journal on another thread and set up the protocols. Meanwhile the probes report the progress."""
         settings = self.settings
         try:
-            engine = await asyncio.to_thread(
-                Engine.open,
-                settings.storage.data_dir,
-                settings.engine_options(),
-                clock=self._clock,
-                progress=self._progress,
-            )
+            engine = await self._open_engine()
         except StartGivenUp:
-            log.info("stopped while replaying the journal; the next start replays it from the beginning")
+            if not self.status.standby:
+                log.info("stopped while replaying the journal; the next start replays it from the beginning")
+            return
+        except ReplicaAhead as error:
+            self.failure = error
+            log.critical("%s", error)
             return
         except BaseException as error:
             self.failure = error
@@ -221,7 +230,8 @@ class Application:
             engine, hub, self.limits.streams, self.workers, target_latency_ms=settings.delivery.target_latency_ms
         )
         self.admission, self.live = kernel.admission, kernel.live
-        kernel.admission.flushes_in_place = FlushInPlace(engine, lambda: self.gate.entered).is_best
+        in_place = FlushInPlace(engine, lambda: self.gate.entered, lambda: self.gate.in_a_row)
+        kernel.admission.flushes_in_place = in_place.is_best
         shelf = IndexCatalog(Lake.at(settings.lake), Path(settings.storage.data_dir) / COMPANIONS, self.workers.lake)
         # One memory budget and one set of index files for the searches of all protocols.
         directory = IndexDirectory(engine.disk)
@@ -282,12 +292,59 @@ class Application:
         self.collections.begin()
         self.console.begin()
         kernel.catalog.dropping.append(self.indexer.forget)
+        if engine.replica is not None:
+            loop = asyncio.get_running_loop()
+            engine.replica.when_superseded(lambda error: self._hear_of_successor(loop, error))
         if not self.status.draining:
             self.indexer.start()
         if not self.status.draining:
             self.keeper.start()
             marks.start()
         log.info("ready: %d logs in %s", kernel.catalog.count, settings.storage.data_dir)
+
+    async def _open_engine(self) -> Engine:
+        """Open the data directory on another thread. A standby waits before."""
+        settings = self.settings
+        options = msgspec.structs.replace(
+            settings.engine_options(), address=settings.server.advertise or self.for_clients or self.address
+        )
+        standby: Standby | None = None
+        if settings.server.standby and not has_data(settings.storage.data_dir):
+            standby = Standby(await asyncio.to_thread(ObjectStoreReplica, options.replica, **options.replica_options))
+        while True:
+            if standby is not None:
+                await self._stand_by(standby)
+                options = msgspec.structs.replace(options, expected_term=standby.term)
+            try:
+                return await asyncio.to_thread(
+                    Engine.open, settings.storage.data_dir, options, clock=self._clock, progress=self._progress
+                )
+            except Superseded:
+                if standby is None:
+                    raise
+                log.info("another standby was faster")
+                standby.forget()
+
+    async def _stand_by(self, standby: Standby) -> None:
+        """Wait until it is time to take over. Raises StartGivenUp if the server should stop."""
+        status = self.status
+        status.standby = True
+        failing = False
+        while not self._stopping.is_set():
+            pause = MAX_PAUSE_SECONDS
+            try:
+                if await asyncio.to_thread(standby.look):
+                    status.standby = False
+                    return
+                pause, failing = standby.pause, False
+            except (DamagedFile, OSError) as error:
+                if not failing:
+                    log.error("the standby cannot read the replica, and tries again: %s", error)
+                failing = True
+            status.leader = "" if standby.leader is None else standby.leader.address
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._stopping.wait(), pause)
+        raise StartGivenUp
 
     async def _load_keys(self, engine: Engine) -> bool:
         """Read the API keys that were added earlier. Without API keys in its settings, a server does not open a
@@ -337,6 +394,7 @@ class Application:
             is_serving=lambda: self.status.serving,
             uptime_ms=lambda: self.probes.uptime_ms,
             connections=lambda: self.count_connections(),
+            requests=lambda: RequestMeter.totals(self.gate.meters()),
             # The certificate of a server with TLS is rarely valid for an address of this machine.
             url=lambda: f"http://{self.address}" if self.address and not self.settings.server.tls_certificate else "",
         )
@@ -362,14 +420,31 @@ class Application:
     async def _metrics(self, access: Access, as_json: bool) -> Reply:
         return await measure(self, access, as_json)
 
+    def _hear_of_successor(self, loop: asyncio.AbstractEventLoop, error: Superseded) -> None:
+        """Called on a thread of the engine."""
+        # The loop may have ended.
+        with suppress(RuntimeError):
+            loop.call_soon_threadsafe(self._leave_to_successor, error)
+
+    def _leave_to_successor(self, error: Superseded) -> None:
+        """Refuse all requests, because another server has taken over: readers would wait here for records that never
+        come."""
+        self.status.replaced, self.status.leader = str(error), error.address
+        self._end_waiting()
+
     def drain(self) -> None:
         """Refuse new requests, end live responses, and let running requests finish."""
         self.status.draining = True
+        self._stopping.set()
         for recurrence in (self._sampling, self._key_sweep):
             if recurrence is not None:
                 recurrence.stop()
         if self.keeper is not None:
             self.keeper.request_stop()
+        self._end_waiting()
+
+    def _end_waiting(self) -> None:
+        """Answer the requests that wait, and end live responses."""
         if self.topics is not None:
             self.topics.drain()
         if self.streams is not None:
@@ -379,6 +454,7 @@ class Application:
 
     async def _close(self) -> None:
         self.status.draining = True
+        self._stopping.set()
         if self.live is not None:
             self.live.close()
         if self.console is not None:

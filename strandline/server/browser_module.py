@@ -17,6 +17,7 @@ from strandline.service.problems import (
     NOT_FOUND,
     NOT_READY,
     SHUTTING_DOWN,
+    STANDBY,
     THROTTLED,
     ErrorAnswer,
     Refusal,
@@ -73,6 +74,6 @@ BROWSER_MODULE = Described(
             errors=("not_found",),
         ),
     },
-    problems=by_code([NOT_FOUND, THROTTLED, DAMAGED_DATA, INTERNAL, NOT_READY, SHUTTING_DOWN]),
+    problems=by_code([NOT_FOUND, THROTTLED, DAMAGED_DATA, INTERNAL, NOT_READY, STANDBY, SHUTTING_DOWN]),
     error=ErrorAnswer,
 )

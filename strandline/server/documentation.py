@@ -18,6 +18,7 @@ from strandline.service.problems import (
     NOT_FOUND,
     NOT_READY,
     SHUTTING_DOWN,
+    STANDBY,
     THROTTLED,
     UNAUTHORIZED,
     ErrorAnswer,
@@ -143,6 +144,6 @@ DOCUMENTATION = Described(
             errors=("not_found",),
         ),
     },
-    problems=by_code([UNAUTHORIZED, NOT_FOUND, THROTTLED, DAMAGED_DATA, INTERNAL, NOT_READY, SHUTTING_DOWN]),
+    problems=by_code([UNAUTHORIZED, NOT_FOUND, THROTTLED, DAMAGED_DATA, INTERNAL, NOT_READY, STANDBY, SHUTTING_DOWN]),
     error=ErrorAnswer,
 )

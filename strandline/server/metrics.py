@@ -11,6 +11,7 @@ from typing import NamedTuple
 import msgspec
 
 from strandline.delivery.queues import QueueFigures
+from strandline.engine.replica.replica import ReplicaStats
 from strandline.engine.stats import FLUSH_BOUNDS, Histogram, Stats
 from strandline.query.index_files.indexer import Indexer
 from strandline.server.pipeline.lake_marks import RetentionLag
@@ -21,7 +22,7 @@ from strandline.service.request_meter import BOUNDS, RequestMeter
 #: with a million logs. A snapshot with one row more is marked as truncated.
 MAX_ROWS = 1000
 
-CLASSES = ("ephemeral", "memory", "disk", "fsync")
+CLASSES = ("ephemeral", "memory", "disk", "fsync", "replicated")
 
 
 class LogSample(NamedTuple):
@@ -197,6 +198,8 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     background: Mapping[str, int] = {}
     failing: frozenset[str] = frozenset()
     table_hooks: TableHooks = TableHooks()
+    #: None: the server has no replica.
+    replica: ReplicaStats | None = None
     pipeline: PipelineSnapshot = PipelineSnapshot()
     retained: RetentionLag = RetentionLag()
     #: The time of day in milliseconds.
@@ -268,7 +271,27 @@ def render_json(snapshot: Snapshot) -> bytes:
             "held_bytes": snapshot.retained.held_bytes,
         },
     }
+    if snapshot.replica is not None:
+        document["replica"] = _replica(snapshot.replica)
     return msgspec.json.encode(document)
+
+
+def _replica(stats: ReplicaStats) -> dict[str, int | float | bool]:
+    return {
+        "term": stats.term,
+        "chunk": stats.chunk,
+        "waiting_bytes": stats.waiting_bytes,
+        "waiting_commits": stats.waiting_commits,
+        "waiting_ms": round(stats.waiting_ms, 3),
+        "lag_ms": round(stats.lag_ms, 3),
+        "chunks_total": stats.chunks,
+        "chunk_bytes_total": stats.chunk_bytes,
+        "objects_total": stats.objects,
+        "object_bytes_total": stats.object_bytes,
+        "missing_segments": stats.missing_segments,
+        "away": stats.away,
+        "superseded": stats.superseded,
+    }
 
 
 def _requests(samples: Sequence[RequestSample]) -> list[dict[str, str | int]]:

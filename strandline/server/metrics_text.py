@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 import strandline
 from strandline.delivery.queues import QueueFigures
+from strandline.engine.replica.replica import ReplicaStats
 from strandline.engine.stats import Histogram
 from strandline.lake.status import DeclaredStatus
 from strandline.server.metrics import (
@@ -76,6 +77,7 @@ def render_text(snapshot: Snapshot) -> bytes:
     for part in (
         _totals(snapshot),
         _journal(snapshot.wal),
+        _replica(snapshot.replica),
         _sealing(snapshot.sealing),
         _indexing(snapshot.indexing),
         _requests(snapshot.requests),
@@ -162,6 +164,29 @@ def _journal(wal: Wal) -> Iterator[str]:
     yield from _histogram("strandline_journal_flush_seconds", "", seconds)
     yield from _head(name, "histogram", "The same as `strandline_journal_flush_seconds`, in microseconds.")
     yield from _histogram(name, "", Histogram(us.bounds, us.counts, round(us.sum), us.count))
+
+
+def _replica(stats: ReplicaStats | None) -> Iterator[str]:
+    if stats is None:
+        return
+    yield from _gauge("replica_term", "Term of this server: the number of takeovers so far.", stats.term)
+    yield from _gauge("replica_chunk", "Number of the last chunk in the replica.", stats.chunk)
+    yield from _gauge("replica_waiting_bytes", "Bytes of the journal that the replica lacks.", stats.waiting_bytes)
+    yield from _gauge("replica_lag_seconds", "Age of the oldest of these bytes.", stats.lag_ms / 1000)
+    help = "Number of changes that wait for the replica."
+    yield from _gauge("replica_waiting_commits", help, stats.waiting_commits)
+    yield from _gauge("replica_waiting_seconds", "Age of the oldest of these changes.", stats.waiting_ms / 1000)
+    yield from _counter("replica_chunks_total", "Chunks of the journal that were stored.", stats.chunks)
+    yield from _counter("replica_chunk_bytes_total", "Bytes of these chunks.", stats.chunk_bytes)
+    help = "Segments and checkpoints that were stored in the replica."
+    yield from _counter("replica_objects_total", help, stats.objects)
+    yield from _counter("replica_object_bytes_total", "Bytes of these segments and checkpoints.", stats.object_bytes)
+    help = "Number of segments that are in the replica and not yet in the data directory, after a takeover."
+    yield from _gauge("replica_missing_segments", help, stats.missing_segments)
+    help = "1 while the replica cannot be reached and the server refuses writes to `replicated` logs."
+    yield from _gauge("replica_away", help, int(stats.away))
+    help = "1 if another server has taken over, so that this one refuses writes."
+    yield from _gauge("replica_superseded", help, int(stats.superseded))
 
 
 def _sealing(sealing: Sealing) -> Iterator[str]:

@@ -23,10 +23,15 @@ from strandline.service.problems import (
     FORBIDDEN,
     INTERNAL,
     INVALID_REQUEST,
+    NO_REPLICA,
     NOT_ACCEPTABLE,
     NOT_READY,
     PAYLOAD_TOO_LARGE,
+    READ_ONLY,
+    REPLICA_AWAY,
+    REPLICA_BEHIND,
     SHUTTING_DOWN,
+    STANDBY,
     THROTTLED,
     UNAUTHORIZED,
     UNSUPPORTED_MEDIA_TYPE,
@@ -135,7 +140,7 @@ def _operation(described: Described, route: Route, operation: Operation, refusal
     words = [operation.description] if operation.description else []
     if route.scopes:
         words.append(f"Requires the scope{'s' if len(route.scopes) > 1 else ''} {', '.join(route.scopes)}.")
-    usual = (described.renamed.get(problem, problem).code for problem in _usual_errors(route))
+    usual = (described.renamed.get(problem, problem).code for problem in _usual_errors(described, route, operation))
     shown: dict[str, Any] = {
         "operationId": _id(route.method, route.path),
         "tags": [operation.group],
@@ -266,7 +271,7 @@ def _responses(
     return responses
 
 
-def _usual_errors(route: Route) -> Iterator[Problem]:
+def _usual_errors(described: Described, route: Route, operation: Operation) -> Iterator[Problem]:
     """The problems that all routes of this kind share."""
     if not route.public and not route.own_access:
         yield UNAUTHORIZED
@@ -281,7 +286,12 @@ def _usual_errors(route: Route) -> Iterator[Problem]:
         yield DAMAGED_DATA
     yield INTERNAL
     if not route.always:
-        yield from (NOT_READY, SHUTTING_DOWN)
+        yield from (NOT_READY, STANDBY, SHUTTING_DOWN)
+    if described.renamed.get(READ_ONLY, READ_ONLY).code in operation.errors:
+        # A route that changes logs.
+        for problem in (REPLICA_BEHIND, REPLICA_AWAY, NO_REPLICA):
+            if described.renamed.get(problem, problem).code in described.problems:
+                yield problem
 
 
 def _refusal(described: Described, codes: Sequence[str], headers: Sequence[Header]) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from strandline.service.problems import (
     PAYLOAD_TOO_LARGE,
     READ_ONLY,
     SHUTTING_DOWN,
+    STANDBY,
     THROTTLED,
     UNAUTHORIZED,
     UNSUPPORTED_MEDIA_TYPE,
@@ -38,9 +39,10 @@ _HEALTH = Operation(
 _READY = Operation(
     group=_GROUP,
     summary="Check whether the server accepts requests",
-    description="The status code is 503 while the server replays its journal or stops, and after the journal failed.",
+    description="The status code is 503 while the server stands by, replays its journal or stops, and after the "
+    "journal failed.",
     answers=shown(ReadyState),
-    errors=("not_ready", "shutting_down", "read_only"),
+    errors=("not_ready", "standby", "shutting_down", "read_only"),
 )
 _FIGURES = "The metrics as Prometheus text, or as JSON if the client accepts `application/json`."
 _PIPELINE = """The pipeline processes the history of logs on Spark. The server starts its process when enough new
@@ -171,6 +173,7 @@ SERVER = Described(
             DAMAGED_DATA,
             INTERNAL,
             NOT_READY,
+            STANDBY,
             SHUTTING_DOWN,
             READ_ONLY,
         ]

@@ -9,8 +9,8 @@ import msgspec
 
 import strandline
 from strandline.engine import Engine
-from strandline.engine.errors import JournalFailed
-from strandline.server.answers import Alive, Condition, FailingTask, HealthState, ReadyState
+from strandline.engine.errors import JournalFailed, Superseded
+from strandline.server.answers import Alive, Condition, FailingTask, HealthState, ReadyState, Role
 from strandline.server.gate import Status
 from strandline.service.access import Access
 from strandline.service.http import JSON, Call, Cors, Reply, Route, preflight
@@ -71,6 +71,8 @@ class Probes:
             version=strandline.__version__,
             uptime_ms=self.uptime_ms,
             reason="" if failure is None else str(failure),
+            role=self._role(failure),
+            leader=self._status.leader if self._status.standby or self._status.replaced else "",
             failing=failing,
         )
         return Reply(msgspec.json.encode(answer))
@@ -84,6 +86,14 @@ class Probes:
         """Why the server is read-only; None if it is not."""
         engine = self._engine()
         return None if engine is None else engine.journal.failure
+
+    def _role(self, failure: JournalFailed | None) -> Role:
+        if self._status.standby:
+            return "standby"
+        engine = self._engine()
+        if engine is None or engine.replica is None:
+            return ""
+        return "replaced" if failure is not None and isinstance(failure.cause, Superseded) else "leader"
 
     def _failing(self) -> list[FailingTask]:
         engine = self._engine()

@@ -63,6 +63,7 @@ def run(settings: Settings, program: Program | None = None, declared: Declaratio
         signal.signal(sig, server.handle_exit)
     address = _address(listener)
     application.address = for_browsers(address)
+    application.for_clients = for_clients(address)
     if settings.server.port_file:
         write_port_file(settings.server.port_file, address)
     scheme = "https" if settings.server.tls_certificate else "http"
@@ -107,6 +108,12 @@ def for_browsers(address: str) -> str:
     """The address for a browser on this machine, also if the server listens on all addresses."""
     host, _, port = address.rpartition(":")
     return {"0.0.0.0": "127.0.0.1", "[::]": "[::1]"}.get(host, host) + f":{port}"
+
+
+def for_clients(address: str) -> str:
+    """The address for clients on other machines. A server that listens on all addresses is known by its host name."""
+    host, _, port = address.rpartition(":")
+    return f"{socket.gethostname()}:{port}" if host in ("0.0.0.0", "[::]") else address
 
 
 def write_port_file(path: str, address: str) -> None:

@@ -92,6 +92,16 @@ class ServerSettings(Section, frozen=True, kw_only=True):
     port_file: Annotated[
         Text, "File that the server writes its address to, as host:port, when it listens; empty: none."
     ] = ""
+    advertise: Annotated[
+        Text,
+        "Address that clients use, as host:port, for the answers of standby servers and of a server that was replaced; "
+        "empty: the address that the server listens on.",
+    ] = ""
+    standby: Annotated[
+        Flag,
+        "Wait for the server that uses the replica to fail, or for `strandline takeover`, and take over then. A server "
+        "whose data directory is not empty continues at once if no other server has taken over.",
+    ] = False
     api_keys: Annotated[
         Keys,
         "API keys: secret:scopes:prefixes, separated by commas. Without API keys, every client may do everything.",
@@ -299,6 +309,9 @@ OPTIONS: dict[str, str] = {
     "--port": "port",
     "--port-file": "port_file",
     "--data": "data_dir",
+    "--replica": "replica",
+    "--standby": "standby",
+    "--advertise": "advertise",
     "--no-fast-lane": "fast_lane",
     "--log-level": "log_level",
     "--pipeline": "pipeline",
@@ -346,6 +359,10 @@ def check(settings: Settings) -> None:
         raise BadSettings(
             "pipeline.pipeline_project needs a server without TLS, because its pipeline connects to the server by an "
             "address that no certificate names: use a proxy for TLS, or run `strandline pipeline run` separately"
+        )
+    if server.standby and not settings.storage.replica:
+        raise BadSettings(
+            "server.standby needs a replica to take over from: set storage.replica (STRANDLINE_REPLICA, --replica)"
         )
     limits = settings.limits
     if 0 < limits.max_unfinished_bytes < limits.max_message_bytes:

@@ -11,7 +11,7 @@ from msgspec import UNSET, Meta, UnsetType
 from strandline.delivery.queues.backoff import NO_BACKOFF, clamp_delay
 from strandline.engine import Config
 from strandline.engine.ownership import REGISTRY
-from strandline.engine.record import PLAIN_NAME, Discard, Durability
+from strandline.engine.record import FLUSHED, PLAIN_NAME, Discard, Durability
 from strandline.query.config import SearchConfig
 from strandline.query.declaration import SearchDeclaration
 from strandline.schema.errors import SchemaError
@@ -254,7 +254,7 @@ def shown_config(config: Config, traits: Traits, notes: Mapping[str, Any], acces
         discard=config.discard,
         compact=config.compact or UNSET,
         retain_until_in_lake=config.retain_until_in_lake or UNSET,
-        durable=config.durability == "fsync",
+        durable=config.durability in FLUSHED,
         durability=config.durability,
         priority=traits.priority,
         auto_priority=traits.auto_priority,

@@ -25,9 +25,12 @@ from strandline.engine.errors import (
     EngineClosed,
     JournalFailed,
     LogFull,
+    NoReplica,
     NotWritable,
     QuotaExceeded,
     RecordTooLarge,
+    ReplicaAway,
+    ReplicaBehind,
     SealingBehind,
     UnknownLog,
 )
@@ -107,6 +110,12 @@ NOT_WRITABLE = Problem(
     "The log cannot be changed through this protocol: it belongs to a table, a collection or the server, or it is a "
     "stream that is closed or has a schema or a profile. Use the protocol that owns it.",
 )
+NO_REPLICA = Problem(
+    "no_replica",
+    409,
+    "The log has the durability `replicated`, and the server runs without a replica. Nothing was written. Start the "
+    "server with `--replica`, or give the log another durability.",
+)
 PAYLOAD_TOO_LARGE = Problem(
     "payload_too_large", 413, "The body exceeds a limit of the server, as sent or decompressed. Send it in parts."
 )
@@ -134,12 +143,32 @@ NOT_READY = Problem(
     "not_ready", 503, "The server is starting and replays its journal; `replay_progress` rises to 1.", SOON_MS
 )
 SHUTTING_DOWN = Problem("shutting_down", 503, "The server is shutting down.", SOON_MS)
+STANDBY = Problem(
+    "standby",
+    503,
+    "The server is a standby, which serves nothing until it takes over, or another server has taken over from it. "
+    "`leader` in the details is the address of the server to use, if it is known.",
+    SOON_MS,
+)
 READ_ONLY = Problem(
     "read_only",
     503,
-    "The journal failed, and the server refuses writes until it is restarted. Reads work. The outcome of a write that "
-    "was in progress is unknown.",
+    "The journal failed, and the server refuses writes until it is restarted; reads work. Or another server took over "
+    "while the write was in progress; the message says so. The outcome of a write that was in progress is unknown.",
     LATER_MS,
+)
+REPLICA_BEHIND = Problem(
+    "replica_behind",
+    503,
+    "The replica has not stored the write within `replica_timeout_ms`. The write is on the server, and its outcome is "
+    "unknown: it counts when the replica has it. Repeat it with the same idempotency key or producer.",
+    SOON_MS,
+)
+REPLICA_AWAY = Problem(
+    "replica_away",
+    503,
+    "The log has the durability `replicated`, and the replica cannot be reached. Nothing was written.",
+    SOON_MS,
 )
 DISK_FULL = Problem("disk_full", 507, "The disk is full. Nothing was written. Free space, then retry.", LATER_MS)
 
@@ -360,6 +389,19 @@ RULES: tuple[Rule, ...] = (
         "the records cannot be read: {error.file} is damaged or missing; the server's log says why",
     ),
     Rule(JournalFailed, READ_ONLY, ("retry_after_ms",)),
+    Rule(ReplicaBehind, REPLICA_BEHIND, ("waited_ms", "retry_after_ms")),
+    Rule(
+        ReplicaAway,
+        REPLICA_AWAY,
+        ("name", "retry_after_ms"),
+        "{noun} {error.name!r} has the durability replicated, and the replica cannot be reached; nothing was written",
+    ),
+    Rule(
+        NoReplica,
+        NO_REPLICA,
+        ("name",),
+        "{noun} {error.name!r} has the durability replicated, and this server has no replica; nothing was written",
+    ),
 )
 
 

@@ -188,7 +188,7 @@ def make_log(
         if inspect.iscoroutinefunction(function):
             raise BadDeclaration(f"{what} of {name} must be a plain function, not a coroutine function")
     if durability not in get_args(Durability) or durability == "ephemeral":
-        raise BadDeclaration(f"durability of {name} must be memory, disk or fsync, not {durability!r}")
+        raise BadDeclaration(f"durability of {name} must be memory, disk, fsync or replicated, not {durability!r}")
     public, public_field = _public(name, pub, parent, parent_row)
     return TableDeclaration(
         name=name,

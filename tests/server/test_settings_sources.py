@@ -53,6 +53,8 @@ def test_a_file_is_below_the_variables_and_those_are_below_the_options(tmp_path:
         ("host", "0.0.0.0", "0.0.0.0"),
         ("port", "0", 0),
         ("port_file", "run/port", "run/port"),
+        ("advertise", "10.0.0.1:4000", "10.0.0.1:4000"),
+        ("standby", "false", False),
         ("api_keys", "a:read,b::x|y", Keys.parse("a:read,b::x|y")),
         ("allow_insecure_no_auth", "1", True),
         ("probe_auth", "true", True),
@@ -73,6 +75,11 @@ def test_a_file_is_below_the_variables_and_those_are_below_the_options(tmp_path:
         ("max_consumers", "8", 8),
         ("data_dir", "/srv/data", "/srv/data"),
         ("cold_url", "/srv/cold", "/srv/cold"),
+        ("replica", "s3://bucket/prefix", "s3://bucket/prefix"),
+        ("replica_interval_ms", "0", 0),
+        ("replica_timeout_ms", "100", 100),
+        ("replica_lease_ms", "3000", 3000),
+        ("replica_backlog_bytes", "0", 0),
         ("journal_bytes", "4096", 4096),
         ("unsealed_bytes", "8192", 8192),
         ("hot_segments", "0", 0),
@@ -394,6 +401,12 @@ def test_a_file_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "latin.toml").write_bytes(b"# \xe9\n")
     with pytest.raises(BadSettings, match=r"latin.toml is not a TOML file"):
         load(tmp_path / "latin.toml")
+
+
+def test_a_standby_needs_a_replica() -> None:
+    with pytest.raises(BadSettings, match=r"server\.standby needs a replica .*--replica"):
+        load(environment={"STRANDLINE_STANDBY": "1"})
+    assert load(options={"--standby": True, "--replica": "copy"}).server.standby
 
 
 def test_settings_that_contradict_each_other_are_refused() -> None:

@@ -31,9 +31,12 @@ from strandline.engine.errors import (
     EngineError,
     JournalFailed,
     LogFull,
+    NoReplica,
     NotWritable,
     QuotaExceeded,
     RecordTooLarge,
+    ReplicaAway,
+    ReplicaBehind,
     SealingBehind,
     UnknownLog,
 )
@@ -75,6 +78,9 @@ ERRORS: dict[type[Exception], Exception] = {
     DiskFull: DiskFull("data", 100),
     DamagedFile: DamagedFile("segments/00000001.arrow", "a checksum differs"),
     JournalFailed: JournalFailed("journal", OSError(5, "Input/output error")),
+    ReplicaBehind: ReplicaBehind(5_000),
+    ReplicaAway: ReplicaAway("copied"),
+    NoReplica: NoReplica("copied"),
 }
 
 #: What does not reach clients as it is: tools and the start of a server report it, one protocol answers it in its own
@@ -90,6 +96,7 @@ NOT_SHARED = {
     "NoSpaceToStart",
     "ProducerFenced",
     "ProducerGap",
+    "Superseded",  # the cause of a JournalFailed
     "UnknownSeq",
     "UnsupportedFormat",
     "WorkerFailed",
@@ -220,7 +227,7 @@ def test_an_exception_is_answered_as_the_registry_says(
         expected[member] = getattr(error, fact, rule.problem.retry_after_ms)
     if name == "collections":
         # The body has a text. Only some errors have a code in its place, and then they have details.
-        coded = problem.code in ("read_only", "damaged_data")
+        coded = problem.code in ("read_only", "damaged_data", "replica_behind", "replica_away", "no_replica")
         assert code == problem.code if coded else code == message
         assert detail == (expected if coded else {})
     else:

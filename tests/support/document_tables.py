@@ -17,6 +17,7 @@ import msgspec
 from strandline.collections import AppendOnly, Collection, QueueEvents
 from strandline.delivery.queues import QueueCounters, QueueFigures
 from strandline.delivery.queues.activity import Activity
+from strandline.engine.replica.replica import ReplicaStats
 from strandline.engine.stats import Histogram
 from strandline.lake.status import DeclaredStatus, DeclaredTable, PipelineStatus, RoundSummary
 from strandline.protocols.arrow.errors import PROBLEMS as ARROW_PROBLEMS
@@ -70,6 +71,21 @@ FULL_SNAPSHOT = Snapshot(
     consumer_rows=[ConsumerSample("orders", "billing", 0)],
     background={"sealing": 0},
     table_hooks=TableHooks(failures={("vote", "after_append"): 1}),
+    replica=ReplicaStats(
+        term=1,
+        chunk=1,
+        waiting_bytes=0,
+        lag_ms=0.0,
+        waiting_commits=0,
+        waiting_ms=0.0,
+        chunks=1,
+        chunk_bytes=1,
+        objects=1,
+        object_bytes=1,
+        missing_segments=0,
+        away=False,
+        superseded=False,
+    ),
     pipeline=PipelineSnapshot(
         status=PipelineStatus(
             records_total={"records": 1},

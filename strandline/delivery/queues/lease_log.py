@@ -10,6 +10,7 @@ from typing import Any
 from strandline.delivery.queues.state import Event, KnownJob, SnapshotEvent, State, decode, encode, failure_bytes
 from strandline.engine import Append, Batch, Commit, Config, Engine, Log
 from strandline.engine.errors import EngineError
+from strandline.engine.record import Durability
 
 NAME_PREFIX = "__leases__:"
 
@@ -38,6 +39,7 @@ class LeaseLog:
 
     def __init__(self, engine: Engine, jobs: Log, durable: bool) -> None:
         self._engine = engine
+        self._jobs = jobs
         self._log = _open(engine, jobs, durable)
         there = self._log.state()
         self._events = there.count
@@ -48,9 +50,15 @@ class LeaseLog:
 
     def configure(self, durable: bool) -> None:
         """Set the durability. May wait for a flush, so the caller must not hold the engine's lock."""
-        if durable != self.durable:
-            self._log.configure(_config(self._log.config.attributes[EPOCH_ATTRIBUTE], durable))
-            self.durable = durable
+        config = _config(self._jobs, durable)
+        if config != self._log.config:
+            self._log.configure(config)
+        self.durable = durable
+
+    @property
+    def fits(self) -> bool:
+        """Whether the log is replicated if and only if the jobs are."""
+        return (self._log.config.durability == "replicated") == (self._jobs.config.durability == "replicated")
 
     def events(self) -> Iterator[Event]:
         after = 0
@@ -125,7 +133,7 @@ def drop_lease_log(engine: Engine, jobs: Log) -> Commit[None]:
 
 def _open(engine: Engine, jobs: Log, durable: bool) -> Log:
     name = lease_log_name(jobs.name)
-    config = _config(jobs.epoch, durable)
+    config = _config(jobs, durable)
     found = engine.find(name)
     if found is not None and found.config.attributes.get(EPOCH_ATTRIBUTE) != jobs.epoch:
         found.drop()
@@ -138,8 +146,12 @@ def _open(engine: Engine, jobs: Log, durable: bool) -> Log:
     return engine.log(name)
 
 
-def _config(epoch: int, durable: bool) -> Config:
-    return Config(durability="fsync" if durable else "memory", attributes={EPOCH_ATTRIBUTE: epoch})
+def _config(jobs: Log, durable: bool) -> Config:
+    """Durable leases of a replicated queue survive the loss of the machine, as its jobs do."""
+    durability: Durability = "memory"
+    if durable:
+        durability = "replicated" if jobs.config.durability == "replicated" else "fsync"
+    return Config(durability=durability, attributes={EPOCH_ATTRIBUTE: jobs.epoch})
 
 
 def _snapshot(state: State, coming: Iterable[KnownJob]) -> Iterator[SnapshotEvent]:

@@ -118,6 +118,11 @@ class Queue:
     def __repr__(self) -> str:
         return f"<Queue {self.log.name!r} epoch {self.log.epoch}>"
 
+    @property
+    def leases_fit(self) -> bool:
+        """Whether durable leases have the durability of the jobs."""
+        return not self.settings.leases_durable or self._lease_log.fits
+
     def configure(self, settings: QueueSettings) -> None:
         """Change the settings. Current leases keep their deadlines."""
         with self.lock:
@@ -622,7 +627,7 @@ class Queues:
                         raise UnknownLog(log.name)
                     queue = Queue(self._engine, log, settings, self._now, self._create_log, self._alarm, self._random)
                     self._by_epoch[log.epoch] = queue
-        if queue.settings != settings:
+        if queue.settings != settings or not queue.leases_fit:
             queue.configure(settings)
         return queue
 

@@ -267,7 +267,8 @@ class Routers:
     def remove_touching(self, log: Log) -> list[str]:
         """Remove the routers from or to a log that is being removed. Returns their names in order.
 
-        The removal is durable once the removal of the log, or any later change of a ``fsync`` log, is durable.
+        The removal is durable once the removal of the log, or any later change of a ``fsync`` or ``replicated`` log, is
+        durable.
         """
         going = self.touching(log)
         if going:

@@ -18,6 +18,7 @@ from strandline.engine import Engine, Log, Page
 from strandline.engine.background import report
 from strandline.engine.commit import Commit
 from strandline.engine.errors import EngineClosed
+from strandline.engine.record import FLUSHED
 
 #: The limits of one round.
 ROUND_RECORDS = 1024
@@ -139,7 +140,7 @@ class RouterSource(Waiter):
         unfinished = self._unfinished
         if unfinished is not None and unfinished.done:
             self._unfinished = unfinished = None
-        return unfinished if dest.config.durability == "fsync" else None
+        return unfinished if dest.config.durability in FLUSHED else None
 
     # --- a round -------------------------------------------------------------------------------------------
 

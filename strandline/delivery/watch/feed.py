@@ -18,6 +18,7 @@ from strandline.delivery.hub import SLICE_SECONDS, Hub, Waiter
 from strandline.engine import Log, Page
 from strandline.engine.commit import Commit
 from strandline.engine.errors import DamagedFile, EngineError, UnknownLog
+from strandline.engine.record import FLUSHED
 
 log = logging.getLogger(__name__)
 
@@ -356,7 +357,7 @@ class Feed(Waiter):
         log = self.subject.log
         if self._syncing or self._durable >= log.head:
             return
-        if log.config.durability == "fsync":
+        if log.config.durability in FLUSHED:
             self._durable = log.head
             return
         try:

@@ -148,8 +148,9 @@ class Maintenance:
         try:
             return self._merging.wanted(self._manifest.segments)
         except OSError as error:
-            # An open segment holds a file descriptor. Merging can wait for one, sealing cannot.
-            if error.errno != errno.EMFILE:
+            # An open segment holds a file descriptor, and one that only the replica has is fetched first. Merging can
+            # wait, sealing cannot.
+            if error.errno != errno.EMFILE and self._engine.replica is None:
                 raise
             return []
 
@@ -364,7 +365,7 @@ class Maintenance:
         self._kept_journals += [(now, index) for index in indexes if index < boundary and index not in kept]
         oldest = now - engine.options.keep_journal_ms
         for since, index in list(self._kept_journals):
-            if since <= oldest:
+            if since <= oldest and not (engine.replica is not None and engine.replica.needs(index)):
                 engine.disk.remove(journal_path(index))
                 self._kept_journals.remove((since, index))
         self._files = len([index for index in indexes if index >= boundary])

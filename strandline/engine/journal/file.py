@@ -24,7 +24,7 @@ from typing import NamedTuple
 import xxhash
 
 from strandline.engine.disk import NO_SPACE, AppendFile, Disk, SectorFile
-from strandline.engine.errors import DamagedFile, DiskFull, JournalFailed
+from strandline.engine.errors import DamagedFile, DiskFull, JournalFailed, Superseded
 from strandline.engine.file_names import number_in
 from strandline.engine.journal.frame import (
     FILE_HEADER,
@@ -149,6 +149,13 @@ def journal_index(name: str) -> int | None:
     return number_in("journal", name)
 
 
+class JournalPlace(NamedTuple):
+    """A journal file, and where it starts as a position in ``Journal.written``."""
+
+    number: int
+    begin: int
+
+
 class Journal:
     """The current journal file, and the files before it that are not sealed yet.
 
@@ -175,10 +182,16 @@ class Journal:
         self.rotations = 0
         #: The final size of the previous file.
         self.left_size = 0
+        #: The files since the journal was opened, for a replica, which removes those that it has shipped.
+        self.places: list[JournalPlace] | None = None
 
     @property
     def size(self) -> int:
         return self._file.size
+
+    @property
+    def place(self) -> JournalPlace:
+        return JournalPlace(self._file.index, self._file.begin)
 
     def write(self, frame: Encoded) -> None:
         """Write one frame. If this raises, the journal is unchanged."""
@@ -230,6 +243,9 @@ class Journal:
         with self._failing:
             if self.failure is None:
                 self.failure = JournalFailed(self._file.path, error)
+                if isinstance(error, Superseded):
+                    log.error("%s. To use this server again, start it with an empty directory.", self.failure)
+                    return self.failure
                 log.error(
                     "the journal %s failed: %s. The server is read-only now: it refuses every write and still answers "
                     "reads. Check the disk and the data directory, then restart the server.",
@@ -290,6 +306,8 @@ class Journal:
         self.left_size = self._file.size
         self._file, self._next = self._next, None
         self._file.begin = self.written - FILE_HEADER.size
+        if self.places is not None:
+            self.places.append(self.place)
         self.rotations += 1
         self.index = self._file.index
         return self.index

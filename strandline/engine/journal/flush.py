@@ -6,8 +6,8 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from time import perf_counter
-from typing import Any, NamedTuple, TypeVar
+from time import monotonic, perf_counter
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from strandline.engine.background import BackgroundThread, Health, Task
 from strandline.engine.commit import Commit
@@ -34,24 +34,65 @@ class _Pending(NamedTuple):
     commit: Commit[Any]
     make: Callable[[], Any] | None
     value: Any
+    #: Whether the change also waits until the replica has it.
+    replicated: bool
+
+
+class _Unshipped(NamedTuple):
+    """A change that is durable here up to ``position`` and waits until the replica has it."""
+
+    position: int
+    #: The heads that readers see from then on.
+    heads: list[tuple[Logbook, int]]
+    commit: Commit[Any]
+    value: Any
+    #: When it was made durable here, in seconds of the monotonic clock.
+    since: float
+
+
+class Shipping(Protocol):
+    """What the shared flush needs of a replica."""
+
+    def flushed(self) -> None:
+        """Called when more of the journal is durable here. Must be quick."""
+        ...
+
+    def ship_for(self, wanted: Commit[Any]) -> None:
+        """Wait until the commit is done."""
+        ...
 
 
 class SharedFlush:
     """Flushes the journal. ``lock`` is the engine's. Flushes take ``turns``; a thread that needs both locks takes
     ``turns`` first.
 
-    ``touch`` is called with every log that is about to change because a flush made its pending change durable.
+    ``touch`` is called with every log that is about to change because a flush made its pending change durable, and
+    ``tell`` with every log whose readers see more because the replica has it.
+
+    A change of a log of the durability ``replicated`` is applied like that of a ``fsync`` log, when it is durable here,
+    so that housekeeping need not wait for the replica. Its records are held back from readers, and its commit is not
+    done, until the replica has it.
     """
 
     def __init__(
-        self, lock: threading.RLock, journal: Journal, reservations: Reservations, touch: Callable[[Logbook], None]
+        self,
+        lock: threading.RLock,
+        journal: Journal,
+        reservations: Reservations,
+        touch: Callable[[Logbook], None],
+        tell: Callable[[Logbook], None],
     ) -> None:
         self.turns = threading.Lock()
         self._lock = lock
         self._journal = journal
         self._reservations = reservations
         self._touch = touch
+        self._tell = tell
         self._pending: deque[_Pending] = deque()
+        self._unshipped: deque[_Unshipped] = deque()
+        #: The replica has the journal up to here.
+        self._shipped = -1
+        self.replica: Shipping | None = None
         self._pending_peak = 0
         self.flushes = 0
         self.times = FlushTimes()
@@ -67,19 +108,34 @@ class SharedFlush:
         return len(self._pending)
 
     @property
+    def awaits_replica(self) -> bool:
+        """Whether the oldest waiting change also waits for the replica."""
+        return bool(self._pending) and self._pending[0].replicated
+
+    @property
     def pending_peak(self) -> int:
         """The highest number of changes that waited at once."""
         return max(self._pending_peak, len(self._pending))
 
-    def later(self, books: tuple[Logbook, ...], value: T | None, make: Callable[[], T] | None) -> Commit[T]:
-        """Return a commit that is done after the next flush. ``make`` then runs and returns the value.
+    def later(
+        self,
+        books: tuple[Logbook, ...],
+        value: T | None,
+        make: Callable[[], T] | None,
+        *,
+        replicated: bool = False,
+    ) -> Commit[T]:
+        """Return a commit that is done after the next flush and, if one of the ``books`` or ``replicated`` says so,
+        when the replica has the change. ``make`` runs after the flush and returns the value.
 
         Later changes to the ``books`` wait for this one.
         """
         commit: Commit[T] = Commit(self)
         for book in books:
             book.pending += 1
-        self._pending.append(_Pending(self._journal.written, books, commit, make, value))
+            if self.replica is not None and _waits_for_replica(book):
+                replicated = True
+        self._pending.append(_Pending(self._journal.written, books, commit, make, value, replicated))
         self.flush_in_time()
         return commit
 
@@ -106,10 +162,12 @@ class SharedFlush:
                 return
             with self._lock:
                 position = self._journal.written
-                if position == self._journal.flushed and not self._pending:
-                    return
-                reserving = self._reservations.begin_flush()
-            self._sync(position, reserving)
+                idle = position == self._journal.flushed and not self._pending
+                reserving = {} if idle else self._reservations.begin_flush()
+            if not idle:
+                self._sync(position, reserving)
+        if wanted is not None and not wanted.done and self.replica is not None:
+            self.replica.ship_for(wanted)
 
     def flush_within(self) -> None:
         """Flush, however little there is. The caller holds both ``turns`` and the engine's lock."""
@@ -139,10 +197,14 @@ class SharedFlush:
                 pending = self._pending.popleft()
                 for book in pending.books:
                     book.pending -= 1
-                if pending.make is None:
+                if pending.make is None and not pending.replicated:
                     done.append((pending.commit, pending.value, None))
                     continue
                 try:
+                    if pending.replicated:
+                        self._apply_unshipped(pending)
+                        continue
+                    assert pending.make is not None
                     for book in pending.books:
                         self._touch(book)
                     done.append((pending.commit, pending.make(), None))
@@ -153,11 +215,74 @@ class SharedFlush:
                     failed = self._journal.fail(error)
                     done.append((pending.commit, None, failed.again()))
                     break
+            # A repeated append writes nothing, so the replica may have everything already.
+            done += [(change.commit, change.value, None) for change in self._take_shipped()]
+        if self.replica is not None:
+            self.replica.flushed()
         for commit, value, failure in done:
             commit.resolve(value, failure)
         if failed is not None:
             self.fail_pending(failed)
             raise failed.again()
+
+    # --- changes that wait for the replica -----------------------------------------------------------------
+
+    def _apply_unshipped(self, pending: _Pending) -> None:
+        """Apply a change, and hold its records back from readers until the replica has it."""
+        books = [book for book in pending.books if _waits_for_replica(book)]
+        for book in books:
+            book.hold()
+        try:
+            for book in pending.books:
+                self._touch(book)
+            value = pending.value if pending.make is None else pending.make()
+        except BaseException:
+            for book in books:
+                book.release(book.shown)
+            raise
+        heads = [(book, book.head) for book in books]
+        self._unshipped.append(_Unshipped(pending.position, heads, pending.commit, value, monotonic()))
+
+    def shipped(self, position: int) -> None:
+        """The replica has the journal up to ``position``."""
+        with self._lock:
+            self._shipped = max(self._shipped, position)
+            done = self._take_shipped()
+        for change in done:
+            change.commit.resolve(change.value)
+
+    def _take_shipped(self) -> list[_Unshipped]:
+        """Let readers see what the replica has, and return the changes whose commits are to be resolved."""
+        taken: list[_Unshipped] = []
+        while self._unshipped and self._unshipped[0].position <= self._shipped:
+            change = self._unshipped.popleft()
+            for book, head in change.heads:
+                moved = head != book.shown
+                book.release(head)
+                if moved and book.listeners and not book.dropped:
+                    self._tell(book)
+            if not change.commit.done:
+                taken.append(change)
+        return taken
+
+    @property
+    def unshipped(self) -> int:
+        """The number of changes that wait for the replica."""
+        return len(self._unshipped)
+
+    def oldest_unshipped(self) -> float | None:
+        """Return since when the oldest commit waits for the replica, in seconds of the monotonic clock."""
+        with self._lock:
+            return next((each.since for each in self._unshipped if not each.commit.done), None)
+
+    def expire_unshipped(self, before: float, error: Callable[[], EngineError]) -> int:
+        """Fail the commits that wait for the replica since before a time. Their changes stay, and readers see them when
+        the replica has them. Returns the number of commits."""
+        with self._lock:
+            late = [each.commit for each in self._unshipped if each.since < before and not each.commit.done]
+        for commit in late:
+            commit.resolve(None, error())
+        return len(late)
 
     def check_in_place(self) -> None:
         """Fail if the journal is no longer in the data directory, even if nothing is being written."""
@@ -176,13 +301,16 @@ class SharedFlush:
     def fail_pending(self, error: EngineError) -> None:
         """Resolve every waiting commit with the error, because no flush will follow."""
         with self._lock:
-            failed = list(self._pending)
-            self._pending.clear()
-            for pending in failed:
+            failed = [pending.commit for pending in self._pending]
+            for pending in self._pending:
                 for book in pending.books:
                     book.pending -= 1
-        for pending in failed:
-            pending.commit.resolve(None, error.again() if isinstance(error, JournalFailed) else error)
+            self._pending.clear()
+            # Readers never see the records of these.
+            failed += [each.commit for each in self._unshipped if not each.commit.done]
+            self._unshipped.clear()
+        for commit in failed:
+            commit.resolve(None, error.again() if isinstance(error, JournalFailed) else error)
 
     # --- the thread ----------------------------------------------------------------------------------------
 
@@ -219,3 +347,10 @@ class SharedFlush:
                 self.give_up(error)
             raise
         self._failures = 0
+
+
+def _waits_for_replica(book: Logbook) -> bool:
+    """Return whether the changes of a log wait for the replica. A log whose durability was ``replicated`` continues to
+    wait until the replica knows that it is not any more: after a takeover, the log would not skip the seqs of records
+    that are missing."""
+    return book.config.durability == "replicated" or book.held > 0

@@ -1,8 +1,9 @@
 """Reservations prevent a crash from causing a seq to be assigned twice.
 
-A ``fsync`` log is flushed before each acknowledgement, so it needs no reservation. Other logs acknowledge before the
-flush, so the journal records in advance up to which seq they may have assigned. Only an append beyond the durable
-reservation has to wait. After a power cut, the seqs up to the reservation become a gap, and readers get a tombstone.
+A ``fsync`` or ``replicated`` log is flushed before each acknowledgement, so it needs no reservation. Other logs
+acknowledge before the flush, so the journal records in advance up to which seq they may have assigned. Only an append
+beyond the durable reservation has to wait. After a power cut, the seqs up to the reservation become a gap, and readers
+get a tombstone.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from itertools import islice, takewhile
 
 from strandline.engine.journal.file import Journal
 from strandline.engine.journal.frame import FrameType, encode
-from strandline.engine.record import Durability
+from strandline.engine.record import FLUSHED, Durability
 from strandline.engine.state.logbook import Logbook
 
 #: The number of seqs that a log may assign before the next flush extends the reservation. It doubles whenever it runs
@@ -28,8 +29,10 @@ SETTLE_AT_ONCE = 1000
 class Reservations:
     """The reservations of all logs. The caller holds the engine's lock."""
 
-    def __init__(self, journal: Journal) -> None:
+    def __init__(self, journal: Journal, check_replica: Callable[[Logbook], None]) -> None:
+        """``check_replica`` raises if a log of the durability ``replicated`` cannot accept an append now."""
         self._journal = journal
+        self.check_replica = check_replica
         #: The reservations in frames written since the last flush began.
         self._written: dict[Logbook, int] = {}
         #: Logs with a durable reservation, the longest idle first.
@@ -41,12 +44,15 @@ class Reservations:
         durability = book.config.durability
         if durability == "fsync":
             return True, last
-        waits = last > book.reserved_durable or book.pending > 0
+        if durability == "replicated":
+            self.check_replica(book)
+            return True, last
+        waits = last > book.reserved_durable or book.pending > 0 or book.held > 0
         if not waits and last + (book.reserve_step >> 1) <= book.reserved and book.reserve_step >= 4 * count:
             # The same result as below, for nearly every append.
             return False, book.reserved
         step = max(book.reserve_step, _minimum(durability), 4 * count)
-        if waits and not book.pending:
+        if waits and not book.pending and not book.held:
             # The reservation ran out before a flush. The first append that has to wait doubles the step.
             step = min(2 * step, max(MAX_RESERVE, 4 * count))
         if last + step // 2 <= book.reserved:
@@ -56,7 +62,7 @@ class Reservations:
 
     def after(self, book: Logbook, durability: Durability) -> int:
         """Return the reservation to write with a configuration of this durability."""
-        if durability == "fsync":
+        if durability in FLUSHED:
             return book.assigned
         return max(book.reserved, book.assigned + _minimum(durability))
 

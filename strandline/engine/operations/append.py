@@ -65,7 +65,7 @@ def check_room(book: Logbook, count: int, size: int, records: int = 0, bytes_: i
             book.name,
             config.cap_records,
             config.cap_bytes,
-            book.head,
+            book.shown,
             earliest_of(book),
             book.count,
             book.size,
@@ -93,7 +93,8 @@ def publish_later(engine: Engine, book: Logbook, block: Block, size: int, result
 
 
 def after_pending(engine: Engine, book: Logbook, appended: Appended) -> Commit[Appended]:
-    """Return a commit for a duplicate. If the original append still waits for the disk, the duplicate waits with it."""
-    if not book.pending:
+    """Return a commit for a duplicate. If the original append still waits for the disk or the
+    replica, the duplicate waits with it."""
+    if not book.pending and not book.held:
         return Commit.of(appended)
     return engine.later((book,), appended, None)

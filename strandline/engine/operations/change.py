@@ -11,7 +11,7 @@ from strandline.engine.journal.bodies import Configure, Extras, Select, pack
 from strandline.engine.journal.frame import Encoded, FrameType, encode
 from strandline.engine.operations.append import after_pending
 from strandline.engine.operations.journaled import change, evicting, frames_of_volatile, let_expire
-from strandline.engine.record import Appended, Config, Deleted, LogState, Producer
+from strandline.engine.record import FLUSHED, Appended, Config, Deleted, LogState, Producer
 from strandline.engine.state import record_changes
 from strandline.engine.state.idempotency import check_extras, find_duplicate
 from strandline.engine.state.lake_mark import extras_of, lake_mark
@@ -36,9 +36,11 @@ def configure(engine: Engine, book: Logbook, config: Config) -> Commit[LogState]
 
 
 def _configure(engine: Engine, book: Logbook, config: Config) -> Commit[LogState]:
+    engine.check_config(config)
     now = engine.now()
     let_expire(engine, book, now)
-    ceases = book.config.durability == "ephemeral" != config.durability
+    before = book.config
+    ceases = before.durability == "ephemeral" != config.durability
     for frame in frames_of_volatile(book, now) if ceases else ():
         engine.journal.write(frame)
     engine.touch(book)
@@ -51,13 +53,22 @@ def _configure(engine: Engine, book: Logbook, config: Config) -> Commit[LogState
     book.journal_index = 0
     if book.tail is not None:
         book.tail.join_no_further()
-    book.totals.count(book.config.durability, -1)
+    book.totals.count(before.durability, -1)
     book.totals.count(config.durability, 1)
     book.configure(config)
     engine.note_config(book)
     evicting(engine, book, lambda: evict_over_caps(book, engine.store))
     let_expire(engine, book, now)
-    return engine.later((book,), book.state(), None)
+    if before.durability != "replicated" or engine.replica is None:
+        return engine.later((book,), book.state(), None)
+    # Later changes wait for the replica as well, until it has this one.
+    book.hold()
+
+    def make() -> LogState:
+        book.release(book.shown)
+        return book.state()
+
+    return engine.later((book,), None, make)
 
 
 def config_frame(book: Logbook, config: Config, now: int, reserved: int) -> Encoded:
@@ -80,13 +91,14 @@ def note(engine: Engine, book: Logbook, changes: Mapping[str, Any], producer: Pr
         if duplicate is not None:
             return after_pending(engine, book, duplicate)
         check_fits(book.notes, extras.notes)
+        engine.check_replica(book)
         engine.backlog.check_change()
         let_expire(engine, book, now)
         engine.journal.write(note_frame(book, extras, now))
         engine.touch(book)
         appended = book.note(extras, now)
         engine.tell_noted(book)
-        if book.config.durability != "fsync" and not book.pending:
+        if book.config.durability not in FLUSHED and not book.pending and not book.held:
             engine.flush_in_time()
             engine.tell(book)
             return Commit.of(appended)

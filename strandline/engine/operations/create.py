@@ -49,8 +49,8 @@ def fork(
     with engine.lock:
         book = source.book
         book.check_there()
-        if type(through) is not int or not 0 <= through <= book.head:
-            raise BadRequest(f"log {book.name!r} can be forked at the seqs 0 to {book.head}, not at {through!r}")
+        if type(through) is not int or not 0 <= through <= book.shown:
+            raise BadRequest(f"log {book.name!r} can be forked at the seqs 0 to {book.shown}, not at {through!r}")
         if 0 < book.volatile_from <= through:
             last = book.volatile_from - 1
             raise BadRequest(
@@ -78,6 +78,7 @@ class _Creation:
         engine.check_writable()
         if engine.find(name) is not None:
             raise LogExists(name)
+        engine.check_config(config)
         now = engine.now()
         book = Logbook(name, engine.next_epoch, config, now)
         if base is not None:

@@ -17,7 +17,7 @@ from strandline.engine.journal.frame import MAX_GROUP, Encoded, FrameType, encod
 from strandline.engine.operations.append import Usage, prepare_append
 from strandline.engine.operations.journaled import begin_volatile, let_all_expire, publish
 from strandline.engine.reads.page import NotResident, Resident, fetch
-from strandline.engine.record import MAX_BATCH_BYTES, Appended, check_cursor
+from strandline.engine.record import FLUSHED, MAX_BATCH_BYTES, Appended, check_cursor
 from strandline.engine.state.block import Block
 from strandline.engine.state.forks import layers
 from strandline.engine.state.logbook import Logbook
@@ -378,7 +378,7 @@ class _Round:
             if not planned.waits:
                 self._show(planned)
         engine.touch(source)
-        cursor_waits = source.config.durability == "fsync" or source.pending > 0
+        cursor_waits = source.config.durability in FLUSHED or source.pending > 0 or source.held > 0
         if not cursor_waits:
             self._move_cursors(made)
         if not waiting and not cursor_waits:

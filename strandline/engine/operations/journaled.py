@@ -14,6 +14,7 @@ from strandline.engine.commit import Commit
 from strandline.engine.errors import EngineError
 from strandline.engine.journal.bodies import Floor, Select, pack
 from strandline.engine.journal.frame import Encoded, FrameType, encode, encode_append
+from strandline.engine.record import FLUSHED
 from strandline.engine.state.block import Block
 from strandline.engine.state.checkpoints import BookState, state_frame
 from strandline.engine.state.forks import chain
@@ -78,6 +79,7 @@ def change(
     with engine.lock:
         engine.check_writable()
         book.check_there()
+        engine.check_replica(book)
         engine.backlog.check_change()
         now = engine.now()
         let_expire(engine, book, now)
@@ -97,7 +99,7 @@ def change(
         elif frame is not None:
             engine.journal.write(frame)
         engine.touch(book)
-        if book.config.durability == "fsync" or book.pending or must_wait:
+        if book.config.durability in FLUSHED or book.pending or book.held or must_wait:
             commit = engine.later((book,), None, lambda: evicting(engine, book, make))
             engine.erasures.publish(events)
             return commit

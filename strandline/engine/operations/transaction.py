@@ -23,7 +23,7 @@ from strandline.engine.operations.change import (
     check_selection,
 )
 from strandline.engine.operations.journaled import begin_volatile, evicting, has_durable, publish
-from strandline.engine.record import Appended, Batch, Deleted, check_time, is_internal
+from strandline.engine.record import FLUSHED, Appended, Batch, Deleted, check_time, is_internal
 from strandline.engine.state import record_changes
 from strandline.engine.state.block import Block
 from strandline.engine.state.idempotency import check_extras, find_duplicate
@@ -158,6 +158,8 @@ class _Step:
         self._alterations: list[_Alteration] = []
         self._keys: dict[tuple[int, str], Appended] = {}
         self._waits = False
+        #: Whether a repeated append waits until the replica has the first one.
+        self._waits_for_replica = False
 
     def plan_append(self, append: Append, size: int, extras: Extras | None) -> None:
         book, batch = append.log.book, append.batch
@@ -166,7 +168,8 @@ class _Step:
             duplicate = self._keys.get((book.epoch, key)) or find_duplicate(book, key, None, self._now)
             if duplicate is not None:
                 # If the earlier append still waits for the disk, the duplicate waits with it.
-                self._waits = self._waits or book.pending > 0
+                self._waits = self._waits or book.pending > 0 or book.held > 0
+                self._waits_for_replica = self._waits_for_replica or book.held > 0
                 self._results.append(duplicate.again())
                 return
         if book.config.discard == "reject":
@@ -199,7 +202,7 @@ class _Step:
     def _alter(
         self, book: Logbook, kind: FrameType, first: int, body: bytes, select: Select, make: Callable[[], Any]
     ) -> None:
-        self._waits = self._waits or book.config.durability == "fsync" or book.pending > 0
+        self._waits = self._waits or book.config.durability in FLUSHED or book.pending > 0 or book.held > 0
         self._alterations.append(_Alteration(len(self._results), book, kind, first, body, select, make))
         self._results.append(None)
 
@@ -223,7 +226,9 @@ class _Step:
             for book, block, size, _, _ in self._members:
                 book.count_pending(len(block), size)
             changed = {member.book for member in self._members} | {one.book for one in self._alterations}
-            commit: Commit[list[Any]] = engine.later(tuple(changed), None, self._make_pending)
+            commit: Commit[list[Any]] = engine.later(
+                tuple(changed), None, self._make_pending, replicated=self._waits_for_replica
+            )
             engine.erasures.publish(events)
             return commit
         engine.erasures.publish(events)

@@ -41,8 +41,8 @@ def find_key(engine: Engine, book: Logbook, wait: bool, key: str) -> int | None:
 
 
 def _page(book: Logbook, before: int | None, limit: int, max_bytes: int | None, segments: Segments) -> Page:
-    page = Page(book.epoch, book.head, earliest_of(book))
-    last = book.head if before is None else min(before - 1, book.head)
+    page = Page(book.epoch, book.shown, earliest_of(book))
+    last = book.shown if before is None else min(before - 1, book.shown)
     taken: list[Stretch] = []
     page.caught_up = True
     for part, block, start, end in _newest_first(layers(book), last, limit + 1, segments):

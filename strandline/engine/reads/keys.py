@@ -259,7 +259,7 @@ def _weigh_before(log: Log, before: int) -> DeleteEstimate:
     count = size = 0
     with engine.lock:
         book.check_there()
-        own, last = book.earliest, min(before - 1, book.head)
+        own, last = book.earliest, min(before - 1, book.shown)
         for part in book.parts():
             first, end = max(own, part.first), min(last, part.last)
             if first > end:

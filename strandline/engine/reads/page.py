@@ -198,7 +198,7 @@ def fetch(book: Logbook, missing: NotResident) -> None:
 def read_tail(book: Logbook, after: int, limit: int, max_bytes: int | None, epoch: int | None) -> Page | None:
     """Like ``read_page`` without filters, if all requested records are in the tail and unchanged. Otherwise return
     None."""
-    head, tail, first = book.head, book.tail, after + 1
+    head, tail, first = book.shown_head if book.held else book.head, book.tail, after + 1
     if not 0 <= after <= head or limit < 1 or first < book.cap_floor or first < book.ttl_floor:
         return None
     if (epoch is not None and epoch != book.epoch) or (book.gaps and book.gaps[-1].last > after):
@@ -208,7 +208,7 @@ def read_tail(book: Logbook, after: int, limit: int, max_bytes: int | None, epoc
         page.next_after = after
         page.caught_up = True
         return page
-    if tail is None or first < tail.first or (max_bytes is not None and max_bytes < 1):
+    if tail is None or book.held or first < tail.first or (max_bytes is not None and max_bytes < 1):
         return None
     if tail.overlay is not None and not tail.overlay.leaves(first):
         return None
@@ -244,7 +244,7 @@ def read_tail(book: Logbook, after: int, limit: int, max_bytes: int | None, epoc
 
 def read_page(book: Logbook, query: PageQuery, segments: Segments) -> Page:
     shown = layers(book)
-    head = book.head
+    head = book.shown
     page = Page(book.epoch, head, earliest_of(book))
     at = query.after + 1
     if _is_from_another_life(book, query):

@@ -58,7 +58,7 @@ def read_payloads(log: Log, after: int, through: int, max_bytes: int) -> Payload
     book = log.book
 
     def find(segments: Segments) -> Payloads | None:
-        end = min(through, book.head)
+        end = min(through, book.shown)
         loss = next(losses(layers(book), after + 1), None)
         if loss is not None:
             if loss.first <= after + 1:

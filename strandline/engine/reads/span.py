@@ -40,7 +40,7 @@ def span_of(log: Log, after: int, budget: Budget, key: str | None = None, throug
 
     def find(segments: Segments) -> ReadSpan:
         last = max(after, min(through, _reached(book, after, budget, key, segments)))
-        return ReadSpan(after, last, _count(book, after, last, segments), book.head, revision_of(book))
+        return ReadSpan(after, last, _count(book, after, last, segments), book.shown, revision_of(book))
 
     span = read_parts(log.engine, book, True, find)
     assert span is not None
@@ -63,7 +63,7 @@ def rest_of(log: Log, span: ReadSpan, after: int) -> ReadSpan | None:
 
 
 def _reached(book: Logbook, after: int, budget: Budget, key: str | None, segments: Segments) -> int:
-    end = next((loss.first - 1 for loss in losses(layers(book), after + 1)), book.head)
+    end = next((loss.first - 1 for loss in losses(layers(book), after + 1)), book.shown)
     for part, first, last in parts_between(book, after, end):
         if key is None:
             reached, used = part.fitting(first, last, budget, segments)

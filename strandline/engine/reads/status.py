@@ -68,7 +68,7 @@ def status_of(log: Log) -> LogStatus:
 def sealed_through(log: Log) -> int:
     """Return the seq up to which every record is in segments or removed."""
     if log.book.base is None:
-        return _own_sealed_through(log.book)
+        return min(_own_sealed_through(log.book), log.head)
     for book, first, last in layers(log.book):
         own = _own_sealed_through(book)
         if own < last:

@@ -65,7 +65,7 @@ def view_of(log: Log, *, own: bool = False) -> LogView:
                     parts.append(SealedView(part, _visible(part, first, last)))
         rewrites = sum(part_book.rewrites for part_book in chain(book))
         earliest = book.earliest if own else earliest_of(book)
-        return LogView(revision_of(book), rewrites, earliest, book.head, parts)
+        return LogView(revision_of(book), rewrites, earliest, book.shown, parts)
 
 
 def with_view(log: Log, use: Callable[[LogView], T], *, own: bool = False) -> T:
@@ -95,7 +95,7 @@ def _find(book: Logbook, seq: int, segments: Segments) -> Record | None:
     for part in book.parts():
         if part.first <= seq <= part.last and _hides(part, seq):
             for block, start, end in part.pieces(seq, seq, segments):
-                page = Page(book.epoch, book.head, 0)
+                page = Page(book.epoch, book.shown, 0)
                 block.copy_to(page, start, end)
                 record = next(iter(page))
                 assert part.overlay is not None

@@ -99,8 +99,8 @@ class ObjectStoreCold:
             obstore.put(self._store, name, data, chunk_size=PART_BYTES, max_concurrency=PARTS_AT_A_TIME)
             if self._directory is not None:
                 # The library renames a finished file into place but does not flush it.
-                _sync(self._directory / name)
-                _sync(self._directory)
+                sync_path(self._directory / name)
+                sync_path(self._directory)
 
     def read(self, name: str, start: int, end: int) -> bytes:
         if start >= end:
@@ -162,7 +162,7 @@ class ObjectStoreCold:
         try:
             yield
         except (obstore.exceptions.BaseError, OSError) as error:
-            why = _reason(error)
+            why = reason_of(error)
             if isinstance(error, FileNotFoundError) and "NoSuchBucket" not in why:
                 raise FileNotFoundError(errno.ENOENT, why, self._place(name)) from error
             found = _OS_ERROR.search(why)
@@ -182,11 +182,16 @@ def directory_of(url: str) -> Path | None:
 def _open_directory(directory: Path, options: dict[str, str | bool]) -> LocalStore:
     for option, value in options.items():
         raise BadConfig(option, value, "a cold tier in a directory has no options")
+    create_directory(directory)
+    return obstore.store.LocalStore(directory)
+
+
+def create_directory(directory: Path) -> None:
+    """Create a directory and its parents durably."""
     for parent in (*reversed(directory.parents), directory):
         if not parent.exists():
             parent.mkdir(exist_ok=True)
-            _sync(parent.parent)
-    return obstore.store.LocalStore(directory)
+            sync_path(parent.parent)
 
 
 def _open_s3(url: str, options: dict[str, str | bool]) -> S3Store:
@@ -200,15 +205,16 @@ def _open_s3(url: str, options: dict[str, str | bool]) -> S3Store:
     try:
         return obstore.store.S3Store.from_url(url, client_options=client, retry_config=RETRY, **settings)
     except obstore.exceptions.BaseError as error:
-        raise BadConfig("cold", url, _reason(error)) from error
+        raise BadConfig("cold", url, reason_of(error)) from error
 
 
-def _reason(error: Exception) -> str:
+def reason_of(error: Exception) -> str:
     """Return the message on one line, without the debug output that the store appends."""
     return " ".join(str(error).partition("Debug source:")[0].split())
 
 
-def _sync(path: Path) -> None:
+def sync_path(path: Path) -> None:
+    """Flush a file or the entries of a directory."""
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(fd)

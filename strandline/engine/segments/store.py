@@ -15,7 +15,7 @@ import logging
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator
 from concurrent.futures import Future
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Lock
 from typing import Any, Generic, Literal, NamedTuple, Protocol, TypeVar
@@ -112,10 +112,14 @@ class SegmentStore:
         open_segments: int = OPEN_SEGMENTS,
         cold_cache_bytes: int = COLD_CACHE_BYTES,
         cache_directory: str | None = None,
+        fetch: Callable[[Describes], bool] | None = None,
     ) -> None:
-        """``cache_directory`` is emptied and holds the pieces of cold segments; None: ``cache/`` on the disk."""
+        """``fetch`` brings a missing hot segment from elsewhere and returns whether it could.
+
+        ``cache_directory`` is emptied and holds the pieces of cold segments; None: ``cache/`` on the disk."""
         self._disk = disk
         self._cold = cold
+        self._fetch = fetch
         self._cache_bytes = cache_bytes
         self._max_open = open_segments
         directory = cache_directory or disk.local_path(CACHE_DIRECTORY)
@@ -179,6 +183,11 @@ class SegmentStore:
     def describe(self, id: int) -> Describes:
         """Return what another process needs to open the segment."""
         return self._entry(id)
+
+    def is_missing(self, id: int) -> bool:
+        """Return whether the file of a hot segment still has to be fetched. Opening the segment fetches it."""
+        entry = self._entry(id)
+        return self._fetch is not None and entry.tier == "hot" and not self._disk.exists(segment_path(id))
 
     @property
     def has_cold_tier(self) -> bool:
@@ -381,14 +390,21 @@ class SegmentStore:
 
     def _open_hot(self, entry: _Entry) -> _Opened | None:
         """Return None if the segment is cold and there is no good hot file left that could be used instead."""
-        path = segment_path(entry.id)
         try:
-            return _Opened(Segment.open(self._disk.local_path(path), path, entry.id, entry.size, entry.edges), None)
+            with suppress(MissingFile):
+                return self._open_file(entry)
+            if entry.tier == "hot" and self._fetch is not None:
+                self._fetch(entry)
+            return self._open_file(entry)
         except DamagedFile:
             # Check again: the segment may have been marked cold just now.
             if self._entry(entry.id).tier == "hot":
                 raise
             return None
+
+    def _open_file(self, entry: _Entry) -> _Opened:
+        path = segment_path(entry.id)
+        return _Opened(Segment.open(self._disk.local_path(path), path, entry.id, entry.size, entry.edges), None)
 
     def _open_cold(self, entry: _Entry) -> _Opened:
         assert self._pieces is not None

@@ -80,8 +80,12 @@ class Manifest(msgspec.Struct, kw_only=True):
 
 
 def write_manifest(disk: Disk, manifest: Manifest) -> None:
+    disk.write_file(MANIFEST, encode_manifest(manifest))
+
+
+def encode_manifest(manifest: Manifest) -> bytes:
     body = msgspec.json.format(msgspec.json.encode(manifest), indent=1)
-    disk.write_file(MANIFEST, body + f"\nxxh3 {xxhash.xxh3_64_hexdigest(body)}\n".encode())
+    return body + f"\nxxh3 {xxhash.xxh3_64_hexdigest(body)}\n".encode()
 
 
 def read_manifest(disk: Disk) -> Manifest | None:

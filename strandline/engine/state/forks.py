@@ -54,9 +54,9 @@ def chain(book: Logbook) -> Iterator[Logbook]:
 def layers(book: Logbook) -> list[ForkLayer]:
     """Return the layers that readers see, oldest first. The last layer is the log's own, even if it is empty."""
     if book.base is None:
-        return [ForkLayer(book, 1, book.head)]
+        return [ForkLayer(book, 1, book.shown)]
     found: list[ForkLayer] = []
-    last = book.head
+    last = book.shown
     for part in chain(book):
         first = 1 if part.base is None else part.base.through + 1
         if first <= last or not found:
@@ -70,14 +70,14 @@ def earliest_of(book: Logbook) -> int:
     """Return the first seq that readers can see; head + 1 if there is none."""
     if book.base is None:
         return book.earliest
-    return next((layer.book.earliest for layer in layers(book) if layer.book.earliest <= layer.last), book.head + 1)
+    return next((layer.book.earliest for layer in layers(book) if layer.book.earliest <= layer.last), book.shown + 1)
 
 
 def evict_floor_of(book: Logbook) -> int:
     """Return the floor: all records below it were lost to retention. Losses in later layers count only if everything
     before them is lost; otherwise they are in the middle and are reported to readers as gaps."""
     if book.base is None:
-        return min(book.evict_floor, book.head + 1)
+        return min(book.evict_floor, book.shown + 1)
     floor = 1
     for part, _, last in layers(book):
         floor = max(floor, min(part.evict_floor, last + 1))
@@ -97,7 +97,7 @@ def seq_since(book: Logbook, ts: int, segments: Segments, *, closely: bool = Fal
         seq = part.seq_since(ts, segments, closely=closely)
         if seq <= last:
             return seq
-    return book.head + 1
+    return book.shown + 1
 
 
 def last_retained_below(book: Logbook, floor: int, segments: Segments) -> int | None:

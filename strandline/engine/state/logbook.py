@@ -37,7 +37,8 @@ class Gap(NamedTuple):
 
 
 class Logbook:
-    """``assigned`` is the highest assigned seq, ``head`` the highest that readers can see.
+    """``assigned`` is the highest assigned seq, ``head`` the highest whose record is here, ``shown`` the highest that
+    readers can see: less than ``head`` only while changes wait for the replica.
 
     ``earliest`` is the first seq that is neither deleted nor evicted (hidden records count). Only involuntary loss
     moves the floors: everything below the higher floor was lost to retention. ``count`` and ``size`` cover live
@@ -48,10 +49,10 @@ class Logbook:
 
     __slots__ = (
         "active_ts", "appended_bytes", "assigned", "base", "cap_floor", "config", "count", "created_ts", "cursors",
-        "dropped", "earliest", "epoch", "expired_ts", "filed_in", "forks", "gaps", "head", "idempotency",
+        "dropped", "earliest", "epoch", "expired_ts", "filed_in", "forks", "gaps", "head", "held", "idempotency",
         "journal_first", "journal_index", "last_ts", "listeners", "name", "notes", "pending", "pending_count",
         "pending_size", "producers", "reserve_step", "reserved", "reserved_durable", "revision", "rewrites", "runs",
-        "size", "tail", "totals", "ttl_floor", "volatile_from", "withdrawals",
+        "shown_head", "size", "tail", "totals", "ttl_floor", "volatile_from", "withdrawals",
     )  # fmt: skip
 
     def __init__(self, name: str, epoch: int, config: Config, created_ts: int = 0) -> None:
@@ -104,6 +105,9 @@ class Logbook:
         self.pending = 0
         self.pending_count = 0
         self.pending_size = 0
+        #: The number of applied changes that wait for the replica, and what readers see meanwhile.
+        self.held = 0
+        self.shown_head = 0
         #: The highest seq that may have been assigned according to the journal, and the durable part of it.
         self.reserved = 0
         self.reserved_durable = 0
@@ -114,6 +118,22 @@ class Logbook:
     @property
     def evict_floor(self) -> int:
         return max(self.cap_floor, self.ttl_floor)
+
+    @property
+    def shown(self) -> int:
+        """The highest seq that readers can see."""
+        return self.shown_head if self.held else self.head
+
+    def hold(self) -> None:
+        """Hold back from readers what is applied from now on."""
+        if not self.held:
+            self.shown_head = self.head
+        self.held += 1
+
+    def release(self, head: int) -> None:
+        """End one ``hold``: readers see the records up to ``head``."""
+        self.shown_head = head
+        self.held -= 1
 
     def begin_behind(self, base: ForkBase) -> None:
         """Turn this into a fork, whose own records start after the fork point."""
@@ -139,8 +159,8 @@ class Logbook:
             name=self.name,
             epoch=self.epoch,
             config=self.config,
-            head=self.head,
-            earliest=earliest_of(self),
+            head=self.shown,
+            earliest=min(earliest_of(self), self.shown + 1),
             evict_floor=evict_floor_of(self),
             count=self.count,
             size=self.size,

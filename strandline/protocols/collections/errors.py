@@ -22,6 +22,7 @@ from strandline.service.problems import (
     LOG_FULL,
     LOG_NOT_FOUND,
     METHOD_NOT_ALLOWED,
+    NO_REPLICA,
     NOT_ACCEPTABLE,
     NOT_FOUND,
     NOT_READY,
@@ -29,7 +30,10 @@ from strandline.service.problems import (
     PAYLOAD_TOO_LARGE,
     READ_ONLY,
     RECORD_TOO_LARGE,
+    REPLICA_AWAY,
+    REPLICA_BEHIND,
     SHUTTING_DOWN,
+    STANDBY,
     THROTTLED,
     UNAUTHORIZED,
     UNSUPPORTED_MEDIA_TYPE,
@@ -74,14 +78,19 @@ RENAMED = {
     THROTTLED: THROTTLED.renamed("rate_limited", "The caller exceeds a rate limit, or the server is busy."),
     NOT_READY: UNAVAILABLE,
     SHUTTING_DOWN: UNAVAILABLE,
-    READ_ONLY: READ_ONLY.renamed(meaning=f"`read_only`: {READ_ONLY.meaning}"),
+    **{
+        problem: problem.renamed(meaning=f"`{problem.code}`: {problem.meaning}")
+        for problem in (READ_ONLY, STANDBY, REPLICA_BEHIND, REPLICA_AWAY, NO_REPLICA)
+    },
     DAMAGED_DATA: DAMAGED_DATA.renamed(
         meaning="`damaged_data`: a file with the elements is damaged or missing; `file` names it."
     ),
     DISK_FULL: NO_ROOM,
 }
 #: The shared errors whose code is the text of the body.
-_CODED = (RENAMED[READ_ONLY], RENAMED[DAMAGED_DATA])
+_CODED = tuple(
+    RENAMED[problem] for problem in (READ_ONLY, STANDBY, REPLICA_BEHIND, REPLICA_AWAY, NO_REPLICA, DAMAGED_DATA)
+)
 
 PROBLEMS = by_code(
     dict.fromkeys(

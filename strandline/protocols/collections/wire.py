@@ -108,6 +108,9 @@ class CollectionErrorAnswer(msgspec.Struct):
     path: list[str | int] | UnsetType = UNSET
     validator: str | UnsetType = UNSET
     file: str | UnsetType = UNSET
+    document: str | UnsetType = UNSET
+    leader: str | UnsetType = UNSET
+    waited_ms: int | UnsetType = UNSET
     retry_after_ms: int | UnsetType = UNSET
 
 

@@ -14,6 +14,7 @@ from strandline.service.problems import (
     NOT_READY,
     PAYLOAD_TOO_LARGE,
     SHUTTING_DOWN,
+    STANDBY,
     THROTTLED,
     UNAUTHORIZED,
     UNSUPPORTED_MEDIA_TYPE,
@@ -46,6 +47,7 @@ PROBLEMS = by_code(
         DAMAGED_DATA,
         INTERNAL,
         NOT_READY,
+        STANDBY,
         SHUTTING_DOWN,
     ]
 )

@@ -12,7 +12,8 @@ class StreamsSettings(Section, frozen=True, kw_only=True):
     """The durability of new streams, and what one request may contain, ask for and take."""
 
     stream_durability: Annotated[
-        Durability, "Durability of new streams: what an acknowledged append survives (ephemeral, memory, disk, fsync)."
+        Durability,
+        "Durability of new streams: what an acknowledged append survives (ephemeral, memory, disk, fsync, replicated).",
     ] = "fsync"
     max_append_bytes: Annotated[
         BatchBytes,

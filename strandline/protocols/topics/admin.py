@@ -11,6 +11,7 @@ from msgspec import UNSET
 from strandline.delivery.queues import QueueFigures
 from strandline.engine import Config, LogState
 from strandline.engine.commit import Commit
+from strandline.engine.record import FLUSHED
 from strandline.nearest_name import decode_body
 from strandline.protocols.topics.consumers import consumers_of
 from strandline.protocols.topics.context import Context, performance
@@ -204,7 +205,7 @@ def _row(topic: Topic, now: int) -> TopicRow:
         earliest_seq=state.earliest,
         count=state.count,
         bytes=state.size,
-        durable=state.config.durability == "fsync",
+        durable=state.config.durability in FLUSHED,
         effective_priority=topic.priority(now),
     )
 

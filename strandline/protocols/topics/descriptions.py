@@ -23,9 +23,10 @@ DESCRIPTIONS: dict[str, dict[str, str]] = {
         "retain_until_in_lake": "Keep a record until the lake has it, whatever `ttl_ms`, `cap_records`, `cap_bytes` "
         "and `compact` would remove. Deletion by a client and the acknowledgement of a job do not wait. Not with the "
         "durability `ephemeral`.",
-        "durable": "Short for `durability`: true is `fsync`, false is `disk`.",
+        "durable": "Short for `durability`: true is `fsync`, false is `disk`. In answers also true for `replicated`.",
         "durability": "`ephemeral` (memory only), `memory` (flushed some time), `disk` (flushed within 50 ms), `fsync` "
-        "(acknowledged after the flush). All but the first survive a killed process. The default is `disk`.",
+        "(acknowledged after the flush), `replicated` (acknowledged when the replica has it too, so that it survives "
+        "the loss of the machine). All but the first survive a killed process. The default is `disk`.",
         "priority": "How urgent the topic is under load, -1000 to 1000; null: by how recently it was read.",
         "auto_priority": "Whether reading the topic makes it more urgent.",
         "auto_create": "In the `config` of a write: whether the write may create the topic.",
@@ -107,6 +108,7 @@ DESCRIPTIONS: dict[str, dict[str, str]] = {
         "limit": "Maximum number of dead letters; 0: as many as one request may move.",
         "match": _MATCH,
         "seq": "Only the dead letter with this seq.",
+        "data": "The job gets this data instead of that of the dead letter. Needs `seq`.",
     },
     "RouterBody": {
         "preserve_node": "Whether copies keep their node.",

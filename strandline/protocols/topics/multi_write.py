@@ -11,6 +11,7 @@ from msgspec import UNSET
 from strandline.delivery.queues import QueueWrite, append_together
 from strandline.engine import Appended, Batch, Log
 from strandline.engine.commit import Commit, after_all
+from strandline.engine.record import FLUSHED
 from strandline.nearest_name import decode_body
 from strandline.protocols.topics.batches import (
     check_idempotency_key,
@@ -129,7 +130,7 @@ class MultiWrites:
 
         def reply(_: None) -> Reply:
             appended = dict(zip(parts, commit.wait(), strict=True))
-            durable = any(part.topic and part.topic.log.config.durability == "fsync" for part in parts.values())
+            durable = any(part.topic and part.topic.log.config.durability in FLUSHED for part in parts.values())
             performance = WritePerformance(
                 server_total_ms=round(call.elapsed_ms(), 3),
                 wal_append_ms=round((appended_at - before) * 1000, 3),

@@ -395,7 +395,7 @@ _SOCKET = Operation(
     summary="Subscribe and publish over a WebSocket",
     description=_WEBSOCKET,
     answers=(AnswerShape(101, "The connection becomes a WebSocket."),),
-    errors=("unauthorized", "not_found", "throttled", "not_ready", "shutting_down"),
+    errors=("unauthorized", "not_found", "throttled", "not_ready", "standby", "shutting_down"),
 )
 
 _GROUPS = {

@@ -11,6 +11,7 @@ import msgspec
 from strandline.delivery.queues import Schedule
 from strandline.engine import Appended, Batch, Log
 from strandline.engine.commit import Commit, after_all, then
+from strandline.engine.record import FLUSHED
 from strandline.nearest_name import with_nearest
 from strandline.protocols.topics.batches import (
     check_idempotency_key,
@@ -191,6 +192,6 @@ class _Appending:
 
     def json(self, topic: Topic) -> bytes:
         if not self._json:
-            fsync_ms = (perf_counter() - self._at) * 1000 if topic.log.config.durability == "fsync" else 0.0
+            fsync_ms = (perf_counter() - self._at) * 1000 if topic.log.config.durability in FLUSHED else 0.0
             self._json = b'"wal_append_ms":%.3f,"fsync_ms":%.3f' % (self._append_ms, fsync_ms)
         return self._json

@@ -13,8 +13,8 @@ from support.raw_http import RawConnection, request
 from support.server_process import ServerProcess, StartServer
 from support.topics_client import Client, eventually
 
-from strandline.engine import Batch, Engine
-from strandline.engine.errors import DiskFull
+from strandline.engine import Batch, Config, Engine, Options
+from strandline.engine.errors import DiskFull, ReplicaBehind
 from strandline.protocols.topics.errors import PROBLEMS
 from strandline.server.application import Application
 from strandline.server.settings import Settings, StorageSettings
@@ -104,15 +104,22 @@ def test_a_request_can_be_refused_with(strict: Client, code: str) -> None:
 
 
 def in_process(
-    tmp_path: Path, ask: Callable[[Application], None], path: str, *, ready: bool = True, body: object = RECORD
+    tmp_path: Path,
+    ask: Callable[[Application], None],
+    path: str,
+    *,
+    ready: bool = True,
+    body: object = RECORD,
+    **storage: Any,
 ) -> httpx.Response:
     """The answer of an application without a process, after something was done to it."""
 
     async def main() -> httpx.Response:
-        application = Application(Settings(storage=StorageSettings(data_dir=str(tmp_path / "data"))))
+        application = Application(Settings(storage=StorageSettings(data_dir=str(tmp_path / "data"), **storage)))
         transport = httpx.ASGITransport(application.app)
         async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
             if not ready:
+                ask(application)
                 return await client.get(path)
             async with application.app.router.lifespan_context(application.app):
                 while not application.status.ready:
@@ -172,6 +179,50 @@ def test_damaged_data(tmp_path: Path) -> None:
     check("damaged_data", in_process(tmp_path, lambda _: None, "/v0/topics/a/diff", body={}))
 
 
+def test_standby(tmp_path: Path) -> None:
+    def stand_by(application: Application) -> None:
+        application.status.standby = True
+        application.status.leader = "10.0.0.1:4000"
+
+    response = in_process(tmp_path, stand_by, "/v0/topics", ready=False)
+    check("standby", response)
+    assert response.json()["error"]["detail"] == {"leader": "10.0.0.1:4000"}
+
+
+COPIED = {**RECORD, "config": {"durability": "replicated"}}
+
+
+def test_no_replica(tmp_path: Path) -> None:
+    with Engine.open(tmp_path / "data", Options(replica=str(tmp_path / "replica")), background=False) as engine:
+        engine.create("a", Config(durability="replicated")).wait()
+    check("no_replica", in_process(tmp_path, lambda _: None, "/v0/topics/a"))
+    refused = in_process(tmp_path, lambda _: None, "/v0/topics/b", body=COPIED)
+    check("invalid_request", refused)
+    assert "replica" in refused.text
+
+
+@pytest.mark.parametrize("code", ["replica_behind", "replica_away"])
+def test_a_replica_that_stores_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: str) -> None:
+    monkeypatch.setattr("strandline.engine.replica.replica.CLOSE_SECONDS", 0.0)
+
+    def fail_the_store(application: Application) -> None:
+        assert application.engine is not None
+        replica = application.engine.replica
+        assert replica is not None
+
+        def create(name: str, data: bytes) -> bool:
+            raise OSError(5, "Input/output error")
+
+        replica._store.create = create  # type: ignore[method-assign]
+        if code == "replica_away":
+            commit = application.engine.create("a", Config(durability="replicated"), batch=Batch.of(b"1"))
+            with pytest.raises(ReplicaBehind):
+                commit.wait()
+
+    options = {"replica": str(tmp_path / "replica"), "replica_timeout_ms": 1}
+    check(code, in_process(tmp_path, fail_the_store, "/v0/topics/a", body=COPIED, **options))
+
+
 def test_shutting_down(start_server: StartServer, lane: str) -> None:
     server = start_server(lane=lane)
     server.client().put("a")
@@ -193,5 +244,6 @@ def test_shutting_down(start_server: StartServer, lane: str) -> None:
 
 
 def test_every_code_is_produced_here() -> None:
-    elsewhere = {"not_ready", "internal", "damaged_data", "disk_full", "read_only", "shutting_down"}
+    elsewhere = {"not_ready", "internal", "damaged_data", "disk_full", "read_only", "shutting_down", "standby"}
+    elsewhere |= {"no_replica", "replica_behind", "replica_away"}
     assert set(PROBLEMS) == set(ASKED) | elsewhere

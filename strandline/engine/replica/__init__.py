@@ -1,0 +1,1 @@
+"""A copy of the journal in an object store, from which another machine can continue."""

@@ -1,0 +1,175 @@
+"""The object store of a replica: whole objects, some of them created at most once.
+
+Fencing depends on :meth:`ReplicaStore.create`: of two writers that create the same name, exactly one succeeds. S3, GCS,
+Azure and their imitations have this as a conditional PUT, a file system as a hard link.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from strandline.engine.errors import BadConfig
+from strandline.engine.segments.cold_tier import (
+    PART_BYTES,
+    PARTS_AT_A_TIME,
+    create_directory,
+    directory_of,
+    reason_of,
+    sync_path,
+)
+from strandline.late_import import LateModule
+
+if TYPE_CHECKING:
+    import obstore.exceptions
+    import obstore.store
+    from obstore.store import ClientConfig, ObjectStore, RetryConfig
+else:
+    obstore = LateModule("obstore")
+
+#: The replica repeats requests itself, because it must know whether a chunk was created by an earlier attempt.
+NO_RETRIES: RetryConfig = {"max_retries": 0, "retry_timeout": timedelta(0)}
+
+
+class StoredObject(NamedTuple):
+    name: str
+    size: int
+
+
+class ReplicaStore(Protocol):
+    """Failures are raised as OSError: the store cannot be reached, or refuses the request."""
+
+    def create(self, name: str, data: bytes) -> bool:
+        """Store an object durably. Return False, and change nothing, if the name exists."""
+        ...
+
+    def put(self, name: str, data: bytes | Path) -> None:
+        """Store an object durably, replacing an existing one. A Path means the contents of that file."""
+        ...
+
+    def read(self, name: str) -> bytes | None:
+        """Return an object, or None if it does not exist."""
+        ...
+
+    def fetch(self, name: str, target: Path) -> bool:
+        """Copy an object durably to a new file. Return False if the object does not exist."""
+        ...
+
+    def list(self, folder: str, after: str = "") -> list[StoredObject]:
+        """Return the objects of a folder whose names come after a name, in the order of their names."""
+        ...
+
+    def delete(self, name: str) -> None:
+        """Remove an object. Does nothing if it does not exist."""
+        ...
+
+    def describe(self) -> str:
+        """Return the location of the store, for messages."""
+        ...
+
+
+class ObjectStoreReplica:
+    """A replica in ``s3://bucket/prefix``, in any other store that obstore knows (``gs://``, ``az://``), or in a
+    directory.
+
+    Credentials and other options that are not given come from the usual environment variables of the store.
+    """
+
+    def __init__(self, url: str, **options: str | bool) -> None:
+        self._url = url.rstrip("/")
+        self._directory = directory_of(url)
+        self._store: ObjectStore
+        if self._directory is None:
+            self._store = _open(url, options)
+        else:
+            for option, value in options.items():
+                raise BadConfig(option, value, "a replica in a directory has no options")
+            create_directory(self._directory)
+            self._store = obstore.store.LocalStore(self._directory)
+
+    def describe(self) -> str:
+        return self._url
+
+    def create(self, name: str, data: bytes) -> bool:
+        try:
+            with self._errors(name):
+                obstore.put(self._store, name, data, mode="create", use_multipart=False)
+                self._make_durable(name)
+        except FileExistsError:
+            return False
+        return True
+
+    def put(self, name: str, data: bytes | Path) -> None:
+        with self._errors(name):
+            obstore.put(self._store, name, data, chunk_size=PART_BYTES, max_concurrency=PARTS_AT_A_TIME)
+            self._make_durable(name)
+
+    def read(self, name: str) -> bytes | None:
+        try:
+            with self._errors(name):
+                return obstore.get(self._store, name).bytes().to_bytes()
+        except FileNotFoundError:
+            return None
+
+    def fetch(self, name: str, target: Path) -> bool:
+        try:
+            with self._errors(name):
+                found = obstore.get(self._store, name)
+                with target.open("wb", buffering=0) as file:
+                    for piece in found.stream(min_chunk_size=PART_BYTES):
+                        file.write(piece)
+                    os.fsync(file.fileno())
+        except FileNotFoundError:
+            return False
+        return True
+
+    def list(self, folder: str, after: str = "") -> list[StoredObject]:
+        with self._errors(folder):
+            offset = after or None
+            found = [
+                StoredObject(item["path"], item["size"])
+                for page in obstore.list(self._store, prefix=folder, offset=offset)
+                for item in page
+            ]
+        return sorted(found)
+
+    def delete(self, name: str) -> None:
+        with self._errors(name), suppress(FileNotFoundError):
+            obstore.delete(self._store, name)
+
+    def _make_durable(self, name: str) -> None:
+        """The library puts a finished file in place but does not flush it."""
+        if self._directory is not None:
+            path = self._directory / name
+            sync_path(path)
+            sync_path(path.parent)
+
+    @contextmanager
+    def _errors(self, name: str) -> Iterator[None]:
+        place = f"{self._url}/{name}"
+        try:
+            yield
+        except (obstore.exceptions.BaseError, OSError) as error:
+            why = reason_of(error)
+            if isinstance(error, (obstore.exceptions.AlreadyExistsError, FileExistsError)):
+                raise FileExistsError(errno.EEXIST, "the object exists", place) from error
+            if isinstance(error, FileNotFoundError) and "NoSuchBucket" not in why:
+                raise FileNotFoundError(errno.ENOENT, why, place) from error
+            raise OSError(errno.EIO, why, place) from error
+
+
+def _open(url: str, options: Mapping[str, str | bool]) -> ObjectStore:
+    settings: dict[str, Any] = dict(options)
+    client: ClientConfig | None = None
+    if "allow_http" in settings:
+        # The client reads its settings from the environment only if no client option is given.
+        client = {"allow_http": bool(settings.pop("allow_http"))}
+    try:
+        return obstore.store.from_url(url, client_options=client, retry_config=NO_RETRIES, **settings)
+    except (obstore.exceptions.BaseError, ValueError) as error:
+        raise BadConfig("replica", url, reason_of(error)) from error

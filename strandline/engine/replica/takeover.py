@@ -1,0 +1,242 @@
+"""Begin a term: check that a data directory may continue a replica, or make a directory from it.
+
+A server begins a term before it opens its data directory. From then on the chain ends with its own chunk, so what it
+reads of the chain is everything that was ever acknowledged as ``replicated``.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from strandline.engine.clock import SystemClock
+from strandline.engine.disk import Disk
+from strandline.engine.errors import BadConfig, DamagedFile, EngineError
+from strandline.engine.journal.file import DIRECTORY, FLUSHED, journal_path
+from strandline.engine.journal.frame import FILE_HEADER, FileKind, read_file_header
+from strandline.engine.replica.chain import ID_BYTES, Chain
+from strandline.engine.replica.chunk import Chunk, ChunkKind, JournalPart, State, Term, chunk_name, content_of
+from strandline.engine.replica.leader import Leader, write_leader
+from strandline.engine.segments.store import HOT_DIRECTORY
+from strandline.engine.state.checkpoints import (
+    CHECKPOINTS,
+    MANIFEST,
+    JournalEntry,
+    Manifest,
+    checkpoint_path,
+    encode_manifest,
+    parse_manifest,
+    read_manifest,
+    write_manifest,
+)
+
+#: A file in a directory that is being made from a replica. It is removed when the takeover is complete: what follows
+#: from it is sealed, and the replica has it.
+TAKEN_OVER = "TAKEN_OVER"
+#: A file with a random id that distinguishes this directory from others of the same history.
+WRITER = "REPLICA"
+#: The folder of the descriptions in a pool of backups.
+BACKUPS = "backups"
+
+
+class ReplicaAhead(EngineError):
+    """The replica has records that the data directory lacks: another server has written to it since, or the directory
+    is an old copy."""
+
+    def __init__(self, directory: str, replica: str) -> None:
+        super().__init__(
+            f"the replica {replica} is ahead of the data directory {directory}: another server has taken over, or the "
+            "directory is an old copy. Move the directory away and start with an empty one: the server then begins "
+            "with what the replica has. Records that only this directory has stay in it"
+        )
+
+
+class Begun(NamedTuple):
+    #: Whether the directory was made from the replica, so that records of durabilities below ``replicated`` may be
+    #: missing.
+    restored: bool
+    #: The first chunk that the last state needs; 0: there is none.
+    first_needed: int
+
+
+class _Contents(NamedTuple):
+    manifest: Manifest
+    state: State
+    #: The bytes of the journal files from the boundary on, in order.
+    files: dict[int, bytearray]
+
+
+def own_id(disk: Disk) -> bytes:
+    """Return the id of a locked directory, which it gets when it first has a replica."""
+    with suppress(FileNotFoundError, ValueError):
+        found = bytes.fromhex(disk.read(WRITER).decode("ascii", "replace").strip())
+        if len(found) == ID_BYTES:
+            return found
+    made = os.urandom(ID_BYTES)
+    disk.write_file(WRITER, made.hex().encode() + b"\n")
+    return made
+
+
+def begin_term(disk: Disk, chain: Chain, address: str, lease_ms: int, expected_term: int | None = None) -> Begun:
+    """Take over the replica for a locked data directory. An empty directory gets the contents of the replica.
+
+    With ``expected_term``, do so only if the term of the chain is still this one.
+
+    Raises ReplicaAhead, Superseded, BadConfig, DamagedFile, and OSError if the store cannot be reached.
+    """
+    if chain.store.list(BACKUPS):
+        raise BadConfig("replica", chain.store.describe(), "it is a pool of backups; choose another prefix")
+    # An unfinished takeover has answered no requests, so the directory is made again.
+    own = None if disk.exists(TAKEN_OVER) else read_manifest(disk)
+    end = chain.find_end()
+    if expected_term is not None and chain.term != expected_term:
+        raise chain.superseded(expected_term)
+    if own is not None and end is not None:
+        _check_contains(disk, own, chain, end.number)
+    chain.take_over(Term(address, SystemClock().now()))
+    if own is not None and end is not None and chain.number != end.number + 1:
+        # The other server was alive and has written more in the meantime.
+        _check_contains(disk, own, chain, chain.number - 1)
+    write_leader(chain.store, Leader(chain.term, address, lease_ms))
+    if own is not None or end is None:
+        last = _last_state(chain)
+        return Begun(False, 0 if last is None else last.first_chunk)
+    contents = _read(chain)
+    _restore(disk, chain, contents)
+    return Begun(True, contents.state.first_chunk)
+
+
+def has_data(directory: str | os.PathLike[str]) -> bool:
+    """Return whether a directory is a data directory, as opposed to one that is empty or does not exist."""
+    return Path(directory, MANIFEST).exists()
+
+
+def finish(disk: Disk) -> None:
+    """Note that a takeover is complete."""
+    disk.remove(TAKEN_OVER)
+    disk.sync_directory("")
+
+
+def _check_contains(disk: Disk, manifest: Manifest, chain: Chain, last: int) -> None:
+    """Raise unless the data directory has everything that the chain has up to the chunk ``last``.
+
+    A server that makes its directory from the replica ships a state before it answers requests. If it only began a
+    term, it has changed nothing.
+    """
+    place, replica = disk.local_path("").rstrip("/"), chain.store.describe()
+    for number in range(last, 0, -1):
+        chunk = chain.read(number)
+        if chunk is None:
+            break
+        if chunk.kind in (ChunkKind.TERM, ChunkKind.END):
+            continue
+        if chunk.writer[:ID_BYTES] != chain.writer[:ID_BYTES]:
+            raise ReplicaAhead(place, replica)
+        if chunk.kind is ChunkKind.STATE:
+            state = parse_manifest(content_of(chunk, State).manifest, chunk_name(number))
+            if state.id != manifest.id:
+                raise BadConfig("replica", replica, f"it belongs to another data directory ({state.id})")
+            if state.boundary > manifest.boundary:
+                raise ReplicaAhead(place, replica)
+            return
+        part = content_of(chunk, JournalPart)
+        if not _has(disk, manifest, part):
+            raise ReplicaAhead(place, replica)
+        return
+
+
+def _has(disk: Disk, manifest: Manifest, part: JournalPart) -> bool:
+    index, end = part.end
+    if index < manifest.boundary:
+        # Sealed since. The file is gone, but its number was used only once in this directory.
+        return True
+    path = journal_path(index)
+    try:
+        if disk.size(path) < end:
+            return False
+        return read_file_header(path, disk.read(path, 0, FILE_HEADER.size), FileKind.JOURNAL)[1] == part.seed
+    except (FileNotFoundError, DamagedFile):
+        return False
+
+
+def _last_state(chain: Chain) -> State | None:
+    if not chain.state:
+        return None
+    return content_of(_present(chain, chain.state, chain.read(chain.state)), State)
+
+
+def _read(chain: Chain) -> _Contents:
+    """Read what a server starts from. The chain ends with the caller's term, so nothing that is needed changes."""
+    state = _last_state(chain)
+    if state is None:
+        # The server before has acknowledged nothing as replicated, but may have created logs.
+        manifest = Manifest()
+        return _Contents(manifest, State(encode_manifest(manifest), [], chain.number), {})
+    manifest = parse_manifest(state.manifest, chain.store.describe())
+    files: dict[int, bytearray] = {}
+    numbers = list(range(state.first_chunk, chain.number))
+    for number, found in zip(numbers, chain.chunks(numbers), strict=True):
+        chunk = _present(chain, number, found)
+        if chunk.kind is not ChunkKind.JOURNAL:
+            continue
+        for piece in content_of(chunk, JournalPart).pieces:
+            if piece.index < manifest.boundary:
+                continue
+            file = files.setdefault(piece.index, bytearray())
+            if piece.offset > len(file):
+                raise DamagedFile(
+                    f"{chain.store.describe()}/{chunk_name(number)}",
+                    f"it continues journal file {piece.index} at byte {piece.offset}, which has {len(file)} bytes",
+                )
+            # A server that starts again in its directory ships the files from the boundary on once more.
+            file[piece.offset : piece.offset + len(piece.data)] = piece.data
+    return _Contents(manifest, state, files)
+
+
+def _present(chain: Chain, number: int, chunk: Chunk | None) -> Chunk:
+    if chunk is None:
+        raise DamagedFile(f"{chain.store.describe()}/{chunk_name(number)}", "the chunk is missing")
+    return chunk
+
+
+def _restore(disk: Disk, chain: Chain, contents: _Contents) -> None:
+    """Make the data directory. The manifest is written last: without it, the directory counts as empty."""
+    if not disk.exists(TAKEN_OVER):
+        for folder in (DIRECTORY, HOT_DIRECTORY, CHECKPOINTS):
+            if disk.list(folder):
+                raise DamagedFile(
+                    MANIFEST,
+                    f"it is missing, but {folder}/ has files. Put the manifest back, or start with an empty directory: "
+                    "the server then begins with what the replica has",
+                )
+        disk.write_file(TAKEN_OVER, b"")
+    # The flush mark of an earlier attempt names files that do not come back.
+    for name in (MANIFEST, FLUSHED):
+        disk.remove(name)
+    for folder in (DIRECTORY, HOT_DIRECTORY, CHECKPOINTS):
+        disk.make_directory(folder)
+        for name in disk.list(folder):
+            disk.remove(f"{folder}/{name}")
+    manifest = contents.manifest
+    for name, stored in zip(manifest.checkpoints, contents.state.checkpoints, strict=True):
+        raw = chain.store.read(stored)
+        if raw is None:
+            raise DamagedFile(f"{chain.store.describe()}/{stored}", "the object is missing")
+        disk.write_file(checkpoint_path(name), raw)
+    entries = []
+    for index in sorted(contents.files):
+        file = contents.files[index]
+        with closing(disk.append_file(journal_path(index))) as copy:
+            copy.write([bytes(file)])
+            copy.sync()
+        entries.append(JournalEntry(index, len(file)))
+    if entries:
+        # The last chunk may end within a write, which was not acknowledged.
+        entries[-1] = JournalEntry(entries[-1].index)
+    for folder in (DIRECTORY, HOT_DIRECTORY, CHECKPOINTS, ""):
+        disk.sync_directory(folder)
+    write_manifest(disk, msgspec.structs.replace(manifest, journals=entries))

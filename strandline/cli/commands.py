@@ -40,7 +40,7 @@ COMMANDS = {
     "audit": CommandPlace(
         "audit:audit_command",
         "Show who changed the server and its logs: the last entries of the audit log, oldest first.",
-        ReadingCommand,
+        TableCommand,
     ),
     "index": CommandPlace("index:app", "Make the records of a log searchable."),
     "search": CommandPlace(

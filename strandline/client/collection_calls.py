@@ -57,8 +57,8 @@ class Pulled(msgspec.Struct, Generic[T], frozen=True):
 
 
 class DocumentVersion(msgspec.Struct, Generic[T], frozen=True):
-    """The current version of a regular document. ``data`` is None if the document does not exist; its ``hash`` is empty
-    then. ``timestamp`` is the time of the pull."""
+    """A version of a regular document. ``data`` is None if the document does not exist; its ``hash`` is empty then.
+    ``timestamp`` is the time of the pull, or of the push if the document is followed with ``live``."""
 
     data: T | None
     hash: str
@@ -245,26 +245,31 @@ class _Batch(msgspec.Struct):
 
 
 def read_appended(answer: Answer) -> Appended:
-    appended: Appended = _convert(_parse(answer), Appended)
+    appended: Appended = _convert(_parse(answer.body), Appended)
     return appended
 
 
 def read_pulled(answer: Answer, field: str) -> Pulled[Data]:
-    return _pulled(_parse(answer), field)
+    return _pulled(_parse(answer.body), field)
 
 
 def read_pushed(answer: Answer) -> Pushed:
-    pushed: Pushed = _convert(_parse(answer), Pushed)
+    pushed: Pushed = _convert(_parse(answer.body), Pushed)
     return pushed
 
 
 def read_document(answer: Answer) -> DocumentVersion[Data]:
     """The document as it is stored."""
-    return _version(_parse(answer))
+    return _version(_parse(answer.body))
+
+
+def read_version(event: bytes) -> DocumentVersion[Data]:
+    """The version in an event, as it is stored."""
+    return _version(_parse(event))
 
 
 def read_batch(answer: Answer, asks: Mapping[str, Sequence[DocumentRequest]]) -> dict[str, list[Entry]]:
-    batch: _Batch = _convert(_parse(answer), _Batch)
+    batch: _Batch = _convert(_parse(answer.body), _Batch)
     entries: dict[str, list[Entry]] = {}
     for name, asked in asks.items():
         told = batch.collections.get(name, [])
@@ -295,9 +300,9 @@ def _pulled(document: Any, field: str) -> Pulled[Data]:
     return Pulled(elements, told.hash, told.timestamp, told.more)
 
 
-def _parse(answer: Answer) -> Any:
+def _parse(text: bytes) -> Any:
     try:
-        return parse(answer.body)
+        return parse(text)
     except NotJson as error:
         raise BadAnswer(f"the server sent an unexpected answer: {error}") from error
 

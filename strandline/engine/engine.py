@@ -398,10 +398,11 @@ class Engine:
     def change_all(self, changes: Sequence[Change]) -> Commit[list[Any]]:
         """Make several changes to several logs in one step: after a crash, all of them exist or none.
 
-        If any change has to wait for the flush, all become visible together after it. Deletes, hides, restores and
-        amendments affect only records that existed before the step; the step's own appends are applied last. An append
-        with a repeated idempotency key returns its earlier result, and the other changes are made. If this raises,
-        nothing has changed.
+        If any change has to wait for the flush, all become visible together after it, except records of ``replicated``
+        logs, which become visible when the replica has them. The commit is then done as well. Deletes, hides, restores
+        and amendments affect only records that existed before the step; the step's own appends are applied last. An
+        append with a repeated idempotency key returns its earlier result, and the other changes are made. If this
+        raises, nothing has changed.
 
         The results are in the order of the changes: the result of each append, delete, hide or restore, and None for an
         amendment.
@@ -437,6 +438,11 @@ class Engine:
     def seal(self) -> None:
         """Seal everything that is in the journal, however little."""
         self.maintenance.run(everything=True)
+
+    def seal_soon(self) -> None:
+        """Have housekeeping seal everything that is in the journal now, without waiting for it."""
+        with self.lock:
+            self.backlog.want_round()
 
     def compact(self) -> bool:
         """Delete superseded records of compacted logs that are old enough. Return whether there were any."""

@@ -71,6 +71,7 @@ from strandline.service.http import Reply
 from strandline.service.kernel import Kernel
 from strandline.service.limits import Limits
 from strandline.service.live import LiveResponses
+from strandline.service.request_meter import RequestMeter
 from strandline.service.unread import UnreadBytes
 from strandline.service.workers import Workers
 from strandline.tables import BadDeclaration, Tables
@@ -229,7 +230,8 @@ class Application:
             engine, hub, self.limits.streams, self.workers, target_latency_ms=settings.delivery.target_latency_ms
         )
         self.admission, self.live = kernel.admission, kernel.live
-        kernel.admission.flushes_in_place = FlushInPlace(engine, lambda: self.gate.entered).is_best
+        in_place = FlushInPlace(engine, lambda: self.gate.entered, lambda: self.gate.in_a_row)
+        kernel.admission.flushes_in_place = in_place.is_best
         shelf = IndexCatalog(Lake.at(settings.lake), Path(settings.storage.data_dir) / COMPANIONS, self.workers.lake)
         # One memory budget and one set of index files for the searches of all protocols.
         directory = IndexDirectory(engine.disk)
@@ -392,6 +394,7 @@ class Application:
             is_serving=lambda: self.status.serving,
             uptime_ms=lambda: self.probes.uptime_ms,
             connections=lambda: self.count_connections(),
+            requests=lambda: RequestMeter.totals(self.gate.meters()),
             # The certificate of a server with TLS is rarely valid for an address of this machine.
             url=lambda: f"http://{self.address}" if self.address and not self.settings.server.tls_certificate else "",
         )

@@ -156,10 +156,10 @@ class Chain:
 
     def remove_before(self, first: int) -> None:
         """Remove the chunks before a number, in order, except those with which a term began."""
-        known = self._clean_before
+        known, terms = self._clean_before, set(self.terms)
         numbers: Sequence[int] = range(known, first) if known is not None else self.numbers()
         for number in numbers:
-            if number < first and number not in self.terms:
+            if number < first and number not in terms:
                 self.store.delete(chunk_name(number))
         self._clean_before = first
 

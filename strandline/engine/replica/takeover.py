@@ -16,7 +16,7 @@ import msgspec
 from strandline.engine.clock import SystemClock
 from strandline.engine.disk import Disk
 from strandline.engine.errors import BadConfig, DamagedFile, EngineError
-from strandline.engine.journal.file import DIRECTORY, journal_path
+from strandline.engine.journal.file import DIRECTORY, FLUSHED, journal_path
 from strandline.engine.journal.frame import FILE_HEADER, FileKind, read_file_header
 from strandline.engine.replica.chain import ID_BYTES, Chain
 from strandline.engine.replica.chunk import Chunk, ChunkKind, JournalPart, State, Term, chunk_name, content_of
@@ -214,7 +214,9 @@ def _restore(disk: Disk, chain: Chain, contents: _Contents) -> None:
                     "the server then begins with what the replica has",
                 )
         disk.write_file(TAKEN_OVER, b"")
-    disk.remove(MANIFEST)
+    # The flush mark of an earlier attempt names files that do not come back.
+    for name in (MANIFEST, FLUSHED):
+        disk.remove(name)
     for folder in (DIRECTORY, HOT_DIRECTORY, CHECKPOINTS):
         disk.make_directory(folder)
         for name in disk.list(folder):

@@ -22,6 +22,7 @@ class CuttingProxy:
         #: How many connections there were so far.
         self.connections = 0
         self._open: list[socket.socket] = []
+        self._has_vanished = False
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
         threading.Thread(target=self._accept, daemon=True).start()
@@ -31,10 +32,15 @@ class CuttingProxy:
 
     def vanish(self) -> None:
         """Cut all connections, and refuse new ones."""
-        for each in (self._listener, *self._open):
+        self._has_vanished = True
+        self._cut(self._listener, *self._open)
+        self.close()
+
+    @staticmethod
+    def _cut(*connections: socket.socket) -> None:
+        for each in connections:
             with suppress(OSError):
                 each.shutdown(socket.SHUT_RDWR)
-        self.close()
 
     def _accept(self) -> None:
         while True:
@@ -46,6 +52,8 @@ class CuttingProxy:
             limit = self.faults.popleft() if self.faults else None
             server = socket.create_connection(self._server, PATIENCE_SECONDS)
             self._open += [client, server]
+            if self._has_vanished:
+                self._cut(client, server)
             threading.Thread(target=self._pass, args=(client, server, None), daemon=True).start()
             threading.Thread(target=self._pass, args=(server, client, limit), daemon=True).start()
 

@@ -206,7 +206,7 @@ class Engine:
             disk, self.store, progress, repairing=repairing, before_file=None if repairing else rounds.before_file
         )
         if replica is not None and replica.restored:
-            skip_unreplicated(self.recovered)
+            skip_unreplicated(self.recovered, replica.is_complete)
         self.by_epoch = self.recovered.books
         self._by_name = {book.name: book for book in self.by_epoch.values()}
         self._names = Names(self._by_name)
@@ -246,13 +246,19 @@ class Engine:
             self._continue_term(replica)
 
     def _continue_term(self, replica: Replica) -> None:
-        """Let the replica have everything that readers will see of ``replicated`` logs."""
+        """Make a takeover durable, and let the replica have what readers will see of ``replicated`` logs, including
+        logs that are ``replicated`` only according to the replica."""
         if replica.restored:
             # What was skipped is in memory only.
             self.maintenance.run(everything=True)
-            finish_takeover(self.disk)
-        if any(book.config.durability == "replicated" for book in self.by_epoch.values()):
+        if (
+            replica.restored
+            or replica.has_state
+            or any(book.config.durability == "replicated" for book in self.by_epoch.values())
+        ):
             replica.ship_all()
+        if replica.restored:
+            finish_takeover(self.disk)
 
     @classmethod
     def open(
@@ -392,10 +398,11 @@ class Engine:
     def change_all(self, changes: Sequence[Change]) -> Commit[list[Any]]:
         """Make several changes to several logs in one step: after a crash, all of them exist or none.
 
-        If any change has to wait for the flush, all become visible together after it. Deletes, hides, restores and
-        amendments affect only records that existed before the step; the step's own appends are applied last. An append
-        with a repeated idempotency key returns its earlier result, and the other changes are made. If this raises,
-        nothing has changed.
+        If any change has to wait for the flush, all become visible together after it, except records of ``replicated``
+        logs, which become visible when the replica has them. The commit is then done as well. Deletes, hides, restores
+        and amendments affect only records that existed before the step; the step's own appends are applied last. An
+        append with a repeated idempotency key returns its earlier result, and the other changes are made. If this
+        raises, nothing has changed.
 
         The results are in the order of the changes: the result of each append, delete, hide or restore, and None for an
         amendment.
@@ -431,6 +438,11 @@ class Engine:
     def seal(self) -> None:
         """Seal everything that is in the journal, however little."""
         self.maintenance.run(everything=True)
+
+    def seal_soon(self) -> None:
+        """Have housekeeping seal everything that is in the journal now, without waiting for it."""
+        with self.lock:
+            self.backlog.want_round()
 
     def compact(self) -> bool:
         """Delete superseded records of compacted logs that are old enough. Return whether there were any."""

@@ -59,7 +59,8 @@ class Log:
     """A named append-only sequence of records. Thread-safe.
 
     Changes return a :class:`Commit`: call its ``wait`` for the result. On a ``fsync`` log, readers see a change once it
-    is durable; on other logs, immediately.
+    is durable. On a ``replicated`` log, they see new records once the replica has them, and other changes once they are
+    durable here. On other logs, readers see a change immediately.
     """
 
     __slots__ = ("_book", "_engine")

@@ -173,7 +173,7 @@ class Compaction:
                 with engine.lock:
                     book.check_there()
                     until = engine.now() - engine.options.compact_after_ms
-                    return min(book.seq_since(until + 1, segments) - 1, book.head, removable_through(book))
+                    return min(book.seq_since(until + 1, segments) - 1, book.shown, removable_through(book))
             except NotResident as missing:
                 fetch(book, missing)
 

@@ -148,8 +148,9 @@ class Maintenance:
         try:
             return self._merging.wanted(self._manifest.segments)
         except OSError as error:
-            # An open segment holds a file descriptor. Merging can wait for one, sealing cannot.
-            if error.errno != errno.EMFILE:
+            # An open segment holds a file descriptor, and one that only the replica has is fetched first. Merging can
+            # wait, sealing cannot.
+            if error.errno != errno.EMFILE and self._engine.replica is None:
                 raise
             return []
 

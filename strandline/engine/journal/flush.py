@@ -90,6 +90,8 @@ class SharedFlush:
         self._tell = tell
         self._pending: deque[_Pending] = deque()
         self._unshipped: deque[_Unshipped] = deque()
+        #: The replica has the journal up to here.
+        self._shipped = -1
         self.replica: Shipping | None = None
         self._pending_peak = 0
         self.flushes = 0
@@ -131,7 +133,7 @@ class SharedFlush:
         commit: Commit[T] = Commit(self)
         for book in books:
             book.pending += 1
-            if self.replica is not None and book.config.durability == "replicated":
+            if self.replica is not None and _waits_for_replica(book):
                 replicated = True
         self._pending.append(_Pending(self._journal.written, books, commit, make, value, replicated))
         self.flush_in_time()
@@ -213,6 +215,8 @@ class SharedFlush:
                     failed = self._journal.fail(error)
                     done.append((pending.commit, None, failed.again()))
                     break
+            # A repeated append writes nothing, so the replica may have everything already.
+            done += [(change.commit, change.value, None) for change in self._take_shipped()]
         if self.replica is not None:
             self.replica.flushed()
         for commit, value, failure in done:
@@ -225,7 +229,7 @@ class SharedFlush:
 
     def _apply_unshipped(self, pending: _Pending) -> None:
         """Apply a change, and hold its records back from readers until the replica has it."""
-        books = [book for book in pending.books if book.config.durability == "replicated"]
+        books = [book for book in pending.books if _waits_for_replica(book)]
         for book in books:
             book.hold()
         try:
@@ -241,19 +245,25 @@ class SharedFlush:
 
     def shipped(self, position: int) -> None:
         """The replica has the journal up to ``position``."""
-        done: list[_Unshipped] = []
         with self._lock:
-            while self._unshipped and self._unshipped[0].position <= position:
-                change = self._unshipped.popleft()
-                done.append(change)
-                for book, head in change.heads:
-                    moved = head != book.shown
-                    book.release(head)
-                    if moved and book.listeners and not book.dropped:
-                        self._tell(book)
+            self._shipped = max(self._shipped, position)
+            done = self._take_shipped()
         for change in done:
+            change.commit.resolve(change.value)
+
+    def _take_shipped(self) -> list[_Unshipped]:
+        """Let readers see what the replica has, and return the changes whose commits are to be resolved."""
+        taken: list[_Unshipped] = []
+        while self._unshipped and self._unshipped[0].position <= self._shipped:
+            change = self._unshipped.popleft()
+            for book, head in change.heads:
+                moved = head != book.shown
+                book.release(head)
+                if moved and book.listeners and not book.dropped:
+                    self._tell(book)
             if not change.commit.done:
-                change.commit.resolve(change.value)
+                taken.append(change)
+        return taken
 
     @property
     def unshipped(self) -> int:
@@ -337,3 +347,10 @@ class SharedFlush:
                 self.give_up(error)
             raise
         self._failures = 0
+
+
+def _waits_for_replica(book: Logbook) -> bool:
+    """Return whether the changes of a log wait for the replica. A log whose durability was ``replicated`` continues to
+    wait until the replica knows that it is not any more: after a takeover, the log would not skip the seqs of records
+    that are missing."""
+    return book.config.durability == "replicated" or book.held > 0

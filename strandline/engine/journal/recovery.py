@@ -255,13 +255,13 @@ def leap(book: Logbook, files: int = 1) -> None:
     book.reserved = book.reserved_durable = book.assigned
 
 
-def skip_unreplicated(recovered: Recovered) -> None:
+def skip_unreplicated(recovered: Recovered, complete: bool) -> None:
     """Skip the seqs that the server before may have assigned and that the replica does not have, after a takeover.
 
-    Logs of the durability ``replicated`` skip none: no reader has seen a record of theirs that the replica lacks. After
-    a clean shutdown the replica has everything.
+    Logs of the durability ``replicated`` skip none: no reader has seen a record of theirs that the replica lacks. If
+    the replica is ``complete``, it has everything.
     """
-    if recovered.clean and recovered.journals:
+    if complete:
         return
     for book in recovered.books.values():
         if book.config.durability != "replicated":

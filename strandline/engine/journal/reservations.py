@@ -47,12 +47,12 @@ class Reservations:
         if durability == "replicated":
             self.check_replica(book)
             return True, last
-        waits = last > book.reserved_durable or book.pending > 0
+        waits = last > book.reserved_durable or book.pending > 0 or book.held > 0
         if not waits and last + (book.reserve_step >> 1) <= book.reserved and book.reserve_step >= 4 * count:
             # The same result as below, for nearly every append.
             return False, book.reserved
         step = max(book.reserve_step, _minimum(durability), 4 * count)
-        if waits and not book.pending:
+        if waits and not book.pending and not book.held:
             # The reservation ran out before a flush. The first append that has to wait doubles the step.
             step = min(2 * step, max(MAX_RESERVE, 4 * count))
         if last + step // 2 <= book.reserved:

@@ -39,7 +39,8 @@ def _configure(engine: Engine, book: Logbook, config: Config) -> Commit[LogState
     engine.check_config(config)
     now = engine.now()
     let_expire(engine, book, now)
-    ceases = book.config.durability == "ephemeral" != config.durability
+    before = book.config
+    ceases = before.durability == "ephemeral" != config.durability
     for frame in frames_of_volatile(book, now) if ceases else ():
         engine.journal.write(frame)
     engine.touch(book)
@@ -52,13 +53,22 @@ def _configure(engine: Engine, book: Logbook, config: Config) -> Commit[LogState
     book.journal_index = 0
     if book.tail is not None:
         book.tail.join_no_further()
-    book.totals.count(book.config.durability, -1)
+    book.totals.count(before.durability, -1)
     book.totals.count(config.durability, 1)
     book.configure(config)
     engine.note_config(book)
     evicting(engine, book, lambda: evict_over_caps(book, engine.store))
     let_expire(engine, book, now)
-    return engine.later((book,), book.state(), None)
+    if before.durability != "replicated" or engine.replica is None:
+        return engine.later((book,), book.state(), None)
+    # Later changes wait for the replica as well, until it has this one.
+    book.hold()
+
+    def make() -> LogState:
+        book.release(book.shown)
+        return book.state()
+
+    return engine.later((book,), None, make)
 
 
 def config_frame(book: Logbook, config: Config, now: int, reserved: int) -> Encoded:
@@ -88,7 +98,7 @@ def note(engine: Engine, book: Logbook, changes: Mapping[str, Any], producer: Pr
         engine.touch(book)
         appended = book.note(extras, now)
         engine.tell_noted(book)
-        if book.config.durability not in FLUSHED and not book.pending:
+        if book.config.durability not in FLUSHED and not book.pending and not book.held:
             engine.flush_in_time()
             engine.tell(book)
             return Commit.of(appended)

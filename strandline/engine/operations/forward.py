@@ -378,7 +378,7 @@ class _Round:
             if not planned.waits:
                 self._show(planned)
         engine.touch(source)
-        cursor_waits = source.config.durability in FLUSHED or source.pending > 0
+        cursor_waits = source.config.durability in FLUSHED or source.pending > 0 or source.held > 0
         if not cursor_waits:
             self._move_cursors(made)
         if not waiting and not cursor_waits:

@@ -99,7 +99,7 @@ def change(
         elif frame is not None:
             engine.journal.write(frame)
         engine.touch(book)
-        if book.config.durability in FLUSHED or book.pending or must_wait:
+        if book.config.durability in FLUSHED or book.pending or book.held or must_wait:
             commit = engine.later((book,), None, lambda: evicting(engine, book, make))
             engine.erasures.publish(events)
             return commit

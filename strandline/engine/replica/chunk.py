@@ -1,8 +1,9 @@
 """A chunk: one numbered object of a replica, and what it holds.
 
-A chunk begins with a fixed header: its number, the term and id of its writer, its kind, and a checksum of everything.
-There are three kinds. ``TERM`` says that a server has taken over. ``JOURNAL`` has bytes of journal files. ``STATE``
-names the segments and checkpoints from which, together with the journal after them, a server can start.
+A chunk begins with a fixed header: its number, the term and id of its writer, its kind, the numbers of the last
+``TERM`` and of the last ``STATE``, and a checksum of everything. There are four kinds. ``TERM`` says that a server has
+taken over. ``JOURNAL`` has bytes of journal files. ``STATE`` names the segments and checkpoints from which, together
+with the journal after them, a server can start. ``END`` says that the server has stopped and that nothing is missing.
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ from strandline.engine.errors import DamagedFile, UnsupportedFormat
 
 MAGIC = b"STRANDRC"
 VERSION = 1
-#: magic, version, kind, number, term, writer, length of the body
-_FIELDS = struct.Struct("<8sHHQQ16sQ")
+#: magic, version, kind, number, term, writer, number of the last TERM, number of the last STATE, length of the body
+_FIELDS = struct.Struct("<8sHHQQ16sQQQ")
 _CHECKSUM = struct.Struct("<Q")
 HEADER_BYTES = _FIELDS.size + _CHECKSUM.size
 
@@ -30,18 +31,19 @@ class ChunkKind(IntEnum):
     TERM = 1
     JOURNAL = 2
     STATE = 3
+    END = 4
 
 
 class Term(msgspec.Struct, frozen=True):
     """A server has taken over. From here on, chunks of earlier terms cannot be created, because this chunk has their
     next number. It is never removed."""
 
-    #: The id of the data directory whose journal this replica holds.
-    directory: str
     #: Where clients reach the server, as host:port; empty if unknown.
     address: str
     #: By the clock of the server, for people.
     time: int
+    #: The numbers of all earlier chunks of this kind. They are never removed.
+    earlier: list[int] = []
 
 
 class Piece(msgspec.Struct, frozen=True, array_like=True):
@@ -77,16 +79,27 @@ class State(msgspec.Struct, frozen=True):
     first_chunk: int
 
 
+class End(msgspec.Struct, frozen=True):
+    """The server has stopped. The chunks before this one hold everything that it acknowledged."""
+
+
+Content = Term | JournalPart | State | End
+
+
 class Chunk(NamedTuple):
     number: int
     term: int
-    #: The id of the process that wrote it.
+    #: The id of the data directory that wrote it, followed by that of the process.
     writer: bytes
     kind: ChunkKind
+    #: The number of the chunk with which the term began.
+    began: int
+    #: The number of the last state, possibly this chunk; 0: there is none.
+    state: int
     body: bytes
 
 
-_Body = TypeVar("_Body", Term, JournalPart, State)
+_Body = TypeVar("_Body", Term, JournalPart, State, End)
 
 
 def chunk_name(number: int) -> str:
@@ -98,13 +111,13 @@ def chunk_number(name: str) -> int | None:
     return int(number) if folder == CHUNKS and len(number) == 16 and number.isdecimal() else None
 
 
-def kind_of(content: Term | JournalPart | State) -> ChunkKind:
+def kind_of(content: Content) -> ChunkKind:
     return ChunkKind[type(content).__name__.removesuffix("Part").upper()]
 
 
-def encode_chunk(number: int, term: int, writer: bytes, content: Term | JournalPart | State) -> bytes:
+def encode_chunk(number: int, term: int, writer: bytes, content: Content, *, began: int, state: int) -> bytes:
     body = msgspec.msgpack.encode(content)
-    fields = _FIELDS.pack(MAGIC, VERSION, kind_of(content), number, term, writer, len(body))
+    fields = _FIELDS.pack(MAGIC, VERSION, kind_of(content), number, term, writer, began, state, len(body))
     digest = xxhash.xxh3_64(fields)
     digest.update(body)
     return b"".join((fields, _CHECKSUM.pack(digest.intdigest()), body))
@@ -113,7 +126,7 @@ def encode_chunk(number: int, term: int, writer: bytes, content: Term | JournalP
 def decode_chunk(place: str, number: int, raw: bytes) -> Chunk:
     if len(raw) < HEADER_BYTES:
         raise DamagedFile(place, f"it has {len(raw)} bytes; a chunk has at least {HEADER_BYTES}")
-    magic, version, kind, found, term, writer, length = _FIELDS.unpack_from(raw)
+    magic, version, kind, found, term, writer, began, state, length = _FIELDS.unpack_from(raw)
     if magic != MAGIC:
         raise DamagedFile(place, "it is not a chunk of a replica")
     if version != VERSION:
@@ -125,7 +138,7 @@ def decode_chunk(place: str, number: int, raw: bytes) -> Chunk:
         raise DamagedFile(place, "its checksum does not match")
     if found != number:
         raise DamagedFile(place, f"its header has the number {found}")
-    return Chunk(number, term, writer, ChunkKind(kind), body)
+    return Chunk(number, term, writer, ChunkKind(kind), began, state, body)
 
 
 def content_of(chunk: Chunk, type: type[_Body]) -> _Body:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Callable
 from contextlib import suppress
 from time import monotonic
 from typing import TYPE_CHECKING, Any
@@ -20,12 +21,12 @@ from strandline.engine.commit import Commit
 from strandline.engine.disk import Disk
 from strandline.engine.errors import DamagedFile, MissingFile, ReplicaAway, ReplicaBehind, Superseded
 from strandline.engine.replica.chain import Chain
-from strandline.engine.replica.chunk import State
+from strandline.engine.replica.chunk import End, State
 from strandline.engine.replica.files import ReplicaFiles, fetch_segment
 from strandline.engine.replica.leader import Leader, read_leader, write_leader
 from strandline.engine.replica.shipper import NOWHERE, FilesMissing, Shipper
 from strandline.engine.replica.store import ReplicaStore
-from strandline.engine.replica.takeover import begin_term
+from strandline.engine.replica.takeover import begin_term, own_id
 from strandline.engine.segments.store import Describes, UnknownSegment
 from strandline.engine.state.checkpoints import Manifest
 from strandline.engine.state.logbook import Logbook
@@ -89,7 +90,7 @@ class Replica:
         self._disk = disk
         self._store = store
         self._options = options
-        self._chain = Chain(store)
+        self._chain = Chain(store, own_id(disk))
         self._files = ReplicaFiles(disk, store)
         #: Taken by the thread that ships.
         self._turn = threading.Lock()
@@ -103,11 +104,12 @@ class Replica:
         self._stored: tuple[Manifest, State] | None = None
         #: Whether the objects that the last state does not need were removed.
         self._is_clean = False
-        #: The oldest chunk of this term in the store; 0: the chunks of earlier terms are still there.
-        self._oldest = 0
         self._superseded: Superseded | None = None
+        self._listener: Callable[[Superseded], None] | None = None
         self._away = False
         self._beat = 0
+        #: The first chunk with bytes of the journal files that the data directory had at the start.
+        self._needed = 0
         #: Since when the replica has lacked something, in seconds of the monotonic clock; None: it lacks nothing.
         self._lacking_since: float | None = None
         #: The segments to fetch, the newest last.
@@ -118,14 +120,26 @@ class Replica:
     def begin_term(self) -> None:
         """See :func:`takeover.begin_term`."""
         options = self._options
-        self.restored = begin_term(self._disk, self._chain, options.address, options.lease_ms, options.expected_term)
+        begun = begin_term(self._disk, self._chain, options.address, options.lease_ms, options.expected_term)
+        self.restored = begun.restored
+        self._needed = begun.first_needed
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the replica had everything of the server before, which has stopped."""
+        return self._chain.is_complete
+
+    @property
+    def has_state(self) -> bool:
+        """Whether another server could start from the replica."""
+        return self._chain.state > 0
 
     def attach(self, engine: Engine) -> None:
         """Attach the engine. From now on, its ``replicated`` commits wait for the replica."""
         self._engine = engine
         with engine.lock:
             engine.journal.places = [engine.journal.place]
-        self._shipper = Shipper(engine, self._chain, engine.recovered.journals)
+        self._shipper = Shipper(engine, self._chain, engine.recovered.journals, self._needed)
         engine.flushing.replica = self
 
     def start(self, health: Health) -> None:
@@ -137,7 +151,7 @@ class Replica:
                 Task("replica", self._ship, health, max_delay=MAX_DELAY_SECONDS), self._wait_to_ship, self._wake.set
             ),
             BackgroundThread(
-                Task("files of the replica", self._keep_files, health, max_delay=MAX_DELAY_SECONDS),
+                Task("files of the replica", self.keep_files, health, max_delay=MAX_DELAY_SECONDS),
                 self._wake_files.wait,
                 self._wake_files.set,
             ),
@@ -172,8 +186,9 @@ class Replica:
     def close(self) -> None:
         """Ship what is left, for a limited time, and stop."""
         if not self._threads:
-            with suppress(OSError):
+            with suppress(OSError, Superseded):
                 self.ship_all()
+                self._end()
             return
         until = monotonic() + CLOSE_SECONDS
         while self._lacks_something and monotonic() < until:
@@ -186,6 +201,15 @@ class Replica:
         until = monotonic() + CLOSE_SECONDS
         for thread in self._threads:
             thread.join(max(until - monotonic(), 0.0))
+        if not any(thread.is_alive() for thread in self._threads):
+            with suppress(OSError, Superseded):
+                self._end()
+
+    def _end(self) -> None:
+        """Note in the replica that nothing is missing, so that the next server need not skip any seqs."""
+        is_clean = self._engine.journal.failure is None and not self._lacks_something
+        if is_clean and self._stored is not None and self._chain.is_settled and self._superseded is None:
+            self._chain.add(End())
 
     @property
     def _place(self) -> str:
@@ -199,7 +223,7 @@ class Replica:
 
     def check(self, book: Logbook) -> None:
         """Raise if the replica is away. Changes of ``replicated`` logs would only collect."""
-        if self._away:
+        if self._away and self._engine.flushing.unshipped:
             raise ReplicaAway(book.name)
 
     def flushed(self) -> None:
@@ -218,7 +242,8 @@ class Replica:
 
     def ship_for(self, wanted: Commit[Any]) -> None:
         if not self._threads:
-            self.ship_all()
+            with suppress(Superseded):  # the commit raises it
+                self.ship_all()
             return
         done = threading.Event()
         wanted.add_done_callback(lambda _: done.set())
@@ -245,12 +270,20 @@ class Replica:
     # --- shipping ------------------------------------------------------------------------------------------
 
     def ship_all(self) -> None:
-        """Ship everything that is durable here, and a state if this term has none."""
-        if self._stored is None and self._ready is None:
-            self._copy_files()
-        with self._turn:
-            while self._ship_one():
-                pass
+        """Ship everything that is durable here, and a state if this term has none.
+
+        Raises OSError if the replica cannot be reached, and Superseded if another server has taken over.
+        """
+        while True:
+            if self._stored is None and self._ready is None:
+                self._copy_files()
+            with self._turn:
+                while self._ship_one():
+                    pass
+            if self._superseded is not None:
+                raise self._superseded
+            if self._stored is not None:
+                return
 
     def _wait_to_ship(self) -> None:
         self._wake.wait()
@@ -262,7 +295,11 @@ class Replica:
         with self._turn:
             self._shipped_at = begin = monotonic()
             try:
-                while self._ship_one() and self._shipper.waiting >= FULL_BYTES:
+                while self._ship_one():
+                    if self._shipper.waiting < FULL_BYTES:
+                        # The rest of it, such as what was flushed before a state, need not wait for another flush.
+                        self._wake.set()
+                        break
                     begin = monotonic()
                 self._note_lag(begin)
             except BaseException:
@@ -305,10 +342,18 @@ class Replica:
         elif self._stored is not None and self._superseded is None:
             self._lacking_since = begin
 
+    def when_superseded(self, listener: Callable[[Superseded], None]) -> None:
+        """Call ``listener`` on some thread when another server has taken over, perhaps more than once."""
+        self._listener = listener
+        if self._superseded is not None:
+            listener(self._superseded)
+
     def _stop_serving(self, error: Superseded) -> None:
         """Make this server read-only: another one has taken over."""
         self._superseded = error
         self._engine.flushing.give_up(error)
+        if self._listener is not None:
+            self._listener(error)
 
     def _ship_state(self, manifest: Manifest, state: State) -> int:
         position = self._shipper.ship_state(state, manifest.boundary)
@@ -358,7 +403,7 @@ class Replica:
 
     # --- segments and checkpoints --------------------------------------------------------------------------
 
-    def _keep_files(self) -> None:
+    def keep_files(self) -> None:
         """Prepare the next state if there is a newer one, and remove what the last one does not need."""
         self._wake_files.clear()
         if self._superseded is not None:
@@ -388,10 +433,5 @@ class Replica:
 
     def _remove_others(self, manifest: Manifest, state: State) -> None:
         self._files.remove_others(manifest, state)
-        first = self._shipper.first_needed
-        if self._oldest:
-            self._chain.remove(self._oldest, first)
-        else:
-            self._chain.remove_earlier(first)
-        self._oldest = max(self._oldest, first)
+        self._chain.remove_before(self._shipper.first_needed)
         self._is_clean = True

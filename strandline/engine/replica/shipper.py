@@ -50,11 +50,14 @@ class FilesMissing(Exception):
 class Shipper:
     """Not thread-safe, except for ``place``: only one thread ships."""
 
-    def __init__(self, engine: Engine, chain: Chain, recovered: Iterable[JournalEntry]) -> None:
+    def __init__(self, engine: Engine, chain: Chain, recovered: Iterable[JournalEntry], needed: int) -> None:
+        """``needed``: the first chunk with bytes of the ``recovered`` files, or 0 if no chunk has any. These chunks are
+        needed until the files were shipped again."""
         self._engine = engine
         self._chain = chain
         boundary = engine.maintenance.manifest.boundary
         self._recovered = deque(entry for entry in recovered if entry.index >= boundary)
+        self._needed = needed if self._recovered else 0
         #: Everything before this place has been shipped, or is in the state that was shipped last.
         self.place = Place(boundary, 0)
         #: The seed of the file at ``place``, once its header was read.
@@ -75,6 +78,8 @@ class Shipper:
         number = self._chain.number + 1
         chunks = {index: chunk for index, chunk in self._chunks.items() if index >= boundary}
         first = min(chunks.values(), default=number + 1)
+        if self._needed and self._recovered and self._recovered[-1].index >= boundary:
+            first = min(first, self._needed)
 
         def stored() -> int | None:
             self._chunks = chunks
@@ -82,6 +87,7 @@ class Shipper:
             if self.place.file >= boundary:
                 return None
             self.place, self._seed = Place(boundary, 0), 0
+            self._forget_files(boundary)
             return self._beginning_of(boundary)
 
         return self._add(State(state.manifest, state.checkpoints, first), stored)
@@ -157,8 +163,8 @@ class Shipper:
         for number, place in enumerate(places):
             last = end if number + 1 == len(places) else min(end, places[number + 1].begin + FILE_HEADER.size)
             size = last - place.begin
-            # Recovery needs every file before the last, even if it has only a header.
-            if size > FILE_HEADER.size or (size == FILE_HEADER.size and number + 1 < len(places)):
+            # A file without records is shipped when the next one was begun: no number may be missing in between.
+            if size > FILE_HEADER.size or number + 1 < len(places):
                 files.append(_File(place.number, place.begin, size))
         return files
 

@@ -7,7 +7,7 @@ reads of the chain is everything that was ever acknowledged as ``replicated``.
 from __future__ import annotations
 
 import os
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,10 +16,10 @@ import msgspec
 from strandline.engine.clock import SystemClock
 from strandline.engine.disk import Disk
 from strandline.engine.errors import BadConfig, DamagedFile, EngineError
-from strandline.engine.journal.file import DIRECTORY, journal_path
+from strandline.engine.journal.file import DIRECTORY, FLUSHED, journal_path
 from strandline.engine.journal.frame import FILE_HEADER, FileKind, read_file_header
-from strandline.engine.replica.chain import Chain
-from strandline.engine.replica.chunk import ChunkKind, JournalPart, State, Term, chunk_name, content_of
+from strandline.engine.replica.chain import ID_BYTES, Chain
+from strandline.engine.replica.chunk import Chunk, ChunkKind, JournalPart, State, Term, chunk_name, content_of
 from strandline.engine.replica.leader import Leader, write_leader
 from strandline.engine.segments.store import HOT_DIRECTORY
 from strandline.engine.state.checkpoints import (
@@ -28,20 +28,19 @@ from strandline.engine.state.checkpoints import (
     JournalEntry,
     Manifest,
     checkpoint_path,
+    encode_manifest,
     parse_manifest,
     read_manifest,
     write_manifest,
 )
 
-#: A file in a directory that was made from a replica. It is removed when the server that made it has sealed what
-#: follows from the takeover.
+#: A file in a directory that is being made from a replica. It is removed when the takeover is complete: what follows
+#: from it is sealed, and the replica has it.
 TAKEN_OVER = "TAKEN_OVER"
+#: A file with a random id that distinguishes this directory from others of the same history.
+WRITER = "REPLICA"
 #: The folder of the descriptions in a pool of backups.
 BACKUPS = "backups"
-#: A chunk that begins a term is small: others are recognized by their size.
-MAX_ADDRESS = 300
-#: While the chain is read, its server may remove chunks that a new state has replaced.
-ATTEMPTS = 10
 
 
 class ReplicaAhead(EngineError):
@@ -56,6 +55,14 @@ class ReplicaAhead(EngineError):
         )
 
 
+class Begun(NamedTuple):
+    #: Whether the directory was made from the replica, so that records of durabilities below ``replicated`` may be
+    #: missing.
+    restored: bool
+    #: The first chunk that the last state needs; 0: there is none.
+    first_needed: int
+
+
 class _Contents(NamedTuple):
     manifest: Manifest
     state: State
@@ -63,36 +70,44 @@ class _Contents(NamedTuple):
     files: dict[int, bytearray]
 
 
-def begin_term(disk: Disk, chain: Chain, address: str, lease_ms: int, expected_term: int | None = None) -> bool:
+def own_id(disk: Disk) -> bytes:
+    """Return the id of a locked directory, which it gets when it first has a replica."""
+    with suppress(FileNotFoundError, ValueError):
+        found = bytes.fromhex(disk.read(WRITER).decode("ascii", "replace").strip())
+        if len(found) == ID_BYTES:
+            return found
+    made = os.urandom(ID_BYTES)
+    disk.write_file(WRITER, made.hex().encode() + b"\n")
+    return made
+
+
+def begin_term(disk: Disk, chain: Chain, address: str, lease_ms: int, expected_term: int | None = None) -> Begun:
     """Take over the replica for a locked data directory. An empty directory gets the contents of the replica.
 
-    With ``expected_term``, do so only if the term of the chain is still this one. Return whether the directory was made
-    from the replica, so that records of durabilities below ``replicated`` may be missing.
+    With ``expected_term``, do so only if the term of the chain is still this one.
 
     Raises ReplicaAhead, Superseded, BadConfig, DamagedFile, and OSError if the store cannot be reached.
     """
     if chain.store.list(BACKUPS):
         raise BadConfig("replica", chain.store.describe(), "it is a pool of backups; choose another prefix")
-    if len(address) > MAX_ADDRESS:
-        raise BadConfig("address", address, f"it has more than {MAX_ADDRESS} characters")
-    own = read_manifest(disk)
+    # An unfinished takeover has answered no requests, so the directory is made again.
+    own = None if disk.exists(TAKEN_OVER) else read_manifest(disk)
     end = chain.find_end()
     if expected_term is not None and chain.term != expected_term:
         raise chain.superseded(expected_term)
     if own is not None and end is not None:
         _check_contains(disk, own, chain, end.number)
-    directory = own.id if own is not None else _directory_of(chain) if end is not None else Manifest().id
-    chain.take_over(Term(directory, address, SystemClock().now()))
+    chain.take_over(Term(address, SystemClock().now()))
     if own is not None and end is not None and chain.number != end.number + 1:
         # The other server was alive and has written more in the meantime.
         _check_contains(disk, own, chain, chain.number - 1)
     write_leader(chain.store, Leader(chain.term, address, lease_ms))
-    if own is not None:
-        return disk.exists(TAKEN_OVER)
-    contents = None if end is None else _read(chain)
-    if contents is not None:
-        _restore(disk, chain, contents)
-    return contents is not None
+    if own is not None or end is None:
+        last = _last_state(chain)
+        return Begun(False, 0 if last is None else last.first_chunk)
+    contents = _read(chain)
+    _restore(disk, chain, contents)
+    return Begun(True, contents.state.first_chunk)
 
 
 def has_data(directory: str | os.PathLike[str]) -> bool:
@@ -101,52 +116,37 @@ def has_data(directory: str | os.PathLike[str]) -> bool:
 
 
 def finish(disk: Disk) -> None:
-    """Note that everything that follows from a takeover is in the data directory."""
+    """Note that a takeover is complete."""
     disk.remove(TAKEN_OVER)
     disk.sync_directory("")
 
 
-def _directory_of(chain: Chain) -> str:
-    """Return the id of the data directory that the chain belongs to."""
-    for number in reversed(chain.numbers()):
-        chunk = chain.read(number)
-        if chunk is not None and chunk.kind is ChunkKind.TERM:
-            return content_of(chunk, Term).directory
-        if chunk is not None and chunk.kind is ChunkKind.STATE:
-            return parse_manifest(content_of(chunk, State).manifest, chunk_name(number)).id
-    raise DamagedFile(chain.store.describe(), "its chunks do not name a data directory")
-
-
 def _check_contains(disk: Disk, manifest: Manifest, chain: Chain, last: int) -> None:
-    """Raise unless the data directory has everything that the chain has up to the chunk ``last``."""
+    """Raise unless the data directory has everything that the chain has up to the chunk ``last``.
+
+    A server that makes its directory from the replica ships a state before it answers requests. If it only began a
+    term, it has changed nothing.
+    """
     place, replica = disk.local_path("").rstrip("/"), chain.store.describe()
     for number in range(last, 0, -1):
         chunk = chain.read(number)
         if chunk is None:
             break
-        if chunk.kind is ChunkKind.TERM:
-            found = content_of(chunk, Term).directory
-            if found != manifest.id:
-                raise BadConfig("replica", replica, f"it belongs to another data directory ({found})")
+        if chunk.kind in (ChunkKind.TERM, ChunkKind.END):
             continue
+        if chunk.writer[:ID_BYTES] != chain.writer[:ID_BYTES]:
+            raise ReplicaAhead(place, replica)
         if chunk.kind is ChunkKind.STATE:
             state = parse_manifest(content_of(chunk, State).manifest, chunk_name(number))
             if state.id != manifest.id:
                 raise BadConfig("replica", replica, f"it belongs to another data directory ({state.id})")
-            if state.boundary <= manifest.boundary and _same_history(state, manifest):
-                return
-            raise ReplicaAhead(place, replica)
+            if state.boundary > manifest.boundary:
+                raise ReplicaAhead(place, replica)
+            return
         part = content_of(chunk, JournalPart)
         if not _has(disk, manifest, part):
             raise ReplicaAhead(place, replica)
         return
-
-
-def _same_history(state: Manifest, manifest: Manifest) -> bool:
-    """Return whether the directory can have got its manifest after the state: it used the same numbers for the same
-    segments."""
-    edges = {entry.id: entry.edges for entry in manifest.segments}
-    return all(edges.get(entry.id, entry.edges) == entry.edges for entry in state.segments)
 
 
 def _has(disk: Disk, manifest: Manifest, part: JournalPart) -> bool:
@@ -163,53 +163,60 @@ def _has(disk: Disk, manifest: Manifest, part: JournalPart) -> bool:
         return False
 
 
-def _read(chain: Chain) -> _Contents | None:
-    """Read what a server starts from. None: the chain has no state yet, so nothing was acknowledged."""
-    for _ in range(ATTEMPTS):
-        contents = _read_once(chain)
-        if contents is not _CHANGED:
-            return contents  # type: ignore[return-value]
-    raise DamagedFile(chain.store.describe(), "its chunks change while they are read; does another server write to it?")
-
-
-_CHANGED = object()
-
-
-def _read_once(chain: Chain) -> _Contents | object | None:
-    numbers = chain.numbers()
-    state: State | None = None
-    parts: list[tuple[int, JournalPart]] = []
-    for number, chunk in zip(numbers, chain.chunks(numbers), strict=True):
-        if chunk is None:
-            return _CHANGED
-        if chunk.kind is ChunkKind.STATE:
-            state = content_of(chunk, State)
-        elif chunk.kind is ChunkKind.JOURNAL:
-            parts.append((number, content_of(chunk, JournalPart)))
-    if state is None:
+def _last_state(chain: Chain) -> State | None:
+    if not chain.state:
         return None
-    first = min(state.first_chunk, chain.number)
-    if numbers[-1] - first + 1 != len([number for number in numbers if number >= first]):
-        missing = sorted(set(range(first, numbers[-1])) - set(numbers))
-        raise DamagedFile(f"{chain.store.describe()}/{chunk_name(missing[0])}", "the chunk is missing")
+    return content_of(_present(chain, chain.state, chain.read(chain.state)), State)
+
+
+def _read(chain: Chain) -> _Contents:
+    """Read what a server starts from. The chain ends with the caller's term, so nothing that is needed changes."""
+    state = _last_state(chain)
+    if state is None:
+        # The server before has acknowledged nothing as replicated, but may have created logs.
+        manifest = Manifest()
+        return _Contents(manifest, State(encode_manifest(manifest), [], chain.number), {})
     manifest = parse_manifest(state.manifest, chain.store.describe())
     files: dict[int, bytearray] = {}
-    for number, part in parts:
-        for piece in part.pieces if number >= state.first_chunk else ():
+    numbers = list(range(state.first_chunk, chain.number))
+    for number, found in zip(numbers, chain.chunks(numbers), strict=True):
+        chunk = _present(chain, number, found)
+        if chunk.kind is not ChunkKind.JOURNAL:
+            continue
+        for piece in content_of(chunk, JournalPart).pieces:
             if piece.index < manifest.boundary:
                 continue
             file = files.setdefault(piece.index, bytearray())
-            if piece.offset != len(file):
+            if piece.offset > len(file):
                 raise DamagedFile(
                     f"{chain.store.describe()}/{chunk_name(number)}",
                     f"it continues journal file {piece.index} at byte {piece.offset}, which has {len(file)} bytes",
                 )
-            file += piece.data
+            # A server that starts again in its directory ships the files from the boundary on once more.
+            file[piece.offset : piece.offset + len(piece.data)] = piece.data
     return _Contents(manifest, state, files)
+
+
+def _present(chain: Chain, number: int, chunk: Chunk | None) -> Chunk:
+    if chunk is None:
+        raise DamagedFile(f"{chain.store.describe()}/{chunk_name(number)}", "the chunk is missing")
+    return chunk
 
 
 def _restore(disk: Disk, chain: Chain, contents: _Contents) -> None:
     """Make the data directory. The manifest is written last: without it, the directory counts as empty."""
+    if not disk.exists(TAKEN_OVER):
+        for folder in (DIRECTORY, HOT_DIRECTORY, CHECKPOINTS):
+            if disk.list(folder):
+                raise DamagedFile(
+                    MANIFEST,
+                    f"it is missing, but {folder}/ has files. Put the manifest back, or start with an empty directory: "
+                    "the server then begins with what the replica has",
+                )
+        disk.write_file(TAKEN_OVER, b"")
+    # The flush mark of an earlier attempt names files that do not come back.
+    for name in (MANIFEST, FLUSHED):
+        disk.remove(name)
     for folder in (DIRECTORY, HOT_DIRECTORY, CHECKPOINTS):
         disk.make_directory(folder)
         for name in disk.list(folder):
@@ -232,5 +239,4 @@ def _restore(disk: Disk, chain: Chain, contents: _Contents) -> None:
         entries[-1] = JournalEntry(entries[-1].index)
     for folder in (DIRECTORY, HOT_DIRECTORY, CHECKPOINTS, ""):
         disk.sync_directory(folder)
-    disk.write_file(TAKEN_OVER, os.urandom(8).hex().encode())
     write_manifest(disk, msgspec.structs.replace(manifest, journals=entries))

@@ -38,7 +38,7 @@ def standby(store: ObjectStoreReplica, clock: HandClock) -> Standby:
 def begin_term(store: ObjectStoreReplica, leader: Leader) -> None:
     chain = Chain(store)
     chain.find_end()
-    chain.take_over(Term("directory", leader.address, 0))
+    chain.take_over(Term(leader.address, 0))
     write_leader(store, leader)
 
 
@@ -114,7 +114,7 @@ def test_the_expected_term_is_that_of_the_chain(standby: Standby, store: ObjectS
     # Another server took over and failed before it could say so.
     chain = Chain(store)
     chain.find_end()
-    chain.take_over(Term("directory", "b:1", 0))
+    chain.take_over(Term("b:1", 0))
     clock.now += 2
     assert standby.look()
     assert standby.term == 1, "the takeover fails, because the chain has another term"

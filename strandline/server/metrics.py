@@ -162,6 +162,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     ready: bool
     replay_progress: float
     uptime_ms: int
+    standby: bool = False
     #: The number of logs by durability.
     topics: Mapping[str, int] = {}
     routers: int = 0

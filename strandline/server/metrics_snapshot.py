@@ -62,6 +62,7 @@ async def take_snapshot(application: Application, access: Access) -> Snapshot:
     started = Snapshot(
         ready=application.status.serving,
         replay_progress=application.status.progress,
+        standby=application.status.standby,
         uptime_ms=application.probes.uptime_ms,
         streams=application.limits.streams.used,
         connections=application.count_connections(),

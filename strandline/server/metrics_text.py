@@ -121,6 +121,8 @@ def _totals(snapshot: Snapshot) -> Iterator[str]:
         "build_info", "Always 1. The labels are the versions of the server and of Python.", [(version, 1)]
     )
     yield from _gauge("ready", "1 while the server accepts requests, 0 while it starts or stops.", int(snapshot.ready))
+    help = "1 while the server is a standby, which accepts no requests."
+    yield from _gauge("standby", help, int(snapshot.standby))
     help = "Share of the journal that is replayed, from 0 to 1."
     yield from _gauge("recovery_ratio", help, snapshot.replay_progress)
     yield from _gauge("uptime_seconds", "Time since the server started.", snapshot.uptime_ms / 1000)

@@ -14,6 +14,11 @@ from support.command_line import Cli
 from support.server_process import ServerProcess, StartServer
 from support.topics_client import Client, eventually
 
+#: Chunks follow each other at once, and no write fails because the machine is busy.
+QUICK = {"replica_interval_ms": 1, "replica_timeout_ms": 60_000}
+#: A takeover may take this long on a busy machine.
+SECONDS = 60.0
+
 
 def replica_of(tmp_path: Path) -> str:
     return str(tmp_path / "replica")
@@ -34,7 +39,7 @@ def address_of(server: ServerProcess) -> str:
 
 def test_an_empty_machine_takes_over(start_server: StartServer, tmp_path: Path) -> None:
     replica = replica_of(tmp_path)
-    first = start_server(replica=replica, replica_interval_ms=1)
+    first = start_server(replica=replica, **QUICK)
     client = first.client()
     client.put("kept", durability="replicated")
     client.put("fast", durability="disk")
@@ -51,7 +56,7 @@ def test_an_empty_machine_takes_over(start_server: StartServer, tmp_path: Path) 
     client.write("kept", [{"number": 40}])
     first.kill()
 
-    second = start_server(replica=replica, replica_interval_ms=1)
+    second = start_server(replica=replica, **QUICK)
     client = second.client()
     assert data_of(client, "kept") == [{"number": number} for number in range(41)]
     assert client.write("kept", [{"number": 3}], idempotency_key="key-3")["first_seq"] == 4
@@ -82,7 +87,7 @@ def test_an_empty_machine_takes_over(start_server: StartServer, tmp_path: Path) 
 
 def test_all_segments_arrive_in_the_background(start_server: StartServer, tmp_path: Path) -> None:
     replica = replica_of(tmp_path)
-    first = start_server(replica=replica, replica_interval_ms=1, journal_bytes=65_536)
+    first = start_server(replica=replica, **QUICK, journal_bytes=65_536)
     client = first.client()
     client.put("kept", durability="replicated")
     for number in range(40):
@@ -92,7 +97,7 @@ def test_all_segments_arrive_in_the_background(start_server: StartServer, tmp_pa
     first.kill()
     shutil.rmtree(first.data)
 
-    second = start_server(replica=replica, replica_interval_ms=1)
+    second = start_server(replica=replica, **QUICK)
     client = second.client()
     assert len(client.diff("kept", limit=1000)["records"]) == 160
 
@@ -105,22 +110,21 @@ def test_all_segments_arrive_in_the_background(start_server: StartServer, tmp_pa
     names = {path.name.partition("-")[0] for path in (tmp_path / "replica/segments").glob("*.arrow")}
     assert names
     assert second.stop() == 0
-    assert (
-        start_server(data=second.data, replica=replica, replica_interval_ms=1).client().get("kept")["head_seq"] == 160
-    )
+    assert start_server(data=second.data, replica=replica, **QUICK).client().get("kept")["head_seq"] == 160
 
 
 def test_a_takeover_from_a_paused_leader(start_server: StartServer, tmp_path: Path) -> None:
     replica = replica_of(tmp_path)
-    first = start_server(replica=replica, replica_interval_ms=1)
+    first = start_server(replica=replica, **QUICK)
     client = first.client()
     client.put("kept", durability="replicated")
     client.put("fast", durability="disk")
     client.write("kept", [1])
-    standby = start_server(replica=replica, replica_interval_ms=1, standby=True, ready=False)
+    standby = start_server(replica=replica, **QUICK, standby=True, ready=False)
     eventually(lambda: is_standby(standby, address_of(first)))
     health = httpx.get(f"{standby.url}/v0/health", trust_env=False)
     assert health.is_success
+    assert "strandline_standby 1" in httpx.get(f"{standby.url}/v0/metrics", trust_env=False).text.splitlines()
     assert (health.json()["role"], health.json()["leader"]) == ("standby", address_of(first))
     refused = httpx.post(f"{standby.url}/v0/topics/kept", json={"records": [{"data": 9}]}, trust_env=False)
     assert (refused.status_code, refused.json()["error"]["code"]) == (503, "standby")
@@ -130,7 +134,7 @@ def test_a_takeover_from_a_paused_leader(start_server: StartServer, tmp_path: Pa
     try:
         (line,) = Cli("").lines("takeover", replica)
         assert line == f"requested a takeover from the server at {address_of(first)} (term 1)"
-        eventually(standby.is_ready)
+        eventually(standby.is_ready, SECONDS)
         assert standby.client().write("kept", [2])["first_seq"] == 2
     finally:
         os.kill(first.pid, signal.SIGCONT)
@@ -155,14 +159,14 @@ def test_a_takeover_from_a_paused_leader(start_server: StartServer, tmp_path: Pa
 
 def test_a_standby_takes_over_when_the_leader_is_killed(start_server: StartServer, tmp_path: Path) -> None:
     replica = replica_of(tmp_path)
-    first = start_server(replica=replica, replica_interval_ms=1, replica_lease_ms=1500)
+    first = start_server(replica=replica, **QUICK, replica_lease_ms=6000)
     client = first.client()
     client.put("kept", durability="replicated")
     client.write("kept", [1, 2])
     standbys = [
         start_server(
             replica=replica,
-            replica_interval_ms=1,
+            **QUICK,
             standby=True,
             ready=False,
             replica_lease_ms=60_000,
@@ -173,23 +177,23 @@ def test_a_standby_takes_over_when_the_leader_is_killed(start_server: StartServe
     for standby in standbys:
         eventually(lambda standby=standby: is_standby(standby, address_of(first)))
     first.kill()
-    eventually(lambda: any(standby.is_ready() for standby in standbys))
+    eventually(lambda: any(standby.is_ready() for standby in standbys), SECONDS)
     leader = 0 if standbys[0].is_ready() else 1
     client = standbys[leader].client()
     assert data_of(client, "kept") == [1, 2]
     assert client.write("kept", [3])["first_seq"] == 3
     # The other one waits for the new leader.
-    eventually(lambda: is_standby(standbys[1 - leader], f"host-{leader}:1"))
+    eventually(lambda: is_standby(standbys[1 - leader], f"host-{leader}:1"), SECONDS)
     assert standbys[1 - leader].stop() == 0
     assert standbys[leader].stop() == 0
 
 
 def test_a_leader_may_start_again_with_the_options_of_a_standby(start_server: StartServer, tmp_path: Path) -> None:
-    first = start_server(replica=replica_of(tmp_path), replica_interval_ms=1, standby=False)
+    first = start_server(replica=replica_of(tmp_path), **QUICK, standby=False)
     first.client().put("kept", durability="replicated")
     first.client().write("kept", [1])
     first.kill()
-    again = start_server(replica=replica_of(tmp_path), replica_interval_ms=1, standby=True, data=first.data)
+    again = start_server(replica=replica_of(tmp_path), **QUICK, standby=True, data=first.data)
     assert data_of(again.client(), "kept") == [1]
 
 

@@ -198,8 +198,9 @@ class Replica:
             log.warning("the replica %s lacks the last %d bytes of the journal", self._place, self._shipper.waiting)
         for thread in self._threads:
             thread.end()
+        until = monotonic() + CLOSE_SECONDS
         for thread in self._threads:
-            thread.join(CLOSE_SECONDS)
+            thread.join(max(until - monotonic(), 0.0))
         if not any(thread.is_alive() for thread in self._threads):
             with suppress(OSError, Superseded):
                 self._end()

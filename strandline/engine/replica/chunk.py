@@ -77,6 +77,8 @@ class State(msgspec.Struct, frozen=True):
     checkpoints: list[str]
     #: The first chunk with bytes of a journal file from the manifest's boundary on.
     first_chunk: int
+    #: The objects with the manifest's hot segments, in its order.
+    segments: list[str] = []
 
 
 class End(msgspec.Struct, frozen=True):

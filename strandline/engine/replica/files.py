@@ -1,6 +1,8 @@
 """The files of a replica besides the journal: segments and checkpoints, and which of them are needed.
 
-The names contain a checksum, so an object never changes, and two servers never overwrite each other's objects.
+Every object has a name that is used once: it contains the term of its server and a number. A server that was replaced
+may still remove objects that nothing needed when it was replaced, such as those of a takeover that failed. It never
+removes one that a later server needs, even if that server has a file with the same contents.
 """
 
 from __future__ import annotations
@@ -20,13 +22,19 @@ SEGMENTS = "segments"
 CHECKPOINTS = "checkpoints"
 
 
-def segment_object(entry: SegmentEntry | Describes) -> str:
-    return f"{SEGMENTS}/{entry.id:08d}-{entry.edges:016x}.arrow"
+def segment_key(entry: SegmentEntry | Describes) -> str:
+    """Identify the contents of a segment in the names of objects."""
+    return f"{SEGMENTS}/{entry.id:08d}-{entry.edges:016x}"
 
 
-def checkpoint_object(name: str, raw: bytes) -> str:
-    number, _, kind = name.partition(".")
-    return f"{CHECKPOINTS}/{number}-{xxhash.xxh3_64_hexdigest(raw)}.{kind}"
+def checkpoint_key(name: str, raw: bytes) -> str:
+    """Identify the contents of a checkpoint in the names of objects."""
+    return f"{CHECKPOINTS}/{name.partition('.')[0]}-{xxhash.xxh3_64_hexdigest(raw)}"
+
+
+def key_of(object: str) -> str:
+    """Return the part of the name of an object that identifies its contents."""
+    return object.rsplit("-", 2)[0]
 
 
 class ReplicaFiles:
@@ -35,12 +43,27 @@ class ReplicaFiles:
     def __init__(self, disk: Disk, store: ReplicaStore) -> None:
         self._disk = disk
         self._store = store
+        self._term = 0
+        #: The number of objects that were put in this term.
+        self._number = 0
+        #: The objects that the last state needs and those that were put since, by their keys.
+        self._objects: dict[str, str] = {}
         #: The objects in the store; None: not listed yet.
         self._stored: set[str] | None = None
         #: The objects of the checkpoints that were copied or seen.
         self._checkpoints: dict[str, str] = {}
         self.bytes = 0
         self.objects = 0
+
+    def begin_term(self, term: int, state: State | None) -> None:
+        """Continue after the last state of the chain."""
+        self._term = term
+        if state is not None:
+            self._objects = {key_of(name): name for name in (*state.checkpoints, *state.segments)}
+
+    def object_of(self, entry: Describes) -> str | None:
+        """Return the object with a segment. Thread-safe."""
+        return self._objects.get(segment_key(entry))
 
     def copy(self, manifest: Manifest) -> State:
         """Copy what is missing and return the state, whose first chunk is not known yet.
@@ -50,17 +73,17 @@ class ReplicaFiles:
         """
         stored = self._listed()
         checkpoints = [self._copy_checkpoint(name, stored) for name in manifest.checkpoints]
-        for entry in manifest.segments:
-            if entry.tier == "hot":
-                self._copy_segment(entry, stored)
+        segments = [self._copy_segment(entry, stored) for entry in manifest.segments if entry.tier == "hot"]
         self._checkpoints = dict(zip(manifest.checkpoints, checkpoints, strict=True))
-        return State(encode_manifest(manifest), checkpoints, 0)
+        return State(encode_manifest(manifest), checkpoints, 0, segments)
 
-    def remove_others(self, manifest: Manifest, state: State) -> None:
+    def remove_others(self, state: State) -> None:
         """Remove the objects that a state does not need. Call it when the state is stored."""
-        needed = {segment_object(entry) for entry in manifest.segments if entry.tier == "hot"} | {*state.checkpoints}
+        needed = {*state.checkpoints, *state.segments}
         stored = self._listed()
         for name in sorted(stored - needed):
+            if self._objects.get(key_of(name)) == name:
+                del self._objects[key_of(name)]
             self._store.delete(name)
             stored.discard(name)
 
@@ -77,37 +100,40 @@ class ReplicaFiles:
             raw = self._disk.read(checkpoint_path(name))
         except FileNotFoundError:
             raise MissingFile(checkpoint_path(name)) from None
-        found = checkpoint_object(name, raw)
-        if found not in stored:
-            self._put(found, raw, len(raw), stored)
-        return found
+        key = checkpoint_key(name, raw)
+        return self._objects.get(key) or self._put(key, name.partition(".")[2], raw, len(raw), stored)
 
-    def _copy_segment(self, entry: SegmentEntry, stored: set[str]) -> None:
-        name = segment_object(entry)
-        if name in stored:
-            return
-        path = segment_path(entry.id)
+    def _copy_segment(self, entry: SegmentEntry, stored: set[str]) -> str:
+        key, path = segment_key(entry), segment_path(entry.id)
+        known = self._objects.get(key)
+        if known is not None:
+            return known
         try:
             size = self._disk.size(path)
             if size != entry.size:
                 raise DamagedFile(path, f"it has {size} bytes; expected {entry.size}")
-            self._put(name, Path(self._disk.local_path(path)), size, stored)
+            return self._put(key, "arrow", Path(self._disk.local_path(path)), size, stored)
         except FileNotFoundError:
             raise MissingFile(path) from None
 
-    def _put(self, name: str, data: bytes | Path, size: int, stored: set[str]) -> None:
-        self._store.put(name, data)
+    def _put(self, key: str, kind: str, data: bytes | Path, size: int, stored: set[str]) -> str:
+        self._number += 1
+        name = f"{key}-{self._term}-{self._number}.{kind}"
+        # After an error, the object may be in the store.
         stored.add(name)
+        self._store.put(name, data)
+        self._objects[key] = name
         self.objects += 1
         self.bytes += size
+        return name
 
 
-def fetch_segment(disk: Disk, store: ReplicaStore, entry: Describes) -> bool:
+def fetch_segment(disk: Disk, store: ReplicaStore, entry: Describes, name: str) -> bool:
     """Copy a segment from the replica to the data directory. Return False if the replica does not have it."""
     path = segment_path(entry.id)
     temporary = Path(disk.local_path(f"{path}.fetch"))
     try:
-        if not store.fetch(segment_object(entry), temporary):
+        if not store.fetch(name, temporary):
             return False
         if temporary.stat().st_size != entry.size:
             raise DamagedFile(path, f"the replica's copy has {temporary.stat().st_size} bytes; expected {entry.size}")

@@ -122,7 +122,8 @@ class Replica:
         options = self._options
         begun = begin_term(self._disk, self._chain, options.address, options.lease_ms, options.expected_term)
         self.restored = begun.restored
-        self._needed = begun.first_needed
+        self._needed = 0 if begun.state is None else begun.state.first_chunk
+        self._files.begin_term(self._chain.term, begun.state)
 
     @property
     def is_complete(self) -> bool:
@@ -238,7 +239,8 @@ class Replica:
 
     def fetch(self, entry: Describes) -> bool:
         """Fetch a segment that the data directory lacks. Return False if the replica does not have it."""
-        return fetch_segment(self._disk, self._store, entry)
+        name = self._files.object_of(entry)
+        return name is not None and fetch_segment(self._disk, self._store, entry, name)
 
     def ship_for(self, wanted: Commit[Any]) -> None:
         if not self._threads:
@@ -411,7 +413,7 @@ class Replica:
         stored = self._stored
         try:
             if stored is not None and not self._is_clean:
-                self._remove_others(*stored)
+                self._remove_others(stored[1])
             if stored is None or stored[0].boundary != self._engine.maintenance.manifest.boundary:
                 self._copy_files()
                 self._wake.set()
@@ -431,7 +433,7 @@ class Replica:
                 if self._engine.maintenance.manifest.boundary == manifest.boundary:
                     raise
 
-    def _remove_others(self, manifest: Manifest, state: State) -> None:
-        self._files.remove_others(manifest, state)
+    def _remove_others(self, state: State) -> None:
+        self._files.remove_others(state)
         self._chain.remove_before(self._shipper.first_needed)
         self._is_clean = True

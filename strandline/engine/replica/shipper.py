@@ -10,6 +10,8 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
+import msgspec
+
 from strandline.engine.errors import DamagedFile
 from strandline.engine.journal.file import JournalPlace, journal_path
 from strandline.engine.journal.frame import FILE_HEADER, FileKind, read_file_header
@@ -90,7 +92,7 @@ class Shipper:
             self._forget_files(boundary)
             return self._beginning_of(boundary)
 
-        return self._add(State(state.manifest, state.checkpoints, first), stored)
+        return self._add(msgspec.structs.replace(state, first_chunk=first), stored)
 
     def ship(self) -> int | None:
         """Ship one chunk. Return the position in the journal up to which the replica has everything, or None if there

@@ -59,8 +59,8 @@ class Begun(NamedTuple):
     #: Whether the directory was made from the replica, so that records of durabilities below ``replicated`` may be
     #: missing.
     restored: bool
-    #: The first chunk that the last state needs; 0: there is none.
-    first_needed: int
+    #: The last state of the chain; None: there is none.
+    state: State | None
 
 
 class _Contents(NamedTuple):
@@ -103,11 +103,10 @@ def begin_term(disk: Disk, chain: Chain, address: str, lease_ms: int, expected_t
         _check_contains(disk, own, chain, chain.number - 1)
     write_leader(chain.store, Leader(chain.term, address, lease_ms))
     if own is not None or end is None:
-        last = _last_state(chain)
-        return Begun(False, 0 if last is None else last.first_chunk)
+        return Begun(False, _last_state(chain))
     contents = _read(chain)
     _restore(disk, chain, contents)
-    return Begun(True, contents.state.first_chunk)
+    return Begun(True, contents.state)
 
 
 def has_data(directory: str | os.PathLike[str]) -> bool:

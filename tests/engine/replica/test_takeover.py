@@ -345,6 +345,32 @@ def test_segments_are_fetched_when_they_are_read(tmp_path: Path) -> None:
         store.is_away = False
 
 
+def test_a_replaced_server_removes_nothing_that_the_next_one_needs(tmp_path: Path) -> None:
+    """Not even if a failed takeover has left an object with the same contents, which nothing needed at the time."""
+    store = FaultyStore()
+    disk = kill(shipped(led(tmp_path, store)))
+
+    class Dies(FaultyStore):
+        """The server crashes after it has put a segment."""
+
+        def put(self, name: str, data: bytes | Path) -> None:
+            super().put(name, data)
+            if name.startswith("segments/"):
+                raise Crashed
+
+    with pytest.raises(Crashed):
+        start(directory(tmp_path, "two"), Dies(store.bucket))
+    assert len(store.names("segments")) == 1
+    replaced = start(disk, store)
+    with served(directory(tmp_path, "three"), store) as engine:
+        assert texts(engine.log("r")) == ["1", "2"]
+    assert replaced.replica is not None
+    replaced.replica.keep_files()
+    with served(directory(tmp_path, "four"), store) as engine:
+        assert texts(engine.log("r")) == ["1", "2"]
+        assert texts(engine.log("d")) == ["1", "2"]
+
+
 def test_housekeeping_goes_on_with_segments_that_cannot_be_fetched(tmp_path: Path) -> None:
     store = FaultyStore()
     engine = led(tmp_path, store)

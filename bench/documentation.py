@@ -19,6 +19,7 @@ PAGES = {
     "seal": "engine",
     "history": "engine",
     "logs": "engine",
+    "start": "start",
     "topics": "topics",
     "topics-delivery": "topics",
     "streams": "streams",

@@ -15,10 +15,10 @@ from bench import collections_peers, streams_load, streams_peers, topics_server
 from bench.collections_peers import OPEN, RELAXED, SMALL_CHUNKS
 from bench.measure import Sample
 from bench.peers_line import Line, Request
-from bench.peers_ours import NAME, check
+from bench.peers_ours import NAME, check, without_wrk
 from bench.peers_sides import CLIENTS, Durability, Log, Peer, Side, Workload, new_log
 from bench.streams_load import array, pages
-from bench.topics_peers import Wrk, missing
+from bench.topics_peers import Wrk
 from bench.topics_server import Server
 
 
@@ -178,12 +178,8 @@ def _collection_server(
     return serving
 
 
-def _without_wrk() -> str:
-    return "wrk is not installed (Debian: apt-get install wrk)" if missing("wrk") else ""
-
-
-OUR_STREAMS = Peer(NAME, _without_wrk, our_streams)
-OUR_COLLECTIONS = Peer(NAME, _without_wrk, our_collections)
+OUR_STREAMS = Peer(NAME, without_wrk, our_streams)
+OUR_COLLECTIONS = Peer(NAME, without_wrk, our_collections)
 STREAM_SERVERS = [
     Peer(name, peer.install, _stream_server(peer.start, name, peer.how)) for name, peer in streams_peers.PEERS.items()
 ]

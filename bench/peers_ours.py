@@ -84,8 +84,8 @@ def serving(directory: Path, durabilities: Sequence[Durability]) -> Iterator[Sid
         yield Strandline(directory, server)
 
 
-def lacking() -> str:
-    return "" if not missing("wrk") else "wrk is not installed (Debian: apt-get install wrk)"
+def without_wrk() -> str:
+    return "wrk is not installed (Debian: apt-get install wrk)" if missing("wrk") else ""
 
 
-PEER = Peer(NAME, lacking, serving)
+PEER = Peer(NAME, without_wrk, serving)

@@ -1,8 +1,8 @@
 """This server next to other servers, each with the settings of a careful user, all in one run.
 
-Topics are compared with Redis Streams, NATS JetStream, Kafka and a log table in PostgreSQL; streams and collections are
-compared with other servers of the same protocol. A server that is not installed is skipped, and the benchmark prints
-how to install it.
+Topics are compared with Redis Streams, NATS JetStream, Kafka, a log table in PostgreSQL, and the server topics in Rust;
+streams and collections are compared with other servers of the same protocol. A server that is not installed is skipped,
+and the benchmark prints how to install it.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from bench import (
     peers_ours,
     peers_postgres,
     peers_redis,
+    peers_topics,
 )
 from bench.measure import Effort, Row
 from bench.peers_appends import DURABILITIES
@@ -40,7 +41,10 @@ class Lineup(NamedTuple):
     suffix: str = ""
 
 
-TOPICS = Lineup(peers_ours.PEER, (peers_redis.PEER, peers_nats.PEER, peers_kafka.PEER, peers_postgres.PEER))
+TOPICS = Lineup(
+    peers_ours.PEER,
+    (peers_redis.PEER, peers_nats.PEER, peers_kafka.PEER, peers_postgres.PEER, peers_topics.PEER),
+)
 LINEUPS = (
     TOPICS,
     Lineup(OUR_STREAMS, STREAM_SERVERS, ", streams"),

@@ -8,7 +8,6 @@ export class Calls extends Requests {
   /** @param {import("./connection.js").Connection} connection */
   constructor(connection) {
     super(connection);
-    this._url = connection.url;
     this._retry = { ...RETRY, ...connection.retry };
   }
 
@@ -21,7 +20,7 @@ export class Calls extends Requests {
    * @returns {Promise<any>}
    */
   repeat(method, path, body, { signal = new AbortController().signal, waitMs = 0, forMs = Infinity } = {}) {
-    const retry = { retry: this._retry, signal, forMs: Math.min(forMs, this._retry.forMs) };
+    const retry = { retry: this._retry, servers: this.servers, signal, forMs: Math.min(forMs, this._retry.forMs) };
     return retrying(() => this.once(method, path, body, { signal, waitMs }), retry);
   }
 
@@ -35,9 +34,9 @@ export class Calls extends Requests {
    */
   once(method, path, body, { signal, waitMs } = {}) {
     const headers = { ...this._headers };
-    if (body === undefined) return this._ask(this._url + path, { method, headers }, signal, waitMs);
+    if (body === undefined) return this._ask(path, { method, headers }, signal, waitMs);
     headers["content-type"] = "application/json";
-    return this._ask(this._url + path, { method, headers, body: JSON.stringify(body) }, signal, waitMs);
+    return this._ask(path, { method, headers, body: JSON.stringify(body) }, signal, waitMs);
   }
 }
 

@@ -1,19 +1,46 @@
 /** A server, its tables, and who the page acts for. */
 
-import { checkedConnection, checkedTable, checkedUrl, CONNECTION, known } from "./options.js";
+import { mayAnswerElsewhere, StrandlineError } from "./errors.js";
+import { checkedConnection, checkedTable, checkedUrls, CONNECTION, known } from "./options.js";
 
-/** A server, and the credentials of the page. */
+/** A server, or several of which one answers, and the credentials of the page. Requests go to `url`. */
 export class Connection {
   /**
-   * @param {string} url
+   * @param {ServerUrl} urls
    * @param {import("./strandline.js").ConnectOptions} [options]
    */
-  constructor(url, options = {}) {
+  constructor(urls, options = {}) {
     const { token, user, retry } = checkedConnection(options);
-    this.url = checkedUrl(url);
+    this.urls = checkedUrls(urls);
+    this.url = this.urls[0];
+    /**
+     * What the servers that do not answer said, by URL.
+     * @type {Map<string, string>}
+     */
+    this._failures = new Map();
     this.token = token;
     this.user = user;
     this.retry = retry;
+  }
+
+  answered() {
+    this._failures.clear();
+  }
+
+  /**
+   * Note that a request failed. If another server may answer, the following requests go to the next one, and the error
+   * names all that do not answer.
+   * @param {string} url
+   * @param {unknown} error
+   */
+  failed(url, error) {
+    if (this.urls.length === 1 || !(error instanceof StrandlineError) || !mayAnswerElsewhere(error)) return;
+    error.server = url;
+    this._failures.delete(url);
+    this._failures.set(url, `${url}: ${error.message}`);
+    error.message = [...this._failures.values()].join("; ");
+    // Another request may have moved on already.
+    if (this.url === url) this.url = this.urls[(this.urls.indexOf(url) + 1) % this.urls.length];
   }
 }
 
@@ -26,13 +53,17 @@ export class TableReference {
   constructor(connection, name) {
     this._connection = connection;
     this.name = checkedTable(name);
-    this.url = `${connection.url}/tables/${encodeURIComponent(name)}`;
+    this.path = `/tables/${encodeURIComponent(name)}`;
+  }
+
+  get url() {
+    return this._connection.url + this.path;
   }
 }
 
 /**
  * The tables of a server: `connect(url).vote` is the table `vote`. Nothing is requested until a log is opened.
- * @param {string} url
+ * @param {ServerUrl} url
  * @param {import("./strandline.js").ConnectOptions} [options]
  */
 export function connect(url, options) {
@@ -66,4 +97,7 @@ export function opened(where, options, names) {
   return [new TableReference(new Connection(String(where), { token, user }), table), rest];
 }
 
-/** @typedef {string | URL | TableReference} Where */
+/**
+ * @typedef {string | URL | readonly (string | URL)[]} ServerUrl
+ * @typedef {string | URL | TableReference} Where
+ */

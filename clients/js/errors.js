@@ -21,6 +21,11 @@ export class StrandlineError extends Error {
     this.detail = detail;
     /** The server's retry hint in milliseconds; 0 if there is none. */
     this.retryAfterMs = retryAfterMs;
+    /**
+     * The URL of the server that failed, if the next request goes to another one.
+     * @type {string | null}
+     */
+    this.server = null;
   }
 
   /** Whether the same request may succeed a little later. A rate limit of the table does not count as temporary. */
@@ -29,6 +34,26 @@ export class StrandlineError extends Error {
     if (this.code === "RATE_LIMITED" || this.status === 501) return false;
     return this.status >= 500 || [408, 425, 429].includes(this.status);
   }
+}
+
+/**
+ * Whether the server waits for its turn, so that it has not executed the request.
+ * @param {unknown} error
+ */
+export const isStandby = (error) => error instanceof StrandlineError && error.code.toLowerCase() === "standby";
+
+/**
+ * Whether a server that can take the place of this one may answer.
+ * @param {unknown} error
+ */
+export function mayAnswerElsewhere(error) {
+  if (!(error instanceof StrandlineError)) return false;
+  const { code, status } = error;
+  // It waits for its turn, cannot write any more, or does not reach the replica, which another server may have taken over.
+  const codes = ["standby", "read_only", "replica_away", "replica_behind"];
+  if (status === 503 && codes.includes(code.toLowerCase())) return true;
+  // A proxy does not reach its server.
+  return code === "UNREACHABLE" || ([502, 503, 504].includes(status) && code === `HTTP_${status}`);
 }
 
 export const closed = () => new StrandlineError("CLOSED", "this log is closed");
@@ -59,8 +84,13 @@ export async function refusal(response) {
  * @returns {never}
  */
 export function unreachable(cause) {
+  throw unreachableError(cause);
+}
+
+/** @param {unknown} cause */
+export function unreachableError(cause) {
   // A browser does not say why a request failed. By default, servers refuse pages without an origin.
   const advice =
     globalThis.location?.origin === "null" ? "; this page has no origin: serve it over HTTP, not from a file" : "";
-  throw new StrandlineError("UNREACHABLE", `the server cannot be reached${advice}`, { cause });
+  return new StrandlineError("UNREACHABLE", `the server cannot be reached${advice}`, { cause });
 }

@@ -20,11 +20,12 @@ const REFUSED = [401, 403, 404];
  * @param {(error: StrandlineError) => void} how.refused the connection is only retried if it may get another token
  */
 export async function listen(wire, { source, signal, retry, stands, told, lost, refused }) {
-  const backoff = new Backoff(retry);
+  const backoff = new Backoff(retry, wire.servers);
   /** @type {string | null} */
   let cursor = null;
   while (!signal.aborted) {
-    let wait = 0;
+    /** @type {number | undefined} */
+    let wait;
     try {
       const isAnew = cursor === null;
       for await (const { type, id, data } of wire.live(source, cursor ?? "now", signal)) {
@@ -47,9 +48,10 @@ export async function listen(wire, { source, signal, retry, stands, told, lost, 
         // The cursor is too old, or belongs to another server: start again without one.
         if (!isRefused) cursor = null;
       }
-      wait = error.retryAfterMs;
+      wait = backoff.after(error);
     }
     lost();
-    await pause(backoff.next(wait), signal).catch(() => undefined);
+    wait ??= backoff.next();
+    if (wait) await pause(wait, signal).catch(() => undefined);
   }
 }

@@ -113,7 +113,8 @@ export class Log extends Store {
    * @param {() => Promise<Appended[]>} send
    */
   _append(items, send) {
-    const how = { retry: this._retry, signal: this._closing.signal, forMs: Infinity, wake: this._wake };
+    const { signal } = this._closing;
+    const how = { retry: this._retry, servers: this._wire.servers, signal, forMs: Infinity, wake: this._wake };
     const answers = this._write(() => retrying(send, how));
     return items.map((item, place) => this._appendOne(item, answers.then((results) => results[place])));
   }

@@ -20,13 +20,17 @@ export function checkedConnection(options) {
 }
 
 /**
- * The URL of a server, without a slash at its end.
- * @param {string | URL} url
+ * The URLs of a server and its standbys, without a slash at their ends.
+ * @param {import("./connection.js").ServerUrl} urls
  */
-export function checkedUrl(url) {
-  // A browser would take anything else for a path of the page's own server.
-  if (!/^https?:\/\/[^/]/i.test(String(url))) throw new TypeError(`the URL needs http:// or https://, not ${url}`);
-  return String(url).replace(/\/+$/, "");
+export function checkedUrls(urls) {
+  const texts = Array.isArray(urls) ? urls.map(String) : String(urls).split(",");
+  if (texts.length === 0) throw new TypeError("the list of URLs is empty");
+  for (const url of texts) {
+    // A browser would take anything else for a path of the page's own server.
+    if (!/^\s*https?:\/\/[^/]/i.test(url)) throw new TypeError(`the URL needs http:// or https://, not ${url}`);
+  }
+  return [...new Set(texts.map((url) => url.trim().replace(/\/+$/, "")))];
 }
 
 /** @param {unknown} name */

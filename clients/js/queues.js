@@ -165,7 +165,7 @@ export class Worker {
     const heart = setInterval(() => this._beat(leaseMs), leaseMs / HEARTBEATS_PER_LEASE);
     /** @type {Set<Promise<void>>} */
     const working = new Set();
-    const backoff = new Backoff(RETRY);
+    const backoff = new Backoff(RETRY, this._queue._calls.servers);
     let seen = head;
     try {
       while (!signal.aborted) {
@@ -190,7 +190,7 @@ export class Worker {
         } catch (error) {
           if (signal.aborted) break;
           if (!(error instanceof StrandlineError) || !error.isTemporary) throw error;
-          wait = backoff.next(error.retryAfterMs);
+          wait = backoff.after(error);
         }
         if (wait) await pause(wait, signal).catch(() => undefined);
       }

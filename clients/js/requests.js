@@ -1,6 +1,6 @@
 /** Requests to a server, with the current token. */
 
-import { closed, refusal, StrandlineError, unreachable } from "./errors.js";
+import { closed, isStandby, refusal, StrandlineError, unreachable, unreachableError } from "./errors.js";
 import { tokenHeaders, tokenOf } from "./token.js";
 
 /** A request without an answer after this time has failed. */
@@ -11,7 +11,9 @@ const REQUEST_MS = 30_000;
 /** Sends requests of one connection. */
 export class Requests {
   /** @param {import("./connection.js").Connection} connection */
-  constructor({ token, user }) {
+  constructor(connection) {
+    const { token, user } = connection;
+    this._connection = connection;
     this._token = token;
     /** @type {Record<string, string>} */
     this._headers = {};
@@ -23,18 +25,26 @@ export class Requests {
     return typeof this._token === "function";
   }
 
+  /** The number of servers that may answer. */
+  get servers() {
+    return this._connection.urls.length;
+  }
+
   /**
-   * @param {string} address
+   * @param {string} path
    * @param {Request} request
    * @param {AbortSignal} [signal]
    * @param {number} [waitMs] how much longer the answer may take
    */
-  async _ask(address, request, signal, waitMs = 0) {
+  async _ask(path, request, signal, waitMs = 0) {
     const ending = new Ending(REQUEST_MS + waitMs, signal);
     try {
-      const response = await this._fetch(address, { ...request, signal: ending.signal });
-      if (!response.ok) throw await refusal(response);
-      const text = await response.text().catch(unreachable);
+      const [response, server] = await this._response(path, { ...request, signal: ending.signal }, signal);
+      const text = await response.text().catch((cause) => {
+        const error = unreachableError(cause);
+        if (!signal?.aborted) this._connection.failed(server, error);
+        throw error;
+      });
       try {
         return JSON.parse(text);
       } catch (cause) {
@@ -44,6 +54,29 @@ export class Requests {
       throw signal?.aborted ? closed() : error;
     } finally {
       ending.end();
+    }
+  }
+
+  /**
+   * The answer of a server, and which one it is. A standby executes nothing, so the request then goes to the next server.
+   * @param {string} path
+   * @param {Request & { signal: AbortSignal }} request
+   * @param {AbortSignal} [outer] the signal of the caller
+   * @returns {Promise<[Response, string]>}
+   */
+  async _response(path, request, outer) {
+    for (let others = this.servers - 1; ; others--) {
+      const server = this._connection.url;
+      try {
+        const response = await this._fetch(server + path, request);
+        if (!response.ok) throw await refusal(response);
+        this._connection.answered();
+        return [response, server];
+      } catch (error) {
+        if (outer?.aborted) throw error;
+        this._connection.failed(server, error);
+        if (others === 0 || !isStandby(error)) throw error;
+      }
     }
   }
 

@@ -42,14 +42,31 @@ export function pause(ms, signal, wake) {
 
 /** Waits that double and are randomised, so that many pages do not reconnect at the same moment. */
 export class Backoff {
-  /** @param {typeof RETRY} retry */
-  constructor(retry) {
+  /**
+   * @param {typeof RETRY} retry
+   * @param {number} [servers] how many servers may answer
+   */
+  constructor(retry, servers = 1) {
     this._retry = retry;
+    this._servers = servers;
     this._next = retry.firstMs;
+    /** The servers that failed since the last wait. */
+    this._tried = 0;
   }
 
   reset() {
     this._next = this._retry.firstMs;
+    this._tried = 0;
+  }
+
+  /**
+   * The wait after an error: none as long as there is a server that was not tried since the last wait.
+   * @param {StrandlineError} error
+   */
+  after({ server, retryAfterMs }) {
+    if (server !== null && ++this._tried < this._servers) return 0;
+    this._tried = 0;
+    return this.next(retryAfterMs);
   }
 
   /** @param {number} atLeast */
@@ -64,12 +81,12 @@ export class Backoff {
  * Repeat a request until it succeeds, is refused permanently, or `forMs` have passed. For idempotent requests only.
  * @template T
  * @param {() => Promise<T>} attempt
- * @param {{ retry: typeof RETRY, signal: AbortSignal, forMs?: number, wake?: Wake,
+ * @param {{ retry: typeof RETRY, servers?: number, signal: AbortSignal, forMs?: number, wake?: Wake,
  *   failed?: (error: StrandlineError) => void }} how
  * @returns {Promise<T>}
  */
-export async function retrying(attempt, { retry, signal, forMs = retry.forMs, wake, failed }) {
-  const backoff = new Backoff(retry);
+export async function retrying(attempt, { retry, servers, signal, forMs = retry.forMs, wake, failed }) {
+  const backoff = new Backoff(retry, servers);
   const until = Date.now() + forMs;
   for (;;) {
     const signals = wake?.count;
@@ -77,10 +94,10 @@ export async function retrying(attempt, { retry, signal, forMs = retry.forMs, wa
       return await attempt();
     } catch (error) {
       if (!(error instanceof StrandlineError) || !error.isTemporary || signal.aborted) throw error;
-      const wait = backoff.next(error.retryAfterMs);
+      const wait = backoff.after(error);
       if (Date.now() + wait > until) throw error;
       failed?.(error);
-      if (wake?.count === signals) await pause(wait, signal, wake);
+      if (wait && wake?.count === signals) await pause(wait, signal, wake);
     }
   }
 }

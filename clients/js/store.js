@@ -242,7 +242,7 @@ export class Store {
     const { signal } = this._closing;
     if (signal.aborted) throw closed();
     const ask = () => this._wire.read(operation, parameters, signal);
-    return retrying(ask, { retry: this._retry, signal, forMs, failed });
+    return retrying(ask, { retry: this._retry, servers: this._wire.servers, signal, forMs, failed });
   }
 
   /* Live */

@@ -92,7 +92,7 @@ declare const types: unique symbol;
 /** One table of a server. */
 export interface TableReference<Payload = Record<string, any>, Input = Payload> {
   readonly name: string;
-  /** The address of the table. */
+  /** The address of the table, at the server that gets the requests now. */
   readonly url: string;
   readonly [types]?: { payload: Payload; input: Input };
 }
@@ -111,11 +111,17 @@ export type Api<Tables> = {
 };
 
 /**
+ * The URL of a server, or those of a server and its standbys: a list, or a text with commas in between. Requests go to one of
+ * them until it cannot be reached or cannot write, and then to the next.
+ */
+export type ServerUrl = string | URL | readonly (string | URL)[];
+
+/**
  * The tables of a server: `connect(url).vote` is the table `vote`. Nothing is requested until a log is opened. `Tables`
  * comes from `strandline types --ts`; without it, every table has untyped rows.
  */
 export function connect<Tables = Record<string, { payload: Record<string, any>; input: Record<string, any> }>>(
-  url: string | URL,
+  url: ServerUrl,
   options?: ConnectOptions,
 ): Api<Tables>;
 
@@ -317,6 +323,8 @@ export class StrandlineError extends Error {
   readonly detail: Record<string, any>;
   /** The server's retry hint in milliseconds; 0 if there is none. */
   readonly retryAfterMs: number;
+  /** The URL of the server that failed, if the next request goes to another one. */
+  readonly server: string | null;
   /** Whether the same request may succeed a little later. */
   readonly isTemporary: boolean;
 }

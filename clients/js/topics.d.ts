@@ -1,6 +1,6 @@
 /** Topics and queues of a Strandline server, for browsers and Node. */
 
-import type { ConnectOptions } from "./strandline.js";
+import type { ConnectOptions, ServerUrl } from "./strandline.js";
 import type {
   AckAnswer,
   ConfigShown,
@@ -125,7 +125,7 @@ export interface WorkerOptions {
 }
 
 export class Client {
-  constructor(url: string | URL, options?: ConnectOptions);
+  constructor(url: ServerUrl, options?: ConnectOptions);
   topic<T = any>(name: string): Topic<T>;
   /** `node` identifies this program to the queue; the default is a unique name. */
   queue<T = any>(name: string, options?: { node?: string }): Queue<T>;

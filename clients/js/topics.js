@@ -24,11 +24,11 @@ const PAGE = 1000;
 /** A server: its topics and queues. Nothing is requested until a method of one of them is called. */
 export class Client {
   /**
-   * @param {string | URL} url
+   * @param {import("./connection.js").ServerUrl} url
    * @param {import("./strandline.js").ConnectOptions} [options]
    */
   constructor(url, options = {}) {
-    this._calls = new Calls(new Connection(String(url), known(options, [...CONNECTION, "retry"])));
+    this._calls = new Calls(new Connection(url, known(options, [...CONNECTION, "retry"])));
   }
 
   /** @param {string} name */

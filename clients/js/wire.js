@@ -1,6 +1,6 @@
 /** Requests to one table, and its live events. */
 
-import { refusal, StrandlineError, unreachable } from "./errors.js";
+import { StrandlineError, unreachable } from "./errors.js";
 import { Ending, Requests } from "./requests.js";
 
 /** A live connection without any data for this time is dead. Servers send a heartbeat every 15 s. */
@@ -14,7 +14,7 @@ export class Wire extends Requests {
    */
   constructor(table, isPublic) {
     super(table._connection);
-    this._url = table.url;
+    this._path = table.path;
     this._variant = isPublic ? "pub" : "auth";
   }
 
@@ -24,7 +24,7 @@ export class Wire extends Requests {
    * @param {AbortSignal} signal
    */
   read(operation, parameters, signal) {
-    return this._ask(this._address(operation, parameters), { headers: this._headers }, signal);
+    return this._ask(this._pathOf(operation, parameters), { headers: this._headers }, signal);
   }
 
   /**
@@ -34,7 +34,7 @@ export class Wire extends Requests {
    */
   write(operation, body) {
     const headers = { ...this._headers, "content-type": "application/json" };
-    return this._ask(`${this._url}/${operation}`, { method: "POST", headers, body: JSON.stringify(body) });
+    return this._ask(`${this._path}/${operation}`, { method: "POST", headers, body: JSON.stringify(body) });
   }
 
   /**
@@ -48,11 +48,15 @@ export class Wire extends Requests {
     const headers = { ...this._headers, accept: "text/event-stream" };
     const ending = new Ending(SILENCE_MS, signal);
     try {
-      const address = this._address(live, { parent, after });
-      const response = await this._fetch(address, { headers, signal: ending.signal });
-      if (!response.ok) throw await refusal(response);
+      const path = this._pathOf(live, { parent, after });
+      const [response, server] = await this._response(path, { headers, signal: ending.signal }, signal);
       if (response.body === null) throw new StrandlineError("BAD_ANSWER", "the answer to the live request has no body");
-      yield* eventsOf(response.body.getReader(), ending);
+      try {
+        yield* eventsOf(response.body.getReader(), ending);
+      } catch (error) {
+        if (!signal.aborted) this._connection.failed(server, error);
+        throw error;
+      }
     } finally {
       ending.end();
     }
@@ -62,12 +66,12 @@ export class Wire extends Requests {
    * @param {string} operation
    * @param {Record<string, string | number | undefined>} parameters
    */
-  _address(operation, parameters) {
+  _pathOf(operation, parameters) {
     const query = new URLSearchParams();
     for (const [name, value] of Object.entries(parameters)) if (value !== undefined) query.set(name, String(value));
     // Removed rows are never public.
     const variant = operation === "trash" ? "auth" : this._variant;
-    return `${this._url}/${variant}/${operation}?${query}`;
+    return `${this._path}/${variant}/${operation}?${query}`;
   }
 }
 

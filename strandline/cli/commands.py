@@ -40,7 +40,7 @@ COMMANDS = {
     "audit": CommandPlace(
         "audit:audit_command",
         "Show who changed the server and its logs: the last entries of the audit log, oldest first.",
-        ReadingCommand,
+        TableCommand,
     ),
     "index": CommandPlace("index:app", "Make the records of a log searchable."),
     "search": CommandPlace(
@@ -149,7 +149,12 @@ def strandline(
     version: Annotated[
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
     ] = False,
-    url: Annotated[str | None, typer.Option("--url", metavar="URL", help="URL of the server.")] = None,
+    url: Annotated[
+        str | None,
+        typer.Option(
+            "--url", metavar="URL", help="URL of the server. With standbys: all URLs, with commas in between."
+        ),
+    ] = None,
     api_key: Annotated[
         str | None, typer.Option("--api-key", metavar="KEY", help="API key, if the server requires one.")
     ] = None,

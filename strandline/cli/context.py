@@ -23,7 +23,9 @@ app = typer.Typer(name="context", no_args_is_help=True, help="Name servers, and 
 @app.command("add", cls=Command)
 def add_command(
     name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the new context.")],
-    address: Annotated[str, typer.Argument(metavar="URL", help="URL of the server.")],
+    address: Annotated[
+        str, typer.Argument(metavar="URL", help="URL of the server. With standbys: all URLs, with commas in between.")
+    ],
     api_key: ApiKey = None,
     use: Annotated[bool, typer.Option("--use", help="Make it the current context.")] = False,
     replace: Annotated[bool, typer.Option("--replace", help="Replace a context of this name.")] = False,

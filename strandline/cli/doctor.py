@@ -123,7 +123,7 @@ def server_checks(url: str, api_key: str | None, unreachable: Result) -> Iterato
                 "server", unreachable, str(error), "start it with `strandline serve`, or set --url or STRANDLINE_URL"
             )
             return
-        yield Check("server", "ok", f"{url} answered in {took:.1f} ms, up for {show_age(health.uptime_ms)}")
+        yield Check("server", "ok", f"{client.url} answered in {took:.1f} ms, up for {show_age(health.uptime_ms)}")
         yield version_check(health.version)
         yield health_check(health)
         yield clock_check(client)

@@ -17,6 +17,7 @@ from strandline.cli.connection import connect
 from strandline.cli.exit_codes import CommandFailed, Exit, naming
 from strandline.cli.log_append import append_command
 from strandline.cli.log_configure import configure_command, create_command
+from strandline.cli.log_find import find_command
 from strandline.cli.log_list import LogListRow, every_log
 from strandline.cli.log_read import check_key_filters, diff_command
 from strandline.cli.log_tail import tail_command
@@ -373,5 +374,6 @@ app.command("create", cls=Command)(create_command)
 app.command("configure", cls=Command)(configure_command)
 app.command("append", cls=Command)(append_command)
 app.command("tail", cls=TableCommand)(tail_command)
+app.command("find", cls=TableCommand)(find_command)
 app.command("diff", cls=TableCommand)(diff_command)
 app.command("delete", cls=Command)(delete_command)

@@ -27,7 +27,11 @@ RouterName = Annotated[
 Url = Annotated[
     str,
     typer.Option(
-        "--url", metavar="URL", envvar="STRANDLINE_URL", help="URL of the server.", rich_help_panel=SERVER_PANEL
+        "--url",
+        metavar="URL",
+        envvar="STRANDLINE_URL",
+        help="URL of the server. With standbys: all URLs, with commas in between.",
+        rich_help_panel=SERVER_PANEL,
     ),
 ]
 ApiKey = Annotated[

@@ -6,19 +6,20 @@ import socket
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from msgspec import Raw
+from msgspec import UNSET, Raw
 from msgspec.structs import asdict
 
 from strandline.cli.command_class import Command, ReadingCommand, TableCommand
 from strandline.cli.connection import complete_queue, connect, queue_state
 from strandline.cli.exit_codes import CommandFailed, Exit, naming
+from strandline.cli.log_append import parse_json
 from strandline.cli.options import ApiKey, AsJson, QueueName, RecordKey, Url
-from strandline.cli.output import counted, print_fields, print_json, print_line, print_table
+from strandline.cli.output import counted, print_json, print_line, print_table
 from strandline.cli.queue_enqueue import enqueue_command, list_command
+from strandline.cli.queue_peek import cut, peek_command
 from strandline.cli.queue_work import work_command
-from strandline.cli.records import line_of, of_topic
 from strandline.cli.server_choice import DEFAULT_URL
-from strandline.cli.times import parse_duration, show_age, show_time
+from strandline.cli.times import parse_duration, show_time
 from strandline.client.errors import NotFound
 from strandline.client.failures import summary_of
 from strandline.client.queue_calls import DeadLetter, Job, Redriven, dead_letter
@@ -26,9 +27,6 @@ from strandline.client.topic_types import Page
 
 if TYPE_CHECKING:
     from strandline.client import Client
-
-#: Characters of a reason or of data in a table. ``--json`` prints all of it.
-SHOWN_CHARACTERS = 100
 
 QueueOrDeadLetterLog = Annotated[
     str,
@@ -41,55 +39,6 @@ Node = Annotated[
     str | None,
     typer.Option("--node", metavar="NAME", help="Name of the worker. Default: cli@ and the name of this host."),
 ]
-
-
-# --- inspection -----------------------------------------------------------------------------------------------------
-
-
-def peek_command(
-    name: QueueName,
-    limit: Annotated[
-        int, typer.Option("--limit", "-n", metavar="N", min=0, max=1000, help="Maximum number of jobs to print.")
-    ] = 10,
-    after: Annotated[
-        int, typer.Option("--after", metavar="SEQ", min=0, help="Only jobs after this sequence number.")
-    ] = 0,
-    as_json: AsJson = False,
-    url: Url = DEFAULT_URL,
-    api_key: ApiKey = None,
-) -> None:
-    """Print the first jobs of a queue, its counters and its rates, without leasing any job.
-
-    The throughput and the failure rate are those of the last minute. `queue claim` and the console show
-    why jobs failed.
-
-    Example:
-      strandline queue peek emails --limit 5
-    """
-    with connect(url, api_key) as client:
-        state = queue_state(client, name)
-        found = client.topic(name, Raw).diff(after, limit=limit).records if limit else []
-    jobs = [of_topic(record) for record in found]
-    queue = state.queue
-    assert queue is not None
-    if as_json:
-        print_json({"queue": name, "jobs": jobs, **asdict(queue), "dead_letter": state.config.dead_letter})
-        return
-    for job in jobs:
-        print_line(line_of(job))
-    print_fields(
-        {
-            "ready": queue.ready,
-            "leased": queue.in_flight,
-            "delayed": queue.delayed,
-            "dead-lettered": queue.dead_lettered,
-            "dropped": queue.dropped,
-            "oldest ready": None if queue.oldest_ready_ms is None else show_age(queue.oldest_ready_ms),
-            "throughput": f"{queue.throughput:.3g} jobs/s",
-            "failure rate": f"{queue.failure_rate:.1%}",
-            "dead-letter log": state.config.dead_letter,
-        }
-    )
 
 
 def dead_letters_command(
@@ -141,8 +90,8 @@ def _letter_row(letter: DeadLetter) -> tuple[str, ...]:
         "" if letter.job_seq is None else str(letter.job_seq),
         "" if letter.deliveries is None else str(letter.deliveries),
         letter.tag or "",
-        "" if letter.reason is None else _cut(summary_of(letter.reason)),
-        _cut(bytes(letter.data).decode()),
+        "" if letter.reason is None else cut(summary_of(letter.reason)),
+        cut(bytes(letter.data).decode()),
     )
 
 
@@ -206,8 +155,8 @@ def claim_command(
             show_time(job.deadline),
             str(job.deliveries),
             job.tag or "",
-            _cut(job.failures[-1].summary) if job.failures else "",
-            _cut(bytes(job.data).decode()),
+            cut(job.failures[-1].summary) if job.failures else "",
+            cut(bytes(job.data).decode()),
         )
         for job in jobs
     ]
@@ -320,6 +269,10 @@ def redrive_command(
         int | None,
         typer.Option("--seq", metavar="SEQ", min=1, help="Only the dead letter with this sequence number."),
     ] = None,
+    data: Annotated[
+        str | None,
+        typer.Option("--data", metavar="JSON", help="With --seq: the data of the job, in place of the letter's own."),
+    ] = None,
     record_key: RecordKey = None,
     as_json: AsJson = False,
     url: Url = DEFAULT_URL,
@@ -332,13 +285,17 @@ def redrive_command(
 
     Example:
       strandline queue redrive emails --limit 100
-      strandline queue redrive emails --seq 7
+      strandline queue redrive emails --seq 7 --data '{"to":"ann@example.com"}'
     """
+    if data is not None and seq is None:
+        raise typer.BadParameter("it replaces the data of one dead letter: name it with --seq", param_hint="--data")
+    parse_json(data, "--data")
+    payload = UNSET if data is None else Raw(data.encode())
     with connect(url, api_key) as client:
         dead = dead_letter_log(client, name)
         match = None if record_key is None else ["tag", "Eq", record_key]
         try:
-            done = client.topic(dead).redrive(to=to, limit=limit or 0, match=match, seq=seq)
+            done = client.topic(dead).redrive(to=to, limit=limit or 0, match=match, seq=seq, data=payload)
         except NotFound as error:
             if dead == name or error.detail.get("topic") != dead:
                 raise
@@ -368,13 +325,7 @@ def _not_moved(seq: int, dead: str, found: list[DeadLetter]) -> CommandFailed:
     )
 
 
-def _cut(text: str) -> str:
-    return text if len(text) <= SHOWN_CHARACTERS else f"{text[: SHOWN_CHARACTERS - 1]}…"
-
-
 app = typer.Typer(name="queue", no_args_is_help=True, help="Inspect the jobs of a queue, and process them.")
-app.command("ls", cls=TableCommand)(list_command)
-app.command("enqueue", cls=Command)(enqueue_command)
 app.command("ls", cls=TableCommand)(list_command)
 app.command("enqueue", cls=Command)(enqueue_command)
 app.command("peek", cls=ReadingCommand)(peek_command)

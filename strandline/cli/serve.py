@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from strandline.cli.output import put, say
-from strandline.cli.startup import keep_pandas_out
+from strandline.cli.startup import keep_pandas_out, quick_imports
 from strandline.server.settings import (
     OPTIONS,
     SETTINGS,
@@ -106,7 +106,8 @@ def serve_command(
             os.environ.pop(variable, None)
     keep_pandas_out()
     # Only this command imports the HTTP stack.
-    from strandline.server.run import run
+    with quick_imports():
+        from strandline.server.run import run
 
     try:
         code = run(settings, None if settings.pipeline.pipeline == "off" else program(settings))

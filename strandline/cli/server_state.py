@@ -60,9 +60,11 @@ def ping_command(
             health = health_of(client)
             took = (time.perf_counter() - started) * 1000
             if as_json:
-                print_json({"url": url, "ms": round(took, 3), "status": health.status, "version": health.version})
+                print_json(
+                    {"url": client.url, "ms": round(took, 3), "status": health.status, "version": health.version}
+                )
             else:
-                print_line(f"{url} answered in {took:.1f} ms: {health.status}, version {health.version}")
+                print_line(f"{client.url} answered in {took:.1f} ms: {health.status}, version {health.version}")
 
 
 def health_of(client: Client) -> Health:
@@ -92,9 +94,9 @@ def info_command(as_json: AsJson = False, url: Url = DEFAULT_URL, api_key: ApiKe
     with connect(url, api_key) as client:
         health, metrics = health_of(client), metrics_of(client)
     if as_json:
-        print_json({"url": url, "health": health, "metrics": metrics})
+        print_json({"url": client.url, "health": health, "metrics": metrics})
         return
-    print_fields(_fields(url, health, metrics))
+    print_fields(_fields(client.url, health, metrics))
 
 
 def _fields(url: str, health: Health, metrics: dict[str, Any]) -> dict[str, Any]:

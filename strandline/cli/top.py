@@ -87,9 +87,8 @@ class Snapshot(msgspec.Struct):
 class Monitor:
     """Asks a server for its figures, again and again."""
 
-    def __init__(self, client: Client, url: str) -> None:
+    def __init__(self, client: Client) -> None:
         self._client = client
-        self._url = url
         self._answered: int | None = None
         self._uptime_ms = 0
 
@@ -100,7 +99,7 @@ class Monitor:
         last = overview.samples[-1] if overview.samples else _Sample()
         lags = [one for one in metrics["consumer_lag"] if one["lag"]]
         return Snapshot(
-            url=self._url,
+            url=self._client.url,
             version=health.version,
             status=health.status,
             uptime_ms=health.uptime_ms,
@@ -156,7 +155,7 @@ def top_command(
       strandline top --once --json
     """
     with connect(url, api_key) as client:
-        monitor = Monitor(client, url)
+        monitor = Monitor(client)
         if as_json:
             print_json(monitor.look())
             while not once:

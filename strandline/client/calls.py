@@ -32,6 +32,8 @@ class Request(msgspec.Struct, frozen=True):
     waits: float = 0.0
     #: Statuses that are not errors, in addition to 2xx.
     accepts: tuple[int, ...] = ()
+    #: The URL of the only server that the request is for, because its signature contains the host; None: any.
+    server: str | None = None
 
 
 class Answer(msgspec.Struct, frozen=True):

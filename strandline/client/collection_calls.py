@@ -57,8 +57,8 @@ class Pulled(msgspec.Struct, Generic[T], frozen=True):
 
 
 class DocumentVersion(msgspec.Struct, Generic[T], frozen=True):
-    """The current version of a regular document. ``data`` is None if the document does not exist; its ``hash`` is empty
-    then. ``timestamp`` is the time of the pull."""
+    """A version of a regular document. ``data`` is None if the document does not exist; its ``hash`` is empty then.
+    ``timestamp`` is the time of the pull, or of the push if the document is followed with ``live``."""
 
     data: T | None
     hash: str
@@ -201,9 +201,10 @@ def proof_by(credential: Credential, document_key: str, document: Data, domain: 
 class Signing:
     """Signs the attempts of one request. Each attempt gets its own signature, because a server accepts one once."""
 
-    def __init__(self, credential: Credential | None, host: str, clock: Callable[[], float]) -> None:
+    def __init__(self, credential: Credential | None, url: Callable[[], str], clock: Callable[[], float]) -> None:
+        """``url`` returns the URL of the server that the next attempt is for."""
         self.credential = credential
-        self._host = host
+        self._url = url
         self._clock = clock
         #: The number of signed attempts.
         self.tries = 0
@@ -213,13 +214,14 @@ class Signing:
         credential = self.credential
         if credential is None:
             return request
-        now = int(self._clock() * 1000)
-        headers = signed_requests.sign(credential.signer, request.method, request.target, self._host, request.body, now)
+        now, url = int(self._clock() * 1000), self._url()
+        host = signed_requests.host_of(url)
+        headers = signed_requests.sign(credential.signer, request.method, request.target, host, request.body, now)
         headers["Authorization"] = credential.authorization
         if credential.names_presenter:
             headers[signed_requests.PRESENTER_HEADER] = credential.signer.public
         encoded = tuple((name.lower().encode(), value.encode()) for name, value in headers.items())
-        return msgspec.structs.replace(request, headers=(*request.headers, *encoded))
+        return msgspec.structs.replace(request, headers=(*request.headers, *encoded), server=url)
 
 
 class _Pulled(msgspec.Struct):
@@ -243,26 +245,31 @@ class _Batch(msgspec.Struct):
 
 
 def read_appended(answer: Answer) -> Appended:
-    appended: Appended = _convert(_parse(answer), Appended)
+    appended: Appended = _convert(_parse(answer.body), Appended)
     return appended
 
 
 def read_pulled(answer: Answer, field: str) -> Pulled[Data]:
-    return _pulled(_parse(answer), field)
+    return _pulled(_parse(answer.body), field)
 
 
 def read_pushed(answer: Answer) -> Pushed:
-    pushed: Pushed = _convert(_parse(answer), Pushed)
+    pushed: Pushed = _convert(_parse(answer.body), Pushed)
     return pushed
 
 
 def read_document(answer: Answer) -> DocumentVersion[Data]:
     """The document as it is stored."""
-    return _version(_parse(answer))
+    return _version(_parse(answer.body))
+
+
+def read_version(event: bytes) -> DocumentVersion[Data]:
+    """The version in an event, as it is stored."""
+    return _version(_parse(event))
 
 
 def read_batch(answer: Answer, asks: Mapping[str, Sequence[DocumentRequest]]) -> dict[str, list[Entry]]:
-    batch: _Batch = _convert(_parse(answer), _Batch)
+    batch: _Batch = _convert(_parse(answer.body), _Batch)
     entries: dict[str, list[Entry]] = {}
     for name, asked in asks.items():
         told = batch.collections.get(name, [])
@@ -293,9 +300,9 @@ def _pulled(document: Any, field: str) -> Pulled[Data]:
     return Pulled(elements, told.hash, told.timestamp, told.more)
 
 
-def _parse(answer: Answer) -> Any:
+def _parse(text: bytes) -> Any:
     try:
-        return parse(answer.body)
+        return parse(text)
     except NotJson as error:
         raise BadAnswer(f"the server sent an unexpected answer: {error}") from error
 

@@ -7,7 +7,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
 
-from strandline.client.collection_calls import Element, ElementErrors
+from strandline.client.collection_calls import DocumentVersion, Element, ElementErrors
 from strandline.client.errors import BadAnswer, BadElement, Unreadable, WrongAuthor
 from strandline.signing import author_proofs
 from strandline.signing.author_proofs import Proof
@@ -72,6 +72,13 @@ class Opening(Generic[T]):
                 what = self._what or f"the element at {element.ts}"
                 raise BadAnswer(f"{what} has unexpected data: {error}") from error
         return Element(element.ts, data, element.author, element.signature)
+
+    def open_version(self, version: DocumentVersion[dict[str, Any]]) -> DocumentVersion[T]:
+        """The same for a version of a regular document."""
+        if version.data is None:
+            return DocumentVersion(None, "", version.timestamp)
+        opened = self.open(Element(version.timestamp, version.data, version.author, version.signature))
+        return DocumentVersion(opened.data, version.hash, version.timestamp, version.author, version.signature)
 
     def _check_author(self, element: Element[dict[str, Any]]) -> None:
         if element.author is None or element.signature is None:

@@ -18,6 +18,9 @@ SHOWN_CHARACTERS = 300
 class StrandlineError(Exception):
     """The base of all errors of this client."""
 
+    #: The URL of the server that failed, if the client has other servers and asks the next one from now on.
+    server: str | None = None
+
 
 class BadUrl(ValueError):
     """The URL is not a valid server URL."""

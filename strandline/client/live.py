@@ -16,7 +16,7 @@ from strandline.client.server_events import Event
 from strandline.client.stream_calls import StreamPage
 
 if TYPE_CHECKING:
-    from strandline.client.collection_calls import Element
+    from strandline.client.collection_calls import DocumentVersion, Element
     from strandline.client.elements import Opening
     from strandline.client.table_calls import TableCalls
 
@@ -108,24 +108,43 @@ class LiveState(Generic[T]):
 _ENDINGS = {"Unauthorized": 401, "not_a_document": 409, "damaged_data": 500}
 
 
-class ElementsState(Generic[T]):
-    """The state of a live reader of a document. ``sign`` signs a request; each connection has its own signature."""
+class DocumentState(Generic[T]):
+    """The state of a live reader of a document. ``sign`` signs a request; each connection has its own signature.
+    ``parameter`` is the name under which a request has the position of the reader."""
 
-    def __init__(self, target: str, since: int | None, opening: Opening[T], sign: Callable[[Request], Request]) -> None:
+    def __init__(
+        self,
+        target: str,
+        parameter: str,
+        cursor: str | None,
+        opening: Opening[T],
+        sign: Callable[[Request], Request],
+    ) -> None:
         self._target = target
+        self._parameter = parameter
         self._opening = opening
         self._sign = sign
-        #: None starts with new elements.
-        self.cursor = None if since is None else str(since)
+        self.cursor = cursor
 
     def request(self) -> Request:
-        return self._sign(get(self._target, {"checkpoint": self.cursor}))
+        return self._sign(get(self._target, {self._parameter: self.cursor}))
 
-    def take(self, event: Event) -> Element[T] | None:
-        """Raises WrongAuthor or Unreadable; the position stays before that element."""
+    @staticmethod
+    def _check_end(event: Event) -> None:
         if event.name == "end":
             error = msgspec.json.decode(event.data, type=_End).error
             raise refusal(_ENDINGS.get(error, 429), {}, event.data.encode())
+
+
+class ElementsState(DocumentState[T]):
+    """The position is the time of the last element; None starts with new elements."""
+
+    def __init__(self, target: str, since: int | None, opening: Opening[T], sign: Callable[[Request], Request]) -> None:
+        super().__init__(target, "checkpoint", None if since is None else str(since), opening, sign)
+
+    def take(self, event: Event) -> Element[T] | None:
+        """Raises WrongAuthor or Unreadable; the position stays before that element."""
+        self._check_end(event)
         if event.name != "element":
             return None
         try:
@@ -136,6 +155,24 @@ class ElementsState(Generic[T]):
             raise BadAnswer(f"the server sent an unexpected element: {error}") from error
         opened = self._opening.open(element)
         self.cursor = str(element.ts)
+        return opened
+
+
+class VersionsState(DocumentState[T]):
+    """The position is the hash of the last version of a regular document; None starts with the current version."""
+
+    def __init__(self, target: str, hash: str | None, opening: Opening[T], sign: Callable[[Request], Request]) -> None:
+        super().__init__(target, "baseHash", hash, opening, sign)
+
+    def take(self, event: Event) -> DocumentVersion[T] | None:
+        """Raises WrongAuthor or Unreadable; the position stays before that version."""
+        self._check_end(event)
+        if event.name != "document":
+            return None
+        from strandline.client.collection_calls import read_version
+
+        opened = self._opening.open_version(read_version(event.data.encode()))
+        self.cursor = opened.hash
         return opened
 
 

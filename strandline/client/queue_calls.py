@@ -14,7 +14,7 @@ from time import time
 from typing import Any, Generic, TypeVar
 
 import msgspec
-from msgspec import field
+from msgspec import UNSET, field
 
 from strandline.client.calls import ALWAYS, AnswerReader, Request, post
 from strandline.client.errors import Busy, StrandlineError, Unreachable
@@ -192,8 +192,11 @@ def extend(path: str, node: str, jobs: Sequence[Job[Any]], lease_ms: int) -> Req
     return post(f"{path}/extend", {**_held(node, jobs), "lease_ms": lease_ms}, repeatable=ALWAYS)
 
 
-def redrive(path: str, to: str | None, limit: int, match: Match | None, seq: int | None) -> Request:
-    return post(f"{path}/redrive", given(to=to, limit=limit, match=match, seq=seq), repeatable=ALWAYS)
+def redrive(path: str, to: str | None, limit: int, match: Match | None, seq: int | None, data: Any) -> Request:
+    body = given(to=to, limit=limit, match=match, seq=seq)
+    if data is not UNSET:
+        body["data"] = data
+    return post(f"{path}/redrive", body, repeatable=ALWAYS)
 
 
 def _held(node: str, jobs: Sequence[Job[Any]]) -> dict[str, Any]:

@@ -7,7 +7,7 @@ that was never sent. A request that may have been executed is repeated only if r
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from time import monotonic
 
 import msgspec
@@ -39,10 +39,30 @@ class Patience(msgspec.Struct, frozen=True):
         return float(whole * (1.0 - luck / 2))
 
 
-class Tries:
-    """The attempts of one request. ``failed`` returns the wait before the next attempt, or raises the error."""
+#: The client tries each server once.
+NO_PATIENCE = Patience(0.0)
 
-    __slots__ = ("_clock", "_count", "_failing_since", "_luck", "_patience", "_repeatable", "_started")
+
+class Tries:
+    """The attempts of one request. ``failed`` returns the wait before the next attempt, or raises the error.
+
+    With several ``servers``, the request is sent to each of them once before the client waits. If none answers in time,
+    the text of the error says what each of them did.
+    """
+
+    __slots__ = (
+        "_by_server",
+        "_clock",
+        "_count",
+        "_failing_since",
+        "_luck",
+        "_may_be_done",
+        "_patience",
+        "_repeatable",
+        "_round",
+        "_servers",
+        "_started",
+    )
 
     def __init__(
         self,
@@ -50,45 +70,94 @@ class Tries:
         repeatable: float = ALWAYS,
         clock: Callable[[], float] = monotonic,
         luck: Callable[[], float] = random.random,
+        *,
+        servers: int = 1,
     ) -> None:
         self._patience = patience
         self._repeatable = repeatable
         self._clock = clock
         self._luck = luck
+        self._servers = servers
         self._started = self._failing_since = clock()
+        #: The last error of each server.
+        self._by_server: dict[str | None, StrandlineError] = {}
+        #: The errors since the last wait.
+        self._round: list[StrandlineError] = []
+        #: Whether an attempt may have been executed.
+        self._may_be_done = False
         self._count = 0
 
     @property
     def count(self) -> int:
-        """The number of failed attempts."""
+        """The number of waits."""
         return self._count
 
     def succeeded(self) -> None:
         """Reset the count and the clock after a success."""
         self._count = 0
+        self._by_server.clear()
+        self._round.clear()
+        self._may_be_done = False
         self._started = self._clock()
 
     def failed(self, error: StrandlineError) -> float:
         now = self._clock()
-        if not self._count:
+        if not self._count and not self._round:
             self._failing_since = now
-        self._count += 1
-        wait = self._patience.wait(self._count, self._luck())
-        if isinstance(error, Refused) and error.retry_after is not None:
-            wait = max(wait, error.retry_after)
+        self._by_server.pop(error.server, None)
+        self._by_server[error.server] = error
+        self._round.append(error)
+        self._may_be_done = self._may_be_done or is_outcome_unknown(error)
+        asked_all = error.server is None or len(self._round) >= self._servers
+        wait = self._wait_of_round() if asked_all else 0.0
         again_at = now + wait
-        if again_at - self._failing_since > self._patience.seconds:
-            raise error
-        if not may_repeat(error, again_at - self._started, self._repeatable):
-            raise error
+        if not self._may_repeat(error, again_at - self._started):
+            raise self._final(error)
+        # The client tries each server once in any case.
+        if (asked_all or self._count) and again_at - self._failing_since > self._patience.seconds:
+            raise self._final(combined(list(self._by_server.values())))
+        if asked_all:
+            self._round.clear()
         return wait
 
+    def _wait_of_round(self) -> float:
+        self._count += 1
+        wait = self._patience.wait(self._count, self._luck())
+        hints = [error.retry_after for error in self._round if isinstance(error, Refused)]
+        return max(wait, min((hint for hint in hints if hint is not None), default=0.0))
 
-def may_repeat(error: StrandlineError, elapsed: float, repeatable: float) -> bool:
-    """Whether a request that failed with this error may be sent again, ``elapsed`` seconds after its first attempt."""
+    def _may_repeat(self, error: StrandlineError, elapsed: float) -> bool:
+        # An earlier attempt may have been executed, even if it is certain that this one was not.
+        return may_repeat(error) and (not self._may_be_done or elapsed < self._repeatable)
+
+    def _final(self, error: StrandlineError) -> StrandlineError:
+        if isinstance(error, Unreachable):
+            error.sent = self._may_be_done
+        return error
+
+
+def is_outcome_unknown(error: StrandlineError) -> bool:
+    """Whether the request may have been executed."""
     if isinstance(error, Unreachable):
-        return not error.sent or elapsed < repeatable
-    if isinstance(error, Refused):
-        uncertain = error.status in UNCERTAIN or error.code.lower() in UNKNOWN_OUTCOME
-        return elapsed < repeatable if uncertain else error.status in NOT_DONE
-    return False
+        return error.sent
+    return isinstance(error, Refused) and (error.status in UNCERTAIN or error.code.lower() in UNKNOWN_OUTCOME)
+
+
+def may_repeat(error: StrandlineError) -> bool:
+    """Whether the same request may succeed later. If its outcome is unknown, it also has to be repeatable."""
+    return isinstance(error, Unreachable) or (isinstance(error, Refused) and error.status in NOT_DONE | UNCERTAIN)
+
+
+def combined(errors: Sequence[StrandlineError]) -> StrandlineError:
+    """One error for the last errors of several servers: its text names all of them."""
+    error = errors[-1]
+    if error.server is not None:
+        # That a server does not answer says more than that the others wait for their turn.
+        error = next((each for each in errors if isinstance(each, Unreachable)), error)
+    if len(errors) > 1:
+        error.args = ("; ".join(map(_told, errors)),)
+    return error
+
+
+def _told(error: StrandlineError) -> str:
+    return str(error) if error.server is None or error.server in str(error) else f"{error.server}: {error}"

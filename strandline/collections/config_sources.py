@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from copy import copy
 from pathlib import Path
-from typing import Any, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
 import msgspec
 
@@ -26,10 +26,16 @@ from strandline.collections.config import (
     RateRule,
 )
 from strandline.collections.config_check import check, start_of, warnings_about
-from strandline.collections.config_files import BadConfigFile, line_of, read_config_file, shown
+from strandline.collections.config_tables import BadConfigFile, line_of, shown
 from strandline.collections.errors import BadCollections
 from strandline.collections.settings import CollectionsSettings
+from strandline.late_import import LateModule
 from strandline.nearest_name import did_you_mean
+
+if TYPE_CHECKING:
+    from strandline.collections import config_files
+else:
+    config_files = LateModule("strandline.collections.config_files")
 
 S = TypeVar("S", bound=msgspec.Struct)
 
@@ -108,7 +114,7 @@ class ConfigReader:
     def read_file(self, path: Path) -> None:
         """Read a configuration file of Starfish, in JSON or YAML."""
         try:
-            document = read_config_file(path)
+            document = config_files.read_config_file(path)
         except BadConfigFile as error:
             self._errors.append(str(error))
             return

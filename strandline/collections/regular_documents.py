@@ -153,6 +153,13 @@ class RegularDocument:
             self._known = known = place, _Accepted(sha256(canonical(parse(data))).hexdigest(), page.ts[0])
         return DocumentVersion(page.ts[0], known[1].hash, data, page.metas[0])
 
+    def hash_at(self, seq: int, data: bytes) -> str:
+        """The hash of the version that has this data. Any thread may call it."""
+        pushed = self._pushed
+        if pushed is not None and pushed[0] == seq:
+            return pushed[1].hash
+        return sha256(canonical(parse(data))).hexdigest()
+
     def accepted(self) -> _Accepted | None:
         """The last accepted version, durable or not; None if it must be read from the disk. The caller holds the
         engine's lock."""

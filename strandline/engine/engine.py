@@ -439,6 +439,11 @@ class Engine:
         """Seal everything that is in the journal, however little."""
         self.maintenance.run(everything=True)
 
+    def seal_soon(self) -> None:
+        """Have housekeeping seal everything that is in the journal now, without waiting for it."""
+        with self.lock:
+            self.backlog.want_round()
+
     def compact(self) -> bool:
         """Delete superseded records of compacted logs that are old enough. Return whether there were any."""
         return self.compacting.run()

@@ -222,7 +222,11 @@ def _serve(root: str, decoder: msgspec.msgpack.Decoder[Any], run: Run, jobs: IO[
             answer = _Done(msgspec.Raw(_encoder.encode(run(disk, job))))
         except Exception as error:
             answer = _embalm(error)
-        _send(answers, _encoder.encode(answer))
+        try:
+            _send(answers, _encoder.encode(answer))
+        except BrokenPipeError:
+            # The parent was killed. No process needs the result, and the next start of the server removes it.
+            os._exit(0)
         gc.collect()
         if first:
             # Everything that jobs import is loaded now. Searching it for cycles after each job takes a while.

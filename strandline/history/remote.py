@@ -20,7 +20,7 @@ from msgspec import Raw
 
 from strandline.arrow import pa
 from strandline.client.calls import ALWAYS, Answer, Request, delete, get, query_string, segment
-from strandline.client.connection import LIMITS, Address
+from strandline.client.connection import LIMITS, Servers
 from strandline.client.errors import BadAnswer, Conflict, Refused, StrandlineError
 from strandline.client.retry import Patience, Tries
 from strandline.client.synchronous.transport import ByteStream, Transport
@@ -75,20 +75,21 @@ def transport_to(url: str, key: str | None) -> Transport:
     with _lock:
         known = (os.getpid(), url, key)
         if known not in _transports:
-            address = Address(url, key, None, None)
-            _transports[known] = Transport(address, SILENCE_SECONDS, PATIENCE, _through_proxy(address))
+            servers = Servers(url, key)
+            _transports[known] = Transport(servers, SILENCE_SECONDS, PATIENCE, _through_proxy(servers))
         return _transports[known]
 
 
-def _through_proxy(address: Address) -> httpx.HTTPTransport | None:
-    """Return a transport through the proxy that the environment names; None if there is no proxy for this server."""
-    parts = urlsplit(address.url)
+def _through_proxy(servers: Servers) -> httpx.HTTPTransport | None:
+    """Return a transport through the proxy that the environment names; None if there is no proxy for this server. Of
+    several servers, the first one decides."""
+    parts = urlsplit(servers.addresses[0].url)
     host = parts.hostname or ""
     proxies = getproxies()
     proxy = proxies.get(parts.scheme) or proxies.get("all")
     if proxy is None or host in _LOOPBACK or proxy_bypass(host):
         return None
-    return httpx.HTTPTransport(verify=address.verify(), limits=LIMITS, proxy=proxy)
+    return httpx.HTTPTransport(verify=servers.verify(), limits=LIMITS, proxy=proxy)
 
 
 def _call(transport: Transport, request: Request, patience: Patience) -> Answer:
@@ -204,7 +205,7 @@ class ServerPiece(msgspec.Struct, frozen=True, array_like=True, tag="server"):
         sends only these columns. An interrupted stream is resumed after the last
         received record. Raises LogReplaced if another log has this name now, and UnknownLog."""
         transport = transport_to(self.url, self.key)
-        after, tries = self.first - 1, Tries(self.patience)
+        after, tries = self.first - 1, Tries(self.patience, servers=len(transport.servers))
         while True:
             try:
                 request = get(_path("records", self.log), self._params(after, batch_rows, columns))
@@ -243,7 +244,7 @@ def _wait(tries: Tries, error: Refused) -> float:
 def _batches(transport: Transport, request: Request, schema: Any) -> Iterator[Any]:
     with closing(transport.stream(request, SILENCE_SECONDS)) as stream, pa.ipc.open_stream(_File(stream)) as reader:
         if not reader.schema.equals(schema):
-            raise BadAnswer(f"{transport.address.url} sent records with an unexpected schema: {reader.schema}")
+            raise BadAnswer(f"{transport.servers.current.url} sent records with an unexpected schema: {reader.schema}")
         yield from reader
 
 

@@ -15,11 +15,10 @@ from typing import NamedTuple, Protocol
 from strandline.engine import Log
 from strandline.engine.errors import UnknownLog
 from strandline.engine.reads.sealed_rows import sealed_ranges
-from strandline.engine.reads.status import sealed_through
 from strandline.query.chunk import Chunk, within
 from strandline.query.config import SearchConfig
 from strandline.query.index import Cover, Index, IndexPlan, Progress, Versions, behind, plan_of
-from strandline.query.index_files.answers import IndexFiles, IndexFileStatus, Laid, Served
+from strandline.query.index_files.answers import IndexFiles, IndexFileStatus, Laid, Served, filed_through
 
 #: Fewer sealed records than this do not get an index file. A request indexes them in memory, in about 30 ms.
 MIN_FILE_ROWS = 4096
@@ -150,15 +149,15 @@ class Indexes:
     def _start(self, log: Log, plan: IndexPlan, after: int, until: int | None) -> int:
         """Return the seq after which a range without index files is indexed in memory. The records before it wait for a
         file."""
-        if not self.in_background:
+        filed = filed_through(log)
+        if not self.in_background or not filed:
             return after
         limit = until
         if limit is None:
             with self._lock:
                 index = self._indexes.get(Key(log.epoch, plan, None, None))
-            sealed = sealed_through(log)
             # What is in memory is used until there is a file.
-            limit = sealed if index is None else min(index.begin, sealed)
+            limit = filed if index is None else min(index.begin, filed)
         return limit if after < limit and is_file_due(log, after, limit) else after
 
     def refresh_status(self, log: Log, config: SearchConfig, versions: Versions) -> None:

@@ -36,7 +36,7 @@ class HealthState(msgspec.Struct, omit_defaults=True):
     reason: str = ""
     #: Only with a replica: whether this server is the leader, stands by, or was replaced by another one.
     role: Role = ""
-    #: While the server stands by: the address of the leader, if it is known.
+    #: While the server stands by, and when it was replaced: the address of the leader, if it is known.
     leader: str = ""
     failing: list[FailingTask] = []
 

@@ -71,6 +71,7 @@ from strandline.service.http import Reply
 from strandline.service.kernel import Kernel
 from strandline.service.limits import Limits
 from strandline.service.live import LiveResponses
+from strandline.service.request_meter import RequestMeter
 from strandline.service.unread import UnreadBytes
 from strandline.service.workers import Workers
 from strandline.tables import BadDeclaration, Tables
@@ -229,7 +230,8 @@ class Application:
             engine, hub, self.limits.streams, self.workers, target_latency_ms=settings.delivery.target_latency_ms
         )
         self.admission, self.live = kernel.admission, kernel.live
-        kernel.admission.flushes_in_place = FlushInPlace(engine, lambda: self.gate.entered).is_best
+        in_place = FlushInPlace(engine, lambda: self.gate.entered, lambda: self.gate.in_a_row)
+        kernel.admission.flushes_in_place = in_place.is_best
         shelf = IndexCatalog(Lake.at(settings.lake), Path(settings.storage.data_dir) / COMPANIONS, self.workers.lake)
         # One memory budget and one set of index files for the searches of all protocols.
         directory = IndexDirectory(engine.disk)
@@ -290,6 +292,9 @@ class Application:
         self.collections.begin()
         self.console.begin()
         kernel.catalog.dropping.append(self.indexer.forget)
+        if engine.replica is not None:
+            loop = asyncio.get_running_loop()
+            engine.replica.when_superseded(lambda error: self._hear_of_successor(loop, error))
         if not self.status.draining:
             self.indexer.start()
         if not self.status.draining:
@@ -389,6 +394,7 @@ class Application:
             is_serving=lambda: self.status.serving,
             uptime_ms=lambda: self.probes.uptime_ms,
             connections=lambda: self.count_connections(),
+            requests=lambda: RequestMeter.totals(self.gate.meters()),
             # The certificate of a server with TLS is rarely valid for an address of this machine.
             url=lambda: f"http://{self.address}" if self.address and not self.settings.server.tls_certificate else "",
         )
@@ -414,6 +420,18 @@ class Application:
     async def _metrics(self, access: Access, as_json: bool) -> Reply:
         return await measure(self, access, as_json)
 
+    def _hear_of_successor(self, loop: asyncio.AbstractEventLoop, error: Superseded) -> None:
+        """Called on a thread of the engine."""
+        # The loop may have ended.
+        with suppress(RuntimeError):
+            loop.call_soon_threadsafe(self._leave_to_successor, error)
+
+    def _leave_to_successor(self, error: Superseded) -> None:
+        """Refuse all requests, because another server has taken over: readers would wait here for records that never
+        come."""
+        self.status.replaced, self.status.leader = str(error), error.address
+        self._end_waiting()
+
     def drain(self) -> None:
         """Refuse new requests, end live responses, and let running requests finish."""
         self.status.draining = True
@@ -423,6 +441,10 @@ class Application:
                 recurrence.stop()
         if self.keeper is not None:
             self.keeper.request_stop()
+        self._end_waiting()
+
+    def _end_waiting(self) -> None:
+        """Answer the requests that wait, and end live responses."""
         if self.topics is not None:
             self.topics.drain()
         if self.streams is not None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import os
+from itertools import count
 from typing import Any
 
 import httptools
@@ -33,6 +34,8 @@ MAX_HEAD_BYTES = 4096
 LARGE_BODY_BYTES = 64 << 10
 #: The maximum bytes that a client may send while its last request is not answered yet.
 MAX_HELD_BYTES = 1 << 20
+
+_numbers = count(1)
 
 
 class HotHead(Head):
@@ -183,6 +186,8 @@ class FastLane(Connection):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._peer = ""
+        #: No other connection has this number.
+        self._number = next(_numbers)
         #: A hot request whose body is incomplete, the chunks of the body so far, and the number of missing bytes.
         self._hot: HotHead | None = None
         self._chunks: list[bytes] = []
@@ -238,13 +243,13 @@ class FastLane(Connection):
             stop = end + hot.length
             if len(data) < stop:
                 self._hot = hot
-                self._entered = self.gate.enter(hot, self._peer, awaits_body=True)
+                self._entered = self.gate.enter(hot, self._peer, self._number, awaits_body=True)
                 self._chunks = [data[end:]]
                 self._missing = stop - len(data)
                 return
             body = data[end:stop]
             data = data[stop:]
-            entered = self.gate.enter(hot, self._peer)
+            entered = self.gate.enter(hot, self._peer, self._number)
             if isinstance(entered, Reply):
                 self._write(hot, entered)
                 continue

@@ -89,23 +89,26 @@ class Status(msgspec.Struct):
     finish."""
 
     standby: bool = False
-    #: While the server stands by: the address of the leader, as host:port; empty if unknown.
+    #: While the server stands by, and when it was replaced: the address of the leader, as host:port; empty if unknown.
     leader: str = ""
+    #: The text for clients when another server has taken over; empty: none has.
+    replaced: str = ""
     ready: bool = False
     draining: bool = False
     progress: float = 0.0
 
     @property
     def serving(self) -> bool:
-        """Whether the server is neither starting nor stopping."""
-        return self.ready and not self.draining
+        """Whether the server is neither starting nor stopping, and no other server has taken over."""
+        return self.ready and not self.draining and not self.replaced
 
     def check(self) -> None:
         if self.draining:
             raise shutting_down()
-        if self.standby:
+        if self.standby or self.replaced:
             where = f"; the leader is {self.leader}" if self.leader else ""
-            raise Refusal(STANDBY, f"the server is a standby{where}", {"leader": self.leader} if self.leader else None)
+            text = self.replaced or f"the server is a standby{where}"
+            raise Refusal(STANDBY, text, {"leader": self.leader} if self.leader else None)
         if not self.ready:
             detail = {"replay_progress": round(self.progress, 3)}
             raise Refusal(NOT_READY, "the server is replaying its journal", detail)
@@ -146,8 +149,11 @@ class Gate:
         self.access_log: AccessLog | None = None
         self._probe_auth = probe_auth
         self._paths = Paths()
-        #: The number of requests so far, admitted or not.
-        self.entered = 0
+        #: The number of requests so far, admitted or not, and the number of those directly before the last one that
+        #: came from the same connection.
+        self.entered = self.in_a_row = 0
+        #: The connection of the last request.
+        self._connection = 0
         #: Increases when routes are added or keys are revoked, which makes cached heads invalid.
         self.generation = 0
         self.add("server", routes)
@@ -281,13 +287,18 @@ class Gate:
 
     # --- a request -----------------------------------------------------------------------------------------
 
-    def enter(self, head: Head, peer: str = "", *, awaits_body: bool = False) -> Call | Reply:
+    def enter(self, head: Head, peer: str = "", connection: int = 0, *, awaits_body: bool = False) -> Call | Reply:
         """Admit a request by its head. Returns a reply, ready to be sent, if the request is refused.
 
         With ``awaits_body`` the body is incomplete, and the request counts as in flight from now on: the caller must
-        call ``answer`` or ``leave`` later. ``peer`` is the address at the other end of the connection.
+        call ``answer`` or ``leave`` later. ``peer`` is the address at the other end of the connection, ``connection``
+        its number, or 0 if it is not known.
         """
         self.entered += 1
+        if connection and connection == self._connection:
+            self.in_a_row += 1
+        else:
+            self._connection, self.in_a_row = connection, 0
         if head.route is None and head.refused is None:
             self.check(head)
         if head.refused is not None or self.keys is not None or not self.status.serving:

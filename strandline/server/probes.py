@@ -72,7 +72,7 @@ class Probes:
             uptime_ms=self.uptime_ms,
             reason="" if failure is None else str(failure),
             role=self._role(failure),
-            leader=self._status.leader if self._status.standby else "",
+            leader=self._status.leader if self._status.standby or self._status.replaced else "",
             failing=failing,
         )
         return Reply(msgspec.json.encode(answer))

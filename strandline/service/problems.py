@@ -146,15 +146,15 @@ SHUTTING_DOWN = Problem("shutting_down", 503, "The server is shutting down.", SO
 STANDBY = Problem(
     "standby",
     503,
-    "The server is a standby: it serves nothing until it takes over. `leader` in the details is the address of the "
-    "server to use, if it is known.",
+    "The server is a standby, which serves nothing until it takes over, or another server has taken over from it. "
+    "`leader` in the details is the address of the server to use, if it is known.",
     SOON_MS,
 )
 READ_ONLY = Problem(
     "read_only",
     503,
-    "The journal failed, or another server has taken over from the replica; the message says which. The server refuses "
-    "writes until it is restarted. Reads work. The outcome of a write that was in progress is unknown.",
+    "The journal failed, and the server refuses writes until it is restarted; reads work. Or another server took over "
+    "while the write was in progress; the message says so. The outcome of a write that was in progress is unknown.",
     LATER_MS,
 )
 REPLICA_BEHIND = Problem(

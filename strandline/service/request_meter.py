@@ -7,13 +7,24 @@ number does not depend on what clients send. Use this module only on the event l
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Iterable
 from itertools import accumulate
 from math import inf
+from typing import NamedTuple
 
 from strandline.engine.stats import Histogram
 
 #: The upper bounds of the buckets, in seconds. Most requests take less than a millisecond; a long poll takes seconds.
 BOUNDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, inf)
+
+
+class RequestTotals(NamedTuple):
+    """The requests of all routes together. ``counts`` are those of a histogram of the durations, with ``BOUNDS``."""
+
+    requests: int
+    #: Answers with a status of 500 or more.
+    errors: int
+    counts: tuple[int, ...]
 
 
 class RequestMeter:
@@ -46,3 +57,17 @@ class RequestMeter:
         """The durations in seconds."""
         counts = tuple(accumulate(self._buckets))
         return Histogram(BOUNDS, counts, self._seconds, counts[-1])
+
+    @staticmethod
+    def totals(meters: Iterable[RequestMeter]) -> RequestTotals:
+        """The sum of several meters."""
+        requests = errors = 0
+        buckets = [0] * len(BOUNDS)
+        for meter in meters:
+            for status, number in meter.statuses.items():
+                requests += number
+                if status >= 500:
+                    errors += number
+            for index, number in enumerate(meter._buckets):
+                buckets[index] += number
+        return RequestTotals(requests, errors, tuple(accumulate(buckets)))

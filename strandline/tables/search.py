@@ -39,7 +39,8 @@ def search_rows(table: Table, view: View, query: object, limit: int) -> FoundRow
     if view.log is None:
         return FoundRows([], True)
     deadline = perf_counter() + SEARCH_SECONDS
-    searcher = table.tables.searcher if table.versions.noted is None else table.tables.upgraded_searcher
+    keeps = table.versions.keep(table.declaration.search_fields)
+    searcher = table.tables.searcher if keeps else table.tables.upgraded_searcher
     rows: list[Row] = []
     after: SortValues | None = None
     complete = True

@@ -371,7 +371,8 @@ class Tables:
         self.engine = engine
         self.hooks = hooks or NO_HOOKS
         self.searcher = searcher or Searcher(SEARCH_BYTES)
-        #: For tables with several versions of their schema: index files have the rows as they are stored.
+        #: For tables whose searched fields differ between the versions of their schema: index files have the rows as
+        #: they are stored.
         self.upgraded_searcher = Searcher(SEARCH_BYTES)
         self.columns = RowColumns(COLUMN_BYTES)
         #: Runs the hooks that are coroutine functions.

@@ -91,11 +91,38 @@ class SchemaVersions:
         #: The version that edited rows note in their data; None while there is only the first one.
         self.noted = current if recorded[-1].version > 1 else None
         self._steps: dict[int, Completion] = {}
+        self._kept: dict[str, bool] = {}
         self._warned = False
 
     def open(self, log: Log | None) -> Log | None:
         """The log of rows, as reads with this schema see it."""
         return log if log is None or self.noted is None else VersionedLog(log, self)
+
+    def keep(self, fields: Sequence[str]) -> bool:
+        """Whether the texts in these fields are the same in every row as it is stored and in the current version. An
+        index of the stored rows is right then."""
+        for name in fields:
+            if name not in self._kept:
+                self._kept[name] = self.noted is None or self._keeps(name)
+        return all(self._kept[name] for name in fields)
+
+    def _keeps(self, name: str) -> bool:
+        known = False
+        for number, each in enumerate(self.recorded):
+            if each.version > self.current:
+                break
+            form = each.form
+            if number and any(_may_change(operation, name) for operation in each.operations()):
+                return False
+            if not isinstance(form, dict) or not _ALTERNATIVES.isdisjoint(form):
+                return False
+            if name in form.get("properties", {}):
+                known = True
+                if not _is_left_alone(form["properties"][name], each.unknown) or each.defaults.get(name):
+                    return False
+            elif known:
+                return False  # upgrades drop the field
+        return True
 
     def data(self, meta: bytes | None, stored: bytes) -> bytes:
         """The data of a row in the current version."""
@@ -131,6 +158,21 @@ class SchemaVersions:
                 if operations:
                     yield compile_steps(operations)
                 yield each.completion()
+
+
+#: What a payload is depends on its other members.
+_ALTERNATIVES = frozenset({"allOf", "anyOf", "oneOf"})
+
+
+def _may_change(operation: Operation, field: str) -> bool:
+    """Whether an operation of a lens may change a field of the payload."""
+    paths = (getattr(operation, name, None) for name in ("source", "target", "path", "host"))
+    return any(path is not None and path[:1] in ((), (field,)) for path in paths)
+
+
+def _is_left_alone(form: SchemaForm, unknown: Unknown) -> bool:
+    """Whether completing a payload neither changes the value of a field with this form nor adds a text."""
+    return not isinstance(form, dict) or (not form.get("default") and completion(form, unknown) is None)
 
 
 def _all(parts: list[Completion]) -> Completion:

@@ -12,6 +12,7 @@ import pytest
 from support.command_line import Cli
 from support.document_tables import ROOT
 from support.server_process import ServerProcess, StartServer
+from support.standby_server import StandbyServer
 from typer.testing import Result
 
 from strandline.cli.connection import complete_log
@@ -87,6 +88,24 @@ def test_an_api_key_before_the_command(start_server: StartServer, person: Person
     assert "set --api-key" in person.fails(5, "log", "ls", STRANDLINE_URL=url)
     person.fails(5, "log", "ls", "--api-key", "wrong")
     person.fails(5, "--api-key", "wrong", "log", "ls")
+
+
+def test_a_server_with_standbys_has_several_urls(cli_server: ServerProcess, person: Person) -> None:
+    url, standby = cli_server.url, StandbyServer()
+    several = f"{NOBODY},{standby.url},{url}"
+    assert person.said("--url", several, "ping").startswith(f"{url} answered")
+    assert json.loads(person.said("info", "--json", STRANDLINE_URL=several))["url"] == url
+    person.said("log", "append", "standbys", "1", "--url", several)
+    person.said("context", "add", "pair", several, "--use")
+    assert person.said("context", "use", "pair") == f"commands use context pair: {several}"
+    assert person.said("log", "show", "standbys", "--json")
+    assert person.said(
+        "export", "standbys", "--to", str(person.directory / "out"), "--format", "jsonl", "--url", several
+    )
+    error = person.fails(4, "log", "ls", "--url", f"{NOBODY},{standby.url}")
+    assert all(said in error for said in (NOBODY, standby.url, "standby"))
+    assert "expected http" in person.fails(2, "log", "ls", "--url", f"{NOBODY},here")
+    standby.close()
 
 
 def test_contexts_are_added_listed_used_and_removed(person: Person) -> None:

@@ -22,6 +22,7 @@ from strandline.cli.doctor import (
     health_check,
     load_checks,
     pipeline_check,
+    replica_check,
     space_check,
     spark_check,
     version_check,
@@ -82,6 +83,19 @@ def test_versions_health_and_clocks() -> None:
 def metrics(**changed: Any) -> dict[str, Any]:
     sealing = {"unsealed_bytes": 0, "budget_bytes": 100, "writes_refused_total": 0}
     return {"sealing": sealing, "damaged_files": 0, "pipeline": {"state": "off", "failures": 0}, **changed}
+
+
+def test_the_role_and_the_replica() -> None:
+    standby = health_check(Health("ok", "1", 1, role="standby", leader="a:1"))
+    assert (standby.result, "the leader at a:1" in standby.detail) == ("ok", True)
+    replaced = health_check(Health("read_only", "1", 1, reason="another server has taken over", role="replaced"))
+    assert (replaced.result, replaced.detail) == ("fail", "another server has taken over")
+    fine = {"term": 2, "waiting_bytes": 0, "lag_ms": 0.0, "missing_segments": 3, "away": False}
+    assert replica_check(fine).result == "ok"
+    assert replica_check(fine).detail == "term 2, lacks nothing; 3 segments are still to be fetched from it"
+    late = replica_check({**fine, "waiting_bytes": 2_000_000, "lag_ms": 40_000.0, "missing_segments": 0})
+    assert (late.result, late.detail) == ("warn", "term 2, lacks 2.0 MB, for 40.0 s")
+    assert replica_check({**fine, "away": True}).result == "fail"
 
 
 def test_load_damage_and_the_pipeline() -> None:

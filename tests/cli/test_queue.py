@@ -4,6 +4,7 @@ import json
 import signal
 import subprocess
 import sys
+from itertools import takewhile
 from pathlib import Path
 from time import monotonic, sleep
 
@@ -36,6 +37,29 @@ def test_the_jobs_of_a_queue_are_looked_at_without_taking_any(cli: Cli, queue: s
     assert ([job["seq"] for job in peeked["jobs"]], peeked["ready"]) == ([2], 2)
     assert peeked["oldest_ready_ms"] >= 0
     assert (peeked["dropped"], peeked["throughput"], peeked["failure_rate"]) == (0, 0, 0)
+
+
+def test_the_last_failure_of_a_job_is_shown_without_taking_it(cli: Cli, queue: str) -> None:
+    cli.lines("log", "append", queue, '"a"', '"b"', '"c"', '"d"')
+    cli.lines("queue", "claim", queue, "-n", 3, "--node", "w")
+    cli.lines("queue", "nack", queue, 1, "--node", "w", "--reason", "no such\naddress")
+    cli.lines("queue", "nack", queue, 2, "--node", "w", "--delay", "1h", "--reason", "busy")
+    cli.lines("queue", "nack", queue, 3, "--node", "w")
+
+    def shown() -> list[str]:
+        """The jobs and their failures, without the counters."""
+        jobs = takewhile(lambda line: not line.startswith("ready"), cli.lines("queue", "peek", queue))
+        return [line.split("  ")[-1].strip() for line in jobs]
+
+    reasons = ["failed on delivery 1: no such …", "failed on delivery 1: busy"]
+    assert shown() == ['"a"', reasons[0], '"b"', reasons[1], '"c"', '"d"']
+    (job,) = cli.json("queue", "claim", queue, "--node", "w")["jobs"]
+    assert (job["seq"], job["failures"][0]["reason"]) == (1, "no such\naddress")
+    assert shown()[1] == reasons[0], "also while it is leased"
+    first, second, *others = cli.json("queue", "peek", queue)["jobs"]
+    assert first["failures"] == job["failures"]
+    assert [failure["reason"] for failure in second["failures"]] == ["busy"]
+    assert [other.get("failures") for other in others] == [None, None]
 
 
 def test_rates_are_shown(cli: Cli, queue: str) -> None:
@@ -102,6 +126,10 @@ def test_dead_letters_are_printed_with_their_reasons(cli: Cli, queue: str) -> No
     assert told == [f"moved 1 job (1 to {queue}); 2 remain in {queue}:dead"]
     assert f"dead letter 2 of '{queue}:dead' not found" in cli.fails(3, "queue", "redrive", queue, "--seq", 2)
     assert [job["data"] for job in cli.json("queue", "claim", queue, "-n", 3)["jobs"]] == [2]
+    assert "name it with --seq" in cli.fails(2, "queue", "redrive", queue, "--data", "{}")
+    assert "not valid JSON" in cli.fails(2, "queue", "redrive", queue, "--seq", 1, "--data", "{")
+    cli.lines("queue", "redrive", queue, "--seq", 3, "--data", '{"to":"bob"}')
+    assert [job["data"] for job in cli.json("queue", "claim", queue, "-n", 3)["jobs"]] == [{"to": "bob"}]
 
     cli.lines("log", "delete", queue, "--all", "--yes")
     refused = cli.fails(6, "queue", "redrive", f"{queue}:dead", "--seq", 1)

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import subprocess
 import sys
+from importlib import import_module
 
 import pytest
 from support.document_tables import ROOT
 from support.server_process import ServerProcess
+
+from strandline.cli.startup import quick_imports
 
 #: Runs a command, and lists what was imported.
 PROGRAM = """
@@ -70,3 +74,19 @@ def test_completion_imports_only_what_it_asks(server: ServerProcess) -> None:
     _, modules = completed("strandline log tail startup-", STRANDLINE_URL=server.url, STRANDLINE_KEY="")
     assert "strandline.client.synchronous.client" in modules
     assert modules & {*LARGE, *OTHER_COMMANDS, "rich.console"} == set()
+
+
+def test_garbage_is_collected_again_after_imports() -> None:
+    with quick_imports():
+        assert not gc.isenabled()
+    assert gc.isenabled()
+    with pytest.raises(ModuleNotFoundError), quick_imports():
+        import_module("strandline.absent")
+    assert gc.isenabled()
+    gc.disable()
+    try:
+        with quick_imports():
+            pass
+        assert not gc.isenabled(), "the program has disabled it"
+    finally:
+        gc.enable()

@@ -34,7 +34,7 @@ def test_the_figures_of_a_server_are_printed_once(cli: Cli, name: str) -> None:
 
 def test_requests_are_counted_between_two_looks(start_server: StartServer) -> None:
     with Client(start_server().url) as client:
-        monitor = Monitor(client, "url")
+        monitor = Monitor(client)
         assert monitor.look().requests is None
         for _ in range(50):
             client.call("GET", "/v0/topics")

@@ -72,7 +72,7 @@ def test_a_batch_stands_in_the_query_and_its_answer_is_matched_with_it() -> None
 
 
 def test_every_try_has_a_signature_of_its_own_in_place_of_the_clients_key() -> None:
-    signing = Signing(Credential(CAP, ALICE), "example.org", lambda: float(NOW))
+    signing = Signing(Credential(CAP, ALICE), lambda: "http://example.org", lambda: float(NOW))
     request = append("", "events", {}, None, None)
     nonces = set()
     for _ in range(2):
@@ -91,7 +91,7 @@ def test_every_try_has_a_signature_of_its_own_in_place_of_the_clients_key() -> N
     assert (len(nonces), signing.tries) == (2, 2)
     sent = Address("http://example.org", "key", None, None).request(signing(request), 1.0)
     assert [value[:4] for value in sent.headers.get_list("authorization")] == ["Cap "]
-    assert Signing(None, "example.org", lambda: 0.0)(request) == request
+    assert Signing(None, lambda: "http://example.org", lambda: 0.0)(request) == request
 
 
 @pytest.mark.parametrize("data", [1, "text", [1], None])

@@ -178,6 +178,9 @@ def test_one_dead_letter_is_moved_back(run: Run, name: str) -> None:
         (job,) = await queue.claim(10)
         assert (job.data, job.deliveries, job.failures) == ("b", 1, [])
         assert [letter.data async for letter in queue.dead_letters(after=letters[0].seq)] == ["c"]
+        assert (await queue.redrive(seq=letters[0].seq, data=None)).redriven == 1
+        assert (await client.topic(f"{name}:dead").redrive(seq=letters[2].seq, data={"to": "bob"})).redriven == 1
+        assert [job.data for job in await queue.claim(10)] == [None, {"to": "bob"}]
 
     run(scenario)
 

@@ -21,6 +21,7 @@ from strandline.client import (
     Credential,
     DocumentRequest,
     OwnIdentity,
+    Patience,
     Pushed,
     Unreadable,
     WrongAuthor,
@@ -116,6 +117,57 @@ def test_a_push_survives_a_lost_answer(run: Run, collections_url: str, name: str
 
     run(scenario, url=proxy.url)
     proxy.close()
+
+
+async def take(live: Any, count: int) -> list[Any]:
+    return [(await live.__anext__()).data for _ in range(count)]
+
+
+def test_a_document_is_followed(run: Run, collections_url: str, name: str) -> None:
+    async def scenario(client: Any) -> None:
+        collections = client.collections(ALICE)
+        members = collections.regular_document(f"documents/{name}", Members, verify=ALICE.signer.public)
+        async with members.live() as live:
+            first = await members.push(Members(["ann"]))
+            version = await live.__anext__()
+            assert (version.data, version.hash, version.author) == (Members(["ann"]), first.hash, ALICE.signer.public)
+            assert version.timestamp == first.timestamp
+            second = await members.push(Members(["ann", "ben"]), base_hash=first.hash)
+            assert await take(live, 1) == [Members(["ann", "ben"])]
+            assert live.cursor == second.hash
+        async with members.live(base_hash=first.hash) as live:
+            assert await take(live, 1) == [Members(["ann", "ben"])]
+        async with members.live(base_hash=second.hash) as live:
+            await members.push(Members([]), base_hash=second.hash)
+            assert await take(live, 1) == [Members([])]
+        async with collections.regular_document(f"documents/{name}", verify=BOB.signer.public).live() as live:
+            with pytest.raises(WrongAuthor):
+                await live.__anext__()
+            assert live.cursor is None
+
+    run(scenario, url=collections_url)
+
+
+def test_a_document_is_followed_over_a_restart(run: Run, tmp_path: Path, name: str) -> None:
+    config: Path = ROOT / "tests" / "clients" / "starfish" / "collections.toml"
+    server = ServerProcess(tmp_path / "data", config=config).start()
+
+    async def scenario(client: Any) -> None:
+        document = client.collections(ALICE).regular_document(f"documents/{name}")
+        hash = (await document.push({"n": 0})).hash
+        async with document.live() as live:
+            seen = await take(live, 1)
+            server.kill()
+            waiting = asyncio.ensure_future(take(live, 1))
+            await asyncio.to_thread(server.start, server.port)
+            await document.push({"n": 1}, base_hash=hash)
+            seen += await waiting
+        assert [data["n"] for data in seen] == [0, 1]
+
+    try:
+        run(scenario, url=server.url, patience=Patience(60, first_wait=0.001, longest_wait=0.1))
+    finally:
+        server.end()
 
 
 def test_a_document_may_be_encrypted(run: Run, collections_url: str, name: str) -> None:

@@ -14,6 +14,7 @@ NEVER_LEFT = Unreachable("refused", sent=False)
 BUSY = Busy(429, "throttled", "come back")
 NOT_READY = Busy(503, "not_ready", "come back")
 READ_ONLY = Busy(503, "read_only", "nobody knows")
+BEHIND = Busy(503, "replica_behind", "nobody knows")
 TABLE_READ_ONLY = Busy(503, "READ_ONLY", "nobody knows")
 SLOW_DISK = Refused(408, "append_timeout", "nobody knows")
 BAD_GATEWAY = ServerFault(502, "", "nobody knows")
@@ -39,7 +40,7 @@ def test_what_was_not_done_is_always_tried_again(error: StrandlineError) -> None
 
 
 @pytest.mark.parametrize(
-    "error", [LOST, TimedOut("late", sent=True), SLOW_DISK, BAD_GATEWAY, READ_ONLY, TABLE_READ_ONLY]
+    "error", [LOST, TimedOut("late", sent=True), SLOW_DISK, BAD_GATEWAY, READ_ONLY, TABLE_READ_ONLY, BEHIND]
 )
 def test_what_may_have_been_done_is_tried_again_only_if_that_changes_nothing(error: StrandlineError) -> None:
     assert tries(ALWAYS)[0].failed(error) > 0
@@ -60,7 +61,15 @@ def test_an_idempotency_key_counts_for_as_long_as_the_server_remembers_it() -> N
     clock.now += 2
     with pytest.raises(Unreachable):
         attempts.failed(LOST)
-    # That it never left is another matter.
+    # That the last attempt never left says nothing about the first one.
+    with pytest.raises(Unreachable) as caught:
+        attempts.failed(Unreachable("refused", sent=False))
+    assert caught.value.sent
+
+
+def test_what_never_left_is_tried_again_however_late() -> None:
+    attempts, clock = tries(KEYED_SECONDS, Patience(1000))
+    clock.now += 2 * KEYED_SECONDS
     assert attempts.failed(NEVER_LEFT) > 0
 
 
@@ -75,6 +84,45 @@ def test_patience_is_counted_from_the_first_failure() -> None:
         attempts.failed(LOST)
     attempts.succeeded()
     assert attempts.failed(LOST) > 0
+
+
+def of_server(number: int, error: StrandlineError) -> StrandlineError:
+    error.server = f"http://{number}"
+    return error
+
+
+def test_each_of_several_servers_is_asked_before_the_client_waits() -> None:
+    clock = Clock()
+    attempts = Tries(Patience(20), 0.0, clock, luck=lambda: 0.0, servers=3)
+    for _ in range(2):
+        assert attempts.failed(of_server(1, Unreachable("refused", sent=False))) == 0.0
+        assert attempts.failed(of_server(2, Busy(503, "standby", "wait", retry_after=5.0))) == 0.0
+        # The shortest hint counts: the server that gave it may be the next leader.
+        assert attempts.failed(of_server(3, Busy(503, "standby", "wait", retry_after=2.0))) == 2.0
+        clock.now += 2
+    assert attempts.count == 2
+    clock.now += 20
+    with pytest.raises(Unreachable) as caught:
+        attempts.failed(of_server(1, Unreachable("http://1 refused", sent=False)))
+    said = "http://2: wait (503 standby); http://3: wait (503 standby); http://1 refused"
+    assert (str(caught.value), caught.value.sent) == (said, False)
+
+
+def test_without_patience_each_of_several_servers_is_asked_once() -> None:
+    clock = Clock()
+    attempts = Tries(Patience(0), ALWAYS, clock, servers=3)
+    for number in (1, 2):
+        clock.now += 10
+        assert attempts.failed(of_server(number, Unreachable("refused", sent=False))) == 0.0
+    with pytest.raises(Busy, match="http://1: refused; http://2: refused; come back"):
+        attempts.failed(Busy(503, "not_ready", "come back"))
+
+
+def test_what_may_have_been_done_at_one_server_is_not_sent_to_another() -> None:
+    attempts = Tries(Patience(20), 0.0, servers=2)
+    with pytest.raises(Unreachable) as caught:
+        attempts.failed(of_server(1, Unreachable("cut", sent=True)))
+    assert caught.value.sent
 
 
 def test_without_patience_nothing_is_tried_again() -> None:

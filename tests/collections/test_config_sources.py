@@ -163,7 +163,7 @@ def test_limits_and_queues_may_be_yes_or_no() -> None:
             "field_permissions.a: read_roles is 1; expected a list of roles",
         ),
         ({"object_schema": []}, "object_schema is []; expected a JSON Schema"),
-        ({"durability": "stone"}, "durability is 'stone'; expected ephemeral, memory, disk or fsync"),
+        ({"durability": "stone"}, "durability is 'stone'; expected ephemeral, memory, disk, fsync or replicated"),
         ({"readRoles": ["a"]}, "read_roles is given twice, in both spellings"),
         ({"colour": "red"}, "unknown key 'colour'"),
         ({"restrictions": [{"mode": "deny"}]}, "restrictions by identity are not supported"),

@@ -15,7 +15,7 @@ from support.server_process import ServerProcess, StartServer
 from support.streams_client import JSON, StreamsClient
 from support.topics_client import Client
 
-from strandline.client.connection import Address
+from strandline.client.connection import Servers
 from strandline.client.errors import BadRequest, Busy, Forbidden, NotAuthenticated, NotFound, Unreachable
 from strandline.client.retry import Patience
 from strandline.client.synchronous import transport
@@ -282,7 +282,7 @@ def test_a_proxy_of_the_environment_leads_to_other_machines_only(monkeypatch: py
     monkeypatch.setenv("HTTP_PROXY", "http://proxy.example:3128")
     monkeypatch.setenv("NO_PROXY", "near.example")
     through = {
-        url: remote._through_proxy(Address(url, None, None, None)) is not None
+        url: remote._through_proxy(Servers(url)) is not None
         for url in ("http://far.example:4000", "http://near.example:4000", "http://127.0.0.1:4000")
     }
     assert list(through.values()) == [True, False, False]

@@ -48,3 +48,14 @@ async def _answer(gate: Gate) -> Reply:
     answer = await ask_gate(gate, Call(Head("GET", "/", "", {}), b"", 0.0))
     assert isinstance(answer, Reply)
     return answer
+
+
+def test_requests_in_a_row_are_those_of_one_connection() -> None:
+    gate = Gate([], keys=None, limits=Limits(), status=Status(ready=True), workers=Workers(), max_body_bytes=1024)
+    counted = []
+    for connection in (1, 1, 1, 2, 1, 0, 0, 1, 1):
+        gate.enter(Head("GET", "/", "", {}), "", connection)
+        counted.append(gate.in_a_row)
+    # The connections of the lane for ASGI are not known.
+    assert counted == [0, 1, 2, 0, 0, 0, 0, 0, 1]
+    assert gate.entered == 9

@@ -22,6 +22,7 @@ LARGE = {
     "pydantic",
     "pygments",
     "rich",
+    "yaml",
 }
 
 

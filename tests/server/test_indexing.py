@@ -51,11 +51,15 @@ class Events:
     def _http(self) -> httpx.Client:
         return httpx.Client(base_url=self.server.url, timeout=60, trust_env=False)
 
-    def create(self) -> None:
+    def create(self, *, searchable: bool = True) -> None:
         with self._http() as http:
             assert http.put("/v1/stream/events", headers={"content-type": "application/json"}).status_code == 201
-            body = {"schema": {"type": "object"}, "search": SEARCH}
-            assert http.post("/v1/stream/events/_schema", json=body).is_success
+        if searchable:
+            self.install({"schema": {"type": "object"}, "search": SEARCH})
+
+    def install(self, schema: dict[str, Any]) -> None:
+        with self._http() as http:
+            assert http.post("/v1/stream/events/_schema", json=schema).is_success
 
     def append(self, count: int) -> None:
         with self._http() as http:
@@ -138,6 +142,22 @@ def test_history_is_indexed_while_it_is_searched_and_the_index_survives_a_kill(s
     assert events.count('text:"event 7 of"') == events.sent // 1000
     progress = events.progress()
     assert (progress["indexed_records"], progress["records"]) == (events.sent, events.sent)
+
+
+def test_a_log_that_became_searchable_stays_so_when_the_server_is_killed(start_server: StartServer) -> None:
+    """Its records are sealed and indexed in files, although the journal is far from full."""
+    server = start_server()
+    events = Events(server)
+    events.create(searchable=False)
+    events.append(RECORDS)
+    events.install({"search": SEARCH})
+    assert len(events.search("number:>=0", size=10)["hits"]) == 10
+    eventually(lambda: events.progress()["complete"], INDEX_SECONDS)
+    server.kill()
+    server.start()
+    found = events.search("number:>=0", size=10)
+    assert (len(found["hits"]), found["coverage"]["complete"]) == (10, True)
+    assert found["coverage"]["scanned_tail_docs"] == 0
 
 
 def test_a_log_that_is_dropped_takes_its_index_files_with_it(start_server: StartServer) -> None:

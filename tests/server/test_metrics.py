@@ -11,7 +11,9 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from strandline.delivery.queues import QueueCounters, QueueFigures, QueueRates
 from strandline.engine import Batch, Config, Engine
+from strandline.engine.replica.replica import ReplicaStats
 from strandline.engine.stats import FLUSH_BOUNDS, Histogram
+from strandline.server.answers import ReplicaFigures
 from strandline.server.metrics import (
     MAX_ROWS,
     ConsumerSample,
@@ -290,6 +292,46 @@ def test_any_name_survives_as_a_label(name: str) -> None:
     families = text_string_to_metric_families(render_text(snapshot).decode())
     (sample,) = next(family for family in families if family.name == "strandline_consumer_lag_records").samples
     assert sample.labels == {"log": name, "consumer": name}
+
+
+def test_the_figures_of_a_replica_are_in_both_forms() -> None:
+    stats = ReplicaStats(
+        term=2,
+        chunk=17,
+        waiting_bytes=300,
+        lag_ms=1500.0,
+        waiting_commits=3,
+        waiting_ms=250.0,
+        chunks=5,
+        chunk_bytes=6000,
+        objects=7,
+        object_bytes=8000,
+        missing_segments=9,
+        away=True,
+        superseded=False,
+    )
+    snapshot = msgspec.structs.replace(SNAPSHOT, replica=stats)
+    document = json.loads(render_json(snapshot))["replica"]
+    msgspec.convert(document, ReplicaFigures, strict=True)
+    assert (document["term"], document["chunk"], document["missing_segments"], document["away"]) == (2, 17, 9, True)
+    found = series(snapshot)
+    expected = {
+        "term": "2",
+        "chunk": "17",
+        "waiting_bytes": "300",
+        "lag_seconds": "1.5",
+        "waiting_commits": "3",
+        "waiting_seconds": "0.25",
+        "chunks_total": "5",
+        "chunk_bytes_total": "6000",
+        "objects_total": "7",
+        "object_bytes_total": "8000",
+        "missing_segments": "9",
+        "away": "1",
+        "superseded": "0",
+    }
+    assert {name: found[f"strandline_replica_{name}"] for name in expected} == expected
+    assert not [name for name in series(SNAPSHOT) if "replica_" in name]
 
 
 def test_the_json_has_these_keys() -> None:

@@ -9,7 +9,17 @@ from collections.abc import Iterator
 from urllib.parse import quote
 
 import pytest
-from support.log_matrix import KINDS, OPERATIONS, OWNED, YES, MatrixServer, Operation, make_table
+from support.log_matrix import (
+    KINDS,
+    OPERATIONS,
+    OWNED,
+    SIDE_KINDS,
+    YES,
+    MatrixServer,
+    Operation,
+    make_table,
+    side_cell,
+)
 
 
 @pytest.fixture(scope="module")
@@ -22,13 +32,22 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MatrixServer]:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("operation", OPERATIONS, ids=lambda each: f"{each.protocol}: {each.title}")
 def test_a_cell_of_the_table_says_what_happens(server: MatrixServer, operation: Operation, kind: str) -> None:
-    name = KINDS[kind](server)
+    check(server, operation, KINDS[kind](server), operation.cells.get(kind, YES), kind in OWNED)
+
+
+@pytest.mark.parametrize("kind", SIDE_KINDS)
+@pytest.mark.parametrize("operation", OPERATIONS, ids=lambda each: f"{each.protocol}: {each.title}")
+def test_the_other_logs_of_a_table_are_its_own_too(server: MatrixServer, operation: Operation, kind: str) -> None:
+    check(server, operation, SIDE_KINDS[kind](server), side_cell(operation), True)
+
+
+def check(server: MatrixServer, operation: Operation, name: str, expected: str, is_owned: bool) -> None:
     before = server.content(name)
     cell, message = operation.run(server, name)
-    assert cell == operation.cells.get(kind, YES), message
+    assert cell == expected, message
     if cell != YES and operation.changes:
         assert server.content(name) == before
-        if kind in OWNED and any(code in cell for code in ("not_writable", "conflict")):
+        if is_owned and any(code in cell for code in ("not_writable", "conflict")):
             assert "of a table" in message or "of a collection" in message, "the message names the owner"
 
 

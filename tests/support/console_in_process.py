@@ -27,6 +27,7 @@ from strandline.service.access import Keys
 from strandline.service.http import Call, Head, Reply, StreamedAnswer
 from strandline.service.kernel import Kernel
 from strandline.service.limits import Limits
+from strandline.service.request_meter import RequestMeter, RequestTotals
 from support.gate_calls import ask_gate
 from support.watch_sessions import ListSink
 
@@ -95,7 +96,9 @@ class ConsoleStand:
         self.live = kernel.live
         self.topics = Context(kernel, TopicsSettings())
         self.streams = StreamsContext(kernel, StreamsSettings(metrics_flush_ms=0))
-        around = Surroundings(self._keys is not None, lambda: False, lambda: True, lambda: 1_000, lambda: 7, str)
+        around = Surroundings(
+            self._keys is not None, lambda: False, lambda: True, lambda: 1_000, lambda: 7, self._totals, str
+        )
         self.face = ConsoleProtocol(ConsoleContext(kernel, around))
         self.catalogue = self.face.catalogue
         self.catalogue._small = small
@@ -110,6 +113,9 @@ class ConsoleStand:
             workers=kernel.workers,
             max_body_bytes=1 << 20,
         )
+
+    def _totals(self) -> RequestTotals:
+        return RequestMeter.totals(self.gate.meters())
 
     def __enter__(self) -> ConsoleStand:
         return self

@@ -55,6 +55,10 @@ class Shop:
         assert answer.is_success, f"{method} {path}: {answer.status_code} {answer.text}"
         return answer.json() if answer.content else None
 
+    def status(self, key: str) -> int:
+        """How the server answers to another key."""
+        return self._client.get("/v0/topics", headers={"authorization": f"Bearer {key}"}).status_code
+
     def name(self, word: str) -> str:
         return f"{word}-{next(numbers)}"
 

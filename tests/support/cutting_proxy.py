@@ -21,12 +21,20 @@ class CuttingProxy:
         self.faults = deque(faults)
         #: How many connections there were so far.
         self.connections = 0
+        self._open: list[socket.socket] = []
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
         threading.Thread(target=self._accept, daemon=True).start()
 
     def close(self) -> None:
         self._listener.close()
+
+    def vanish(self) -> None:
+        """Cut all connections, and refuse new ones."""
+        for each in (self._listener, *self._open):
+            with suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
+        self.close()
 
     def _accept(self) -> None:
         while True:
@@ -37,6 +45,7 @@ class CuttingProxy:
             self.connections += 1
             limit = self.faults.popleft() if self.faults else None
             server = socket.create_connection(self._server, PATIENCE_SECONDS)
+            self._open += [client, server]
             threading.Thread(target=self._pass, args=(client, server, None), daemon=True).start()
             threading.Thread(target=self._pass, args=(server, client, limit), daemon=True).start()
 

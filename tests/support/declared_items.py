@@ -1,4 +1,4 @@
-"""A table with search and soft delete: what the server of the matrix of logs and operations is started with."""
+"""A table with search, soft delete and a feed: what the server of the matrix of logs and operations is started with."""
 
 from __future__ import annotations
 
@@ -11,4 +11,4 @@ class Item(msgspec.Struct):
     text: str
 
 
-item = make_log("item", parent="list", schema=Item, soft_delete=True, search="text")
+item = make_log("item", parent="list", schema=Item, soft_delete=True, search="text", feed=True)

@@ -4,7 +4,8 @@ In a block of ``console``, a line that begins with ``$`` is a command and what f
 by its first line, ``# name`` or ``// name``, or by a comment ``<!-- file: name -->`` before it. A comment
 ``<!-- meanwhile -->`` before a block says that it runs while the next one does; with a text,
 ``<!-- meanwhile: text -->``, the next one waits until that was said. With ``<!-- meanwhile: text; until: other -->`` it
-is interrupted when it has said the other text.
+is interrupted when it has said the other text. A command with ``> file 2>&1 &`` leaves a process running, which ends
+with the page.
 """
 
 from __future__ import annotations
@@ -17,12 +18,13 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from time import monotonic, sleep
 from typing import NamedTuple
 
-#: Where a page says that the server listens, and programs of its own.
-SERVER_PORT, PROGRAM_PORT = 4000, 8000
+#: Where a page says that the server listens, and programs of its own: also servers that the page starts.
+SERVER_PORT, PROGRAM_PORTS = 4000, (4001, 4002, 8000)
 #: No command takes this long. Generous: the machine may be busy.
 PATIENCE_SECONDS = 60.0
 POLL_SECONDS = 0.01
@@ -59,6 +61,10 @@ _VARYING = (
     (re.compile(r"answered in [\d.]+ ms"), "answered in <n> ms"),
     (re.compile(r"^(oldest ready|throughput|failure rate) +[\d.]+(?:m?s| jobs/s|%)$", re.MULTILINE), r"\1 <n>"),
 )
+
+
+#: A command that leaves a process running. Its output goes to a file.
+_LEFT_RUNNING = re.compile(r" > \S+ 2>&1 &(?: |$)")
 
 
 class Step(NamedTuple):
@@ -126,9 +132,11 @@ class Follower:
 
     def __init__(self, port: int, directory: Path, modules: Path) -> None:
         self._directory = directory
-        self._ports = {SERVER_PORT: port, PROGRAM_PORT: free_port()}
+        self._ports = {SERVER_PORT: port}
         self._exports: list[str] = []
         self._beside: tuple[Block, subprocess.Popen[str]] | None = None
+        #: The groups of processes that the page left running.
+        self._left: list[int] = []
         self.patience = PATIENCE_SECONDS
         (directory / "node_modules").symlink_to(modules)
         self._environment = {**os.environ, "no_proxy": "*", "PYTHONUNBUFFERED": "1"}
@@ -149,6 +157,9 @@ class Follower:
         if self._beside is not None and self._beside[1].poll() is None:
             os.killpg(self._beside[1].pid, signal.SIGKILL)
             self._beside[1].wait()
+        for group in self._left:
+            with suppress(ProcessLookupError):
+                os.killpg(group, signal.SIGKILL)
 
     def _write(self, block: Block) -> None:
         """A program, to its file."""
@@ -179,9 +190,22 @@ class Follower:
     def _output(self, command: str) -> str:
         if command.startswith("export "):
             self._exports.append(command)
-        done = subprocess.run(self._bash(command), **self._surroundings(), capture_output=True, timeout=self.patience)
-        assert done.returncode == 0, f"{command}\nended with {done.returncode}\n{done.stdout}{done.stderr}"
-        return self._here(done.stdout)
+        process = subprocess.Popen(
+            self._bash(command),
+            **self._surroundings(),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+        )
+        self._left += [process.pid] if _LEFT_RUNNING.search(command) else []
+        try:
+            said, complaints = process.communicate(timeout=self.patience)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+            raise
+        assert process.returncode == 0, f"{command}\nended with {process.returncode}\n{said}{complaints}"
+        return self._here(said)
 
     def _start(self, command: str) -> subprocess.Popen[str]:
         with self._said().open("w") as said:
@@ -206,6 +230,9 @@ class Follower:
         return self._directory / ".said"
 
     def _there(self, text: str) -> str:
+        for shown in PROGRAM_PORTS:
+            if shown not in self._ports and re.search(rf"\b{shown}\b", text):
+                self._ports[shown] = free_port()
         for shown, port in self._ports.items():
             text = re.sub(rf"\b{shown}\b", str(port), text)
         return text

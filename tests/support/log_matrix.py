@@ -69,8 +69,10 @@ AT = "2026-11-02T09:00:00Z"
 #: removed row.
 SHOWN = ("red lamp", "blue lamp")
 GONE = ("bulb", "chair")
+#: The same for the other logs of the table, by the beginning of their names. Changes have the earlier content of rows.
+SIDE_TEXTS = {"item~changes/": (("old bulb",), ("chair",)), "item~feed/": (("append",), ("lamp", "bulb", "chair"))}
 
-YES = "yes"
+YES, NOT_LISTED = "yes", "not listed"
 #: Tasks run in this process.
 NO_SPARK: Any = None
 
@@ -196,6 +198,22 @@ KINDS: dict[str, Callable[[MatrixServer], str]] = {
 }
 
 
+def make_changes(server: MatrixServer) -> str:
+    return make_table(server).replace("item/", "item~changes/")
+
+
+def make_feed(server: MatrixServer) -> str:
+    make_table(server)
+    return "item~feed/all"
+
+
+#: The logs that a table has beside those of its rows.
+SIDE_KINDS: dict[str, Callable[[MatrixServer], str]] = {
+    "changes of a table": make_changes,
+    "feed of a table": make_feed,
+}
+
+
 # --- operations -----------------------------------------------------------------------------------------------------
 
 
@@ -225,9 +243,15 @@ def outcome(response: httpx.Response) -> Outcome:
 def seen(text: str, name: str) -> Outcome:
     """The outcome for a reader who got what a reader of the log is to get."""
     if not name.startswith("__"):
-        assert all(shown in text for shown in SHOWN), f"not read: {text}"
-        assert not any(gone in text for gone in GONE), f"removed content was read: {text}"
+        shown, gone = texts_of(name)
+        assert all(each in text for each in shown), f"not read: {text}"
+        assert not any(each in text for each in gone), f"removed content was read: {text}"
     return DONE
+
+
+def texts_of(name: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """What a reader of the log finds, and what not."""
+    return next((texts for start, texts in SIDE_TEXTS.items() if name.startswith(start)), (SHOWN, GONE))
 
 
 def _path(path: str, name: str) -> str:
@@ -267,9 +291,20 @@ def _lines(server: MatrixServer, path: str, name: str) -> Outcome:
             return outcome(response)
         for line in response.iter_lines() if not name.startswith("__") else ():
             text += line
-            if SHOWN[-1] in text:
+            if texts_of(name)[0][-1] in text:
                 break
     return seen(text, name)
+
+
+def listed(path: str) -> Run:
+    """A list of logs. The path has the name of the log as the prefix of names."""
+
+    def run(server: MatrixServer, name: str) -> Outcome:
+        # Names are JSON strings in the answer, and hardly any other member has such a value.
+        shown = server.send("GET", _path(path, name)).text
+        return DONE if json.dumps(name, ensure_ascii=False) in shown else Outcome(NOT_LISTED)
+
+    return run
 
 
 def live(path: str) -> Run:
@@ -288,7 +323,7 @@ def socket_command(**command: Any) -> Run:
         text = ""
         with server.client.websocket() as socket:
             socket.send(json.dumps(command).replace("{name}", name))
-            while SHOWN[-1] not in text:
+            while texts_of(name)[0][-1] not in text:
                 message = socket.next()
                 if message["op"] == "error":
                     return Outcome(message["code"], message["message"])
@@ -386,6 +421,11 @@ def pull(server: MatrixServer, name: str) -> Outcome:
     return read("GET", "/pull/{path}" + bound)(server, name)
 
 
+def watch_document(server: MatrixServer, name: str) -> Outcome:
+    start = "" if name.startswith("page/") else "?checkpoint=0"
+    return live("/live/{path}" + start)(server, name)
+
+
 def push(server: MatrixServer, name: str) -> Outcome:
     pulled = server.ask("GET", _path("/pull/{path}", name))
     base = {"baseHash": pulled.json()["hash"]} if name.startswith("page/") else {}
@@ -409,16 +449,34 @@ def watch_rows(server: MatrixServer, name: str) -> Outcome:
     return _lines(server, _of_table("live", name), name)
 
 
+def count_rows(server: MatrixServer, name: str) -> Outcome:
+    return read("GET", _of_table("counts", name) + "&by=text")(server, name)
+
+
+def list_removed(server: MatrixServer, name: str) -> Outcome:
+    return outcome(server.ask("GET", _of_table("trash", name)))
+
+
+def read_row(operation: str) -> Run:
+    def run(server: MatrixServer, name: str) -> Outcome:
+        name_of_table, _, parent = name.partition("/")
+        row = quote(f"{parent or 'p'}:2")
+        return outcome(server.ask("GET", f"/tables/{name_of_table}/auth/{operation}?id={row}"))
+
+    return run
+
+
 def append_row(server: MatrixServer, name: str) -> Outcome:
     name_of_table, _, parent = name.partition("/")
     row = {"parent": parent or "p", "payload": {"text": "new"}}
     return call("POST", f"/tables/{name_of_table}/append", row)(server, name)
 
 
-def change_row(operation: str, **more: Any) -> Run:
+def change_row(operation: str, seq: int = 1, **more: Any) -> Run:
     def run(server: MatrixServer, name: str) -> Outcome:
         name_of_table, _, parent = name.partition("/")
-        return call("POST", f"/tables/{name_of_table}/{operation}", {"id": f"{parent or 'p'}:1", **more})(server, name)
+        row = {"id": f"{parent or 'p'}:{seq}", **more}
+        return call("POST", f"/tables/{name_of_table}/{operation}", row)(server, name)
 
     return run
 
@@ -461,11 +519,16 @@ NO_WAKES = _cells("stream with schema", "stream of text", *OWNED, "internal log"
 NO_DOCUMENT = _cells(*[kind for kind in KINDS if kind not in ("collection", "regular document")], cell="404 Not Found")
 NO_TABLE = _cells(*[kind for kind in KINDS if kind != "table"], cell="404 NOT_FOUND")
 OWNED_COMMAND = _cells(*OWNED, cell="exit 6")
+UNLISTED = {"internal log": NOT_LISTED}
 
 Rows = dict[str, tuple[Run, dict[str, str]]]
 
 READS: dict[str, Rows] = {
     "topics": {
+        "list": (
+            listed("/v0/topics?page_size=1000&prefix={topic}"),
+            {"stream of text": NOT_LISTED, **UNLISTED},
+        ),
         "describe": (call("GET", "/v0/topics/{topic}"), NO_TOPIC),
         "read": (read("POST", "/v0/topics/{topic}/diff", {"from_seq": 0}), NO_TOPIC),
         "watch (SSE)": (watch_topic, NO_TOPIC),
@@ -474,12 +537,15 @@ READS: dict[str, Rows] = {
             {"stream of text": "not_json", "internal log": "topic_not_found"},
         ),
         "commit a consumer's position": (call("PUT", "/v0/topics/{topic}/consumers/c", {"seq": 1}), NO_TOPIC),
+        "read the positions of consumers": (call("GET", "/v0/topics/{topic}/consumers"), NO_TOPIC),
+        "delete a consumer's position": (call("DELETE", "/v0/topics/{topic}/consumers/c"), NO_TOPIC),
         "forward from it with a router": (
             call("PUT", "/v0/routers/r{number}", {"source": "{name}", "dest": "copies-{number}"}),
             BAD_TOPIC,
         ),
     },
     "streams": {
+        "list": (listed("/v1/streams?limit=1000&prefix={topic}"), UNLISTED),
         "head": (call("HEAD", "/v1/stream/{path}"), {"internal log": "400"}),
         "read": (read("GET", "/v1/stream/{path}"), RESERVED),
         "long-poll": (read("GET", "/v1/stream/{path}?offset=-1&live=long-poll"), RESERVED),
@@ -510,26 +576,34 @@ READS: dict[str, Rows] = {
     },
     "collections": {
         "pull": (pull, NO_DOCUMENT),
-        "watch (SSE)": (
-            live("/live/{path}?checkpoint=0"),
-            {**NO_DOCUMENT, "regular document": "400 live_not_supported"},
-        ),
+        "watch (SSE)": (watch_document, NO_DOCUMENT),
     },
     "tables": {
         "list": (list_rows, NO_TABLE),
+        "read a row": (read_row("read"), NO_TABLE),
+        "read the history of a row": (read_row("history"), NO_TABLE),
+        "list removed rows": (list_removed, NO_TABLE),
+        "count by a field": (count_rows, NO_TABLE),
         "search": (search_rows, NO_TABLE),
         "watch (SSE)": (watch_rows, NO_TABLE),
     },
-    "arrow": {"describe": (call("GET", "/arrow/logs/{path}"), {}), "read": (bulk_read, {})},
+    "arrow": {
+        "list": (listed("/arrow/logs?prefix={topic}"), UNLISTED),
+        "describe": (call("GET", "/arrow/logs/{path}"), {}),
+        "read": (bulk_read, {}),
+    },
     "pipeline": {"copy to the lake": (lake_rows, {"internal log": "not found"})},
     "console": {
         "describe": (call("GET", "/console/api/log/{path}"), {}),
         "read": (read("GET", "/console/api/log/{path}/records"), {}),
+        "list its keys": (call("GET", "/console/api/log/{path}/keys"), {}),
+        "count matching records": (call("GET", "/console/api/log/{path}/matches?filter=text:lamp"), {}),
         "propose searchable fields": (call("GET", "/console/api/log/{path}/inference"), {}),
         "watch (SSE)": (live("/console/api/log/{path}/tail?after=0"), {}),
         "show its jobs": (call("GET", "/console/api/queue/{path}"), NO_JOBS),
     },
     "command line": {
+        "`log show`": (command("log", "show", "{name}", reads=False), {"internal log": "exit 2"}),
         "`log tail`": (command("log", "tail", "{name}"), {"internal log": "exit 3"}),
         "`search`": (command("search", "{name}", "lamp"), dict.fromkeys(UNSEARCHED, "exit 2")),
         "`sql`": (command("sql", 'select data from "{name}"', "--csv"), {}),
@@ -616,6 +690,7 @@ CHANGES: dict[str, Rows] = {
         "append": (append_row, NO_TABLE),
         "edit a row": (change_row("update", patch={"text": "new"}), NO_TABLE),
         "remove a row": (change_row("rm"), NO_TABLE),
+        "restore a row": (change_row("restore", 3), NO_TABLE),
     },
     "arrow": {"append": (bulk_append, OWNED_LOG)},
     "command line": {
@@ -623,10 +698,16 @@ CHANGES: dict[str, Rows] = {
             command("log", "append", "{name}", json.dumps(NEW), reads=False),
             {**OWNED_COMMAND, "internal log": "exit 2"},
         ),
+        "`log configure`": (
+            command("log", "configure", "{name}", "--ttl", "1h", reads=False),
+            {**OWNED_COMMAND, "stream of text": "exit 6", "internal log": "exit 3"},
+        ),
         "`log delete --all`": (
             command("log", "delete", "{name}", "--all", "--yes", reads=False),
             {**OWNED_COMMAND, "internal log": "exit 3"},
         ),
+        "`queue enqueue`": (command("queue", "enqueue", "{name}", json.dumps(NEW), reads=False), NO_QUEUE_COMMAND),
+        "`queue claim`": (command("queue", "claim", "{name}", reads=False), NO_QUEUE_COMMAND),
         "`queue redrive`": (
             command("queue", "redrive", "{name}", reads=False),
             {**OWNED_COMMAND, "queue": "exit 6", "stream of text": "exit 6", "internal log": "exit 3"},
@@ -641,6 +722,16 @@ OPERATIONS = [
 ]
 
 
+def side_cell(operation: Operation) -> str:
+    """What happens to the changes and to the feed of a table: the same as to its rows, but they are not rows, and have
+    no searchable fields."""
+    if operation.protocol == "tables":
+        return operation.cells["topic"]
+    if operation.title in ("`_search`", "`search`"):
+        return operation.cells["regular document"]
+    return operation.cells.get("table", YES)
+
+
 def matrix_table(changes: bool) -> Iterator[str]:
     """The table of the document."""
     yield f"| protocol | operation | {' | '.join(KINDS)} |"
@@ -648,5 +739,5 @@ def matrix_table(changes: bool) -> Iterator[str]:
     for operation in OPERATIONS:
         if operation.changes is changes:
             cells = [operation.cells.get(kind, YES) for kind in KINDS]
-            shown = [cell if cell in (YES, "not found") else f"`{cell}`" for cell in cells]
+            shown = [cell if cell in (YES, NOT_LISTED, "not found") else f"`{cell}`" for cell in cells]
             yield f"| {operation.protocol} | {operation.title} | {' | '.join(shown)} |"

@@ -12,9 +12,14 @@ import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from support.indexed_log import small_files
 from support.tables_in_process import Bed, payloads, seqs
 
-from strandline.tables import BadDeclaration, HookContext, Hooks, Row, TableDeclaration, TableError, make_log
+from strandline.query.index_files.directory import IndexDirectory
+from strandline.query.index_files.indexer import Indexer
+from strandline.query.searcher import Searcher
+from strandline.schema.log_search import search_of
+from strandline.tables import BadDeclaration, HookContext, Hooks, Row, TableDeclaration, TableError, Tables, make_log
 from strandline.tables.versions import SCHEMAS
 
 
@@ -116,6 +121,72 @@ def test_versions_follow_each_other(bed: Bed) -> None:
     assert [each.version for each in versions.recorded] == [1, 2, 3]
     assert versions.current == 3
     assert [each.lens and each.lens["ops"] for each in versions.recorded] == [None, None, RENAME]
+
+
+class Noted(msgspec.Struct):
+    text: str
+    note: str | None = None
+
+
+class NotedAgain(msgspec.Struct):
+    text: str
+    note: str | None = None
+    size: int = 2
+
+
+class Measured(msgspec.Struct):
+    text: str
+    length: int = 1
+
+
+@pytest.mark.parametrize(
+    ("schemas", "lens", "fields", "kept"),
+    [
+        ([First, Second], None, ["text"], True),
+        ([First, Second], None, ["text", "mood"], False),
+        ([First, Noted], None, ["text", "note"], True),
+        ([First, Third], RENAME, ["body"], False),
+        ([First, Measured], [{"op": "rename", "from": "/size", "to": "/length"}], ["text"], True),
+        ([Noted, First, NotedAgain], None, ["text"], True),
+        ([Noted, First, NotedAgain], None, ["note"], False),
+    ],
+    ids=["default", "default of it", "new", "renamed", "other renamed", "other gone", "gone for a while"],
+)
+def test_fields_with_the_same_text_in_all_versions_are_known(
+    plain_bed: Bed, schemas: list[type], lens: Any, fields: list[str], kept: bool
+) -> None:
+    tables = plain_bed.bind(note(schemas[0]))
+    plain_bed.done(tables["note"].append("d", {"text": "one"}))
+    assert tables["note"].versions.keep(fields), "there is one version"
+    for schema in schemas[1:]:
+        tables = plain_bed.reopen(note(schema, lenses=None if lens is None else {1: lens}))
+    assert tables["note"].versions.keep(fields) is kept
+
+
+def test_old_rows_are_found_in_index_files(plain_bed: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They need not be read again for each start if the searched fields are the same in all versions."""
+    small_files(monkeypatch)
+    tables = plain_bed.bind(note(First, search="text"))
+    for number in range(30):
+        tables["note"].append("d", {"text": f"row {number}"})
+    plain_bed.reopen()
+    engine = plain_bed.engine
+    directory = IndexDirectory(engine.disk)
+    searcher = Searcher(1 << 30, [directory])
+    notes = Tables(engine, [note(Second, search="text")], searcher=searcher)["note"]
+    indexer = Indexer(engine, searcher, directory, search_of)
+    indexer.prepare()
+    try:
+        engine.seal()
+        indexer.work()
+        [row] = notes.search("d", "7").rows
+        assert row.payload == {"text": "row 7", "size": 1, "mood": "calm"}
+        found = notes.search("d", "row", limit=50)
+        assert (len(found.rows), found.complete, searcher.indexes.nbytes) == (30, True, 0)
+        plain_bed.done(notes.append("d", {"text": "new row"}))
+        assert len(notes.search("d", "row", limit=50).rows) == 31
+    finally:
+        indexer.stop()
 
 
 def test_a_program_can_skip_versions(bed: Bed) -> None:

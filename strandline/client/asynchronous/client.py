@@ -1,4 +1,4 @@
-"""The client of one server, for all protocols."""
+"""The client of a server and its standbys, for all protocols."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from strandline.client import topic_calls as calls
 from strandline.client.asynchronous.topics import AsyncRouter, AsyncTopic
 from strandline.client.asynchronous.transport import AsyncTransport
 from strandline.client.calls import Answer, any_request, get
-from strandline.client.connection import Address
+from strandline.client.connection import Servers
 from strandline.client.retry import Patience
 from strandline.client.stream_calls import StreamRow
 from strandline.client.topic_calls import Match, Write
@@ -31,18 +31,23 @@ T = TypeVar("T")
 
 
 class AsyncClient:
-    """A client of one Strandline server, with a pool of connections. Close it, or use it as a context manager.
+    """A client of a Strandline server, with a pool of connections. Close it, or use it as a context manager.
+
+    ``url`` may be several URLs, as a list or as a text with commas in between: those of a server and of its standbys.
+    The client uses one of them until it cannot be reached or answers that it is a standby or cannot write. It then
+    tries the others, and continues with the one that answers. An error names all servers that the client tried.
 
     ``key`` is an API key. ``user`` is the user on whose behalf the client calls tables. ``timeout`` limits each attempt
     of a request, in seconds. ``patience`` is for how many seconds the client repeats a failed request. It repeats a
     request only where that is safe: the server refused it because it was busy or not ready, the request was never
-    sent, or repeating it has no further effect. ``patience=0`` disables retries. Pass a ``transport`` to configure
+    sent, or repeating it has no further effect. ``patience=0`` disables retries: the client
+    tries each server once. Pass a ``transport`` to configure
     proxies and certificates.
     """
 
     def __init__(
         self,
-        url: str,
+        url: str | Sequence[str],
         key: str | None = None,
         user: str | None = None,
         *,
@@ -53,7 +58,7 @@ class AsyncClient:
     ) -> None:
         if not isinstance(patience, Patience):
             patience = Patience(patience)
-        self.transport = AsyncTransport(Address(url, key, user, headers), timeout, patience, transport)
+        self.transport = AsyncTransport(Servers(url, key, user, headers), timeout, patience, transport)
 
     async def __aenter__(self) -> AsyncClient:
         return self
@@ -66,10 +71,11 @@ class AsyncClient:
 
     @property
     def url(self) -> str:
-        return self.transport.address.url
+        """The URL of the server that the client uses now."""
+        return self.transport.servers.current.url
 
     async def ready(self) -> bool:
-        """Whether the server answers and is ready. Asks once, without retries."""
+        """Whether the server, or one of several, answers and is ready. Asks each once, without retries."""
         return await self.transport.ready()
 
     async def call(

@@ -29,7 +29,6 @@ from strandline.client.task_concurrency import AsyncLock, AsyncResult
 from strandline.signing import author_proofs
 from strandline.signing.author_proofs import Proof
 from strandline.signing.keys import KemKey, Signer
-from strandline.signing.signed_requests import host_of
 
 T = TypeVar("T")
 
@@ -47,12 +46,14 @@ class AsyncSender:
         self.transport = transport
         self._credentials = credentials
         self._clock = clock
-        self._host = host_of(transport.address.url)
         self.prefix = calls.prefix_of(namespace)
 
     def signing(self, *, anonymous: bool = False) -> calls.Signing:
         """The signer of the next request."""
-        return calls.Signing(None if anonymous else current(self._credentials), self._host, self._clock)
+        return calls.Signing(None if anonymous else current(self._credentials), self._url, self._clock)
+
+    def _url(self) -> str:
+        return self.transport.servers.current.url
 
     async def send(self, request: Request, signing: calls.Signing | None = None) -> Answer:
         return await self.transport.call(request, signing or self.signing())

@@ -18,7 +18,7 @@ class AsyncEventReader(Generic[E]):
     def __init__(self, transport: AsyncTransport) -> None:
         self._transport = transport
         self._source: AsyncEventSource | None = None
-        self._tries = Tries(transport.patience)
+        self._tries = Tries(transport.patience, servers=len(transport.servers))
         self._closed = False
 
     async def __aenter__(self) -> Self:

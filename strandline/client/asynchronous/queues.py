@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any, Generic, TypeVar, Unpack
 
 import msgspec
+from msgspec import UNSET
 
 from strandline.client import queue_calls as calls
 from strandline.client import topic_calls
@@ -155,11 +156,13 @@ class AsyncQueue(Generic[T]):
             if error.code != "topic_not_found":
                 raise
 
-    async def redrive(self, *, limit: int = 0, match: Match | None = None, seq: int | None = None) -> Redriven:
+    async def redrive(
+        self, *, limit: int = 0, match: Match | None = None, seq: int | None = None, data: Any = UNSET
+    ) -> Redriven:
         """Move dead letters back to the queues they came from; with ``seq``, only the one with this seq in the
-        dead-letter topic."""
+        dead-letter topic, and with ``data``, with this data in place of its own."""
         path = topic_calls.path_of(await self._dead_letter_topic())
-        return await self._transport.ask(calls.redrive(path, None, limit, match, seq), calls.REDRIVEN)
+        return await self._transport.ask(calls.redrive(path, None, limit, match, seq, data), calls.REDRIVEN)
 
     async def _dead_letter_topic(self) -> str:
         dead = (await self.topic.state(touch=False)).config.dead_letter

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, Unpack
 
+from msgspec import UNSET
+
 from strandline.client import topic_calls as calls
 from strandline.client.asynchronous.transport import AsyncTransport
 from strandline.client.calls import AnswerReader, delete, get, put
@@ -222,13 +224,20 @@ class AsyncTopic(Generic[T]):
         return await self._transport.ask(calls.delete_records(self._path, before_seq, match), calls.RECORDS_DELETED)
 
     async def redrive(
-        self, *, to: str | None = None, limit: int = 0, match: Match | None = None, seq: int | None = None
+        self,
+        *,
+        to: str | None = None,
+        limit: int = 0,
+        match: Match | None = None,
+        seq: int | None = None,
+        data: Any = UNSET,
     ) -> Redriven:
         """Move dead letters of this topic back to the queues they came from, or all of them to the topic ``to``. With
-        ``seq``, move only the one with this seq."""
+        ``seq``, move only the one with this seq; with ``data`` as well, with this data in place of its own."""
         from strandline.client import queue_calls
 
-        return await self._transport.ask(queue_calls.redrive(self._path, to, limit, match, seq), queue_calls.REDRIVEN)
+        request = queue_calls.redrive(self._path, to, limit, match, seq, data)
+        return await self._transport.ask(request, queue_calls.REDRIVEN)
 
     async def delete(self, *, if_empty: bool = False) -> TopicDeleted:
         """Delete the topic with all its records. ``if_empty`` refuses if there are records."""

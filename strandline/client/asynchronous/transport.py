@@ -6,11 +6,12 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from typing import TypeVar
 
 import httpx
+import msgspec
 
 from strandline.client.calls import Answer, AnswerReader, Request, get
-from strandline.client.connection import LIMITS, Address
+from strandline.client.connection import LIMITS, Address, Servers
 from strandline.client.errors import Refused, StrandlineError, Unreachable, refusal
-from strandline.client.retry import Patience, Tries
+from strandline.client.retry import NO_PATIENCE, Patience, Tries
 from strandline.client.server_events import Event, EventParser
 from strandline.client.task_concurrency import async_sleep
 
@@ -20,21 +21,22 @@ EVENTS = (b"accept", b"text/event-stream")
 
 
 class AsyncTransport:
-    """The connections to one server. Sends requests over them and repeats failed ones."""
+    """The connections to one server, or to several of which one answers. Sends requests over them and repeats failed
+    ones."""
 
     def __init__(
         self,
-        address: Address,
+        servers: Servers,
         timeout: float,
         patience: Patience,
         transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
-        self.address = address
+        self.servers = servers
         self.timeout = timeout
         self.patience = patience
         # Use the transport directly. An httpx client also handles cookies, redirects and header merging, which this
         # client does not need and which takes longer than everything else.
-        self._http = transport or httpx.AsyncHTTPTransport(verify=address.verify(), limits=LIMITS)
+        self._http = transport or httpx.AsyncHTTPTransport(verify=servers.verify(), limits=LIMITS)
 
     async def aclose(self) -> None:
         await self._http.aclose()
@@ -47,7 +49,7 @@ class AsyncTransport:
     ) -> Answer:
         """Send a request, and return its answer if it succeeds. ``sign`` is called for every attempt, because a
         signature is valid once. ``patience`` overrides the patience of the transport."""
-        tries = Tries(patience or self.patience, request.repeatable)
+        tries = Tries(patience or self.patience, request.repeatable, servers=len(self.servers))
         while True:
             try:
                 return await self.once(request if sign is None else sign(request))
@@ -60,52 +62,55 @@ class AsyncTransport:
 
     async def once(self, request: Request) -> Answer:
         """Send a request without retries."""
+        address = self.servers.address_of(request)
         try:
-            response = await self._http.handle_async_request(self.address.request(request, self.timeout))
+            response = await self._http.handle_async_request(address.request(request, self.timeout))
             try:
                 body = await response.aread()
             finally:
                 await response.aclose()
         except (httpx.HTTPError, httpx.InvalidURL) as error:
-            raise self.address.failure(error, request) from error
+            raise self.servers.failed(address, address.failure(error, request)) from error
         status = response.status_code
         if 200 <= status < 300 or status in request.accepts:
             return Answer(status, response.headers, body)
-        raise refusal(status, response.headers, body)
+        raise self.servers.failed(address, refusal(status, response.headers, body))
 
     async def ready(self) -> bool:
         try:
-            return (await self.once(get("/v0/ready"))).status == 200
+            return (await self.call(get("/v0/ready"), patience=NO_PATIENCE)).status == 200
         except (Refused, Unreachable):
             return False
 
     async def stream(self, request: Request, silence: float) -> AsyncByteStream:
         """Send a request once, and return the bytes of the answer as they arrive. The stream is considered dead when
         nothing arrives for ``silence`` seconds."""
+        address = self.servers.address_of(request)
         try:
-            response = await self._http.handle_async_request(self.address.request(request, self.timeout, silence))
+            response = await self._http.handle_async_request(address.request(request, self.timeout, silence))
             if response.status_code != 200:
                 try:
                     body = await response.aread()
                 finally:
                     await response.aclose()
-                raise refusal(response.status_code, response.headers, body)
+                raise self.servers.failed(address, refusal(response.status_code, response.headers, body))
         except (httpx.HTTPError, httpx.InvalidURL) as error:
-            raise self.address.failure(error, request) from error
-        return AsyncByteStream(response, request, self.address)
+            raise self.servers.failed(address, address.failure(error, request)) from error
+        return AsyncByteStream(response, request, self.servers, address)
 
     async def listen(self, request: Request, silence: float) -> AsyncEventSource:
         """Open an event stream, without retries. It is considered dead when nothing arrives for ``silence`` seconds."""
-        wanted = Request(request.method, request.target, request.body, (*request.headers, EVENTS))
+        wanted = msgspec.structs.replace(request, headers=(*request.headers, EVENTS))
         return AsyncEventSource(await self.stream(wanted, silence))
 
 
 class AsyncByteStream:
     """The body of an answer as it arrives."""
 
-    def __init__(self, response: httpx.Response, request: Request, address: Address) -> None:
+    def __init__(self, response: httpx.Response, request: Request, servers: Servers, address: Address) -> None:
         self._response = response
         self._request = request
+        self._servers = servers
         self._address = address
         self._chunks: AsyncIterator[bytes] = response.aiter_bytes()
 
@@ -120,7 +125,7 @@ class AsyncByteStream:
         except StopAsyncIteration:
             return b""
         except httpx.HTTPError as error:
-            raise self._address.failure(error, self._request) from error
+            raise self._servers.failed(self._address, self._address.failure(error, self._request)) from error
 
     async def aclose(self) -> None:
         try:

@@ -20,7 +20,7 @@ class EventReader(Generic[E]):
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
         self._source: EventSource | None = None
-        self._tries = Tries(transport.patience)
+        self._tries = Tries(transport.patience, servers=len(transport.servers))
         self._closed = False
 
     def __enter__(self) -> Self:

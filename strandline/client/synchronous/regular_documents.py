@@ -8,9 +8,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from strandline.client import collection_calls as calls
-from strandline.client.collection_calls import DocumentVersion, Element, Pushed
+from strandline.client.collection_calls import DocumentVersion, Pushed
 from strandline.client.elements import Encrypting, Opening
 from strandline.client.errors import Conflict
+from strandline.client.live import VersionsState
+from strandline.client.synchronous.live import Live
 from strandline.signing.author_proofs import DOCUMENT_DOMAIN
 from strandline.signing.canonical_json import digest
 
@@ -35,10 +37,19 @@ class RegularDocument(Generic[T]):
     def pull(self) -> DocumentVersion[T]:
         """The current version, verified and decrypted. Raises WrongAuthor, Unreadable."""
         told = calls.read_document(self._sender.send(calls.pull_document(self._sender.prefix, self.key)))
-        if told.data is None:
-            return DocumentVersion(None, "", told.timestamp)
-        opened = self._opening.open(Element(told.timestamp, told.data, told.author, told.signature))
-        return DocumentVersion(opened.data, told.hash, told.timestamp, told.author, told.signature)
+        return self._opening.open_version(told)
+
+    def live(self, *, base_hash: str | None = None) -> Live[DocumentVersion[T]]:
+        """The current version, unless its hash is ``base_hash``, and then every version that replaces it, verified and
+        decrypted. The reader survives broken connections; versions that were replaced in the meantime are left out. A
+        version that cannot be verified or decrypted raises WrongAuthor or Unreadable."""
+        state = VersionsState(
+            calls.live_target(self._sender.prefix, self.key),
+            base_hash,
+            self._opening,
+            lambda request: self._sender.signing()(request),
+        )
+        return Live(self._sender.transport, state)
 
     def push(self, data: T, *, base_hash: str | None = None) -> Pushed:
         """Replace the version with the hash ``base_hash``; without it, create the document. The version is signed with

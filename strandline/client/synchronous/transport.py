@@ -8,11 +8,12 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TypeVar
 
 import httpx
+import msgspec
 
 from strandline.client.calls import Answer, AnswerReader, Request, get
-from strandline.client.connection import LIMITS, Address
+from strandline.client.connection import LIMITS, Address, Servers
 from strandline.client.errors import Refused, StrandlineError, Unreachable, refusal
-from strandline.client.retry import Patience, Tries
+from strandline.client.retry import NO_PATIENCE, Patience, Tries
 from strandline.client.server_events import Event, EventParser
 from strandline.client.thread_concurrency import sync_sleep
 
@@ -22,21 +23,22 @@ EVENTS = (b"accept", b"text/event-stream")
 
 
 class Transport:
-    """The connections to one server. Sends requests over them and repeats failed ones."""
+    """The connections to one server, or to several of which one answers. Sends requests over them and repeats failed
+    ones."""
 
     def __init__(
         self,
-        address: Address,
+        servers: Servers,
         timeout: float,
         patience: Patience,
         transport: httpx.BaseTransport | None = None,
     ) -> None:
-        self.address = address
+        self.servers = servers
         self.timeout = timeout
         self.patience = patience
         # Use the transport directly. An httpx client also handles cookies, redirects and header merging, which this
         # client does not need and which takes longer than everything else.
-        self._http = transport or httpx.HTTPTransport(verify=address.verify(), limits=LIMITS)
+        self._http = transport or httpx.HTTPTransport(verify=servers.verify(), limits=LIMITS)
 
     def close(self) -> None:
         self._http.close()
@@ -49,7 +51,7 @@ class Transport:
     ) -> Answer:
         """Send a request, and return its answer if it succeeds. ``sign`` is called for every attempt, because a
         signature is valid once. ``patience`` overrides the patience of the transport."""
-        tries = Tries(patience or self.patience, request.repeatable)
+        tries = Tries(patience or self.patience, request.repeatable, servers=len(self.servers))
         while True:
             try:
                 return self.once(request if sign is None else sign(request))
@@ -62,52 +64,55 @@ class Transport:
 
     def once(self, request: Request) -> Answer:
         """Send a request without retries."""
+        address = self.servers.address_of(request)
         try:
-            response = self._http.handle_request(self.address.request(request, self.timeout))
+            response = self._http.handle_request(address.request(request, self.timeout))
             try:
                 body = response.read()
             finally:
                 response.close()
         except (httpx.HTTPError, httpx.InvalidURL) as error:
-            raise self.address.failure(error, request) from error
+            raise self.servers.failed(address, address.failure(error, request)) from error
         status = response.status_code
         if 200 <= status < 300 or status in request.accepts:
             return Answer(status, response.headers, body)
-        raise refusal(status, response.headers, body)
+        raise self.servers.failed(address, refusal(status, response.headers, body))
 
     def ready(self) -> bool:
         try:
-            return (self.once(get("/v0/ready"))).status == 200
+            return (self.call(get("/v0/ready"), patience=NO_PATIENCE)).status == 200
         except (Refused, Unreachable):
             return False
 
     def stream(self, request: Request, silence: float) -> ByteStream:
         """Send a request once, and return the bytes of the answer as they arrive. The stream is considered dead when
         nothing arrives for ``silence`` seconds."""
+        address = self.servers.address_of(request)
         try:
-            response = self._http.handle_request(self.address.request(request, self.timeout, silence))
+            response = self._http.handle_request(address.request(request, self.timeout, silence))
             if response.status_code != 200:
                 try:
                     body = response.read()
                 finally:
                     response.close()
-                raise refusal(response.status_code, response.headers, body)
+                raise self.servers.failed(address, refusal(response.status_code, response.headers, body))
         except (httpx.HTTPError, httpx.InvalidURL) as error:
-            raise self.address.failure(error, request) from error
-        return ByteStream(response, request, self.address)
+            raise self.servers.failed(address, address.failure(error, request)) from error
+        return ByteStream(response, request, self.servers, address)
 
     def listen(self, request: Request, silence: float) -> EventSource:
         """Open an event stream, without retries. It is considered dead when nothing arrives for ``silence`` seconds."""
-        wanted = Request(request.method, request.target, request.body, (*request.headers, EVENTS))
+        wanted = msgspec.structs.replace(request, headers=(*request.headers, EVENTS))
         return EventSource(self.stream(wanted, silence))
 
 
 class ByteStream:
     """The body of an answer as it arrives."""
 
-    def __init__(self, response: httpx.Response, request: Request, address: Address) -> None:
+    def __init__(self, response: httpx.Response, request: Request, servers: Servers, address: Address) -> None:
         self._response = response
         self._request = request
+        self._servers = servers
         self._address = address
         self._chunks: Iterator[bytes] = response.iter_bytes()
 
@@ -122,7 +127,7 @@ class ByteStream:
         except StopIteration:
             return b""
         except httpx.HTTPError as error:
-            raise self._address.failure(error, self._request) from error
+            raise self._servers.failed(self._address, self._address.failure(error, self._request)) from error
 
     def close(self) -> None:
         try:

@@ -80,15 +80,16 @@ def redrive(
     key: str | None = None,
     key_prefix: str | None = None,
     seq: int | None = None,
+    data: bytes | None = None,
 ) -> Commit[Redriven]:
     """Move up to ``limit`` dead letters, oldest first, to their log of origin or to one given log. With ``seq``, move
-    only the dead letter with this seq.
+    only the dead letter with this seq; with ``data`` as well, with this data in place of its own.
 
     ``destination`` is that log or queue, or a function that returns a log or queue for the name of the origin. Letters
     for which it returns None stay. A queue gets them with their priorities. If ``dead`` is a queue, call its
     ``forget_missing`` afterwards.
     """
-    drive = _Drive(dead, destination)
+    drive = _Drive(dead, destination, data)
     position = 0
     if seq is not None:
         page = dead.read(max(seq - 1, 0), min(limit, 1), key=key, key_prefix=key_prefix)
@@ -105,9 +106,12 @@ def redrive(
 
 
 class _Drive:
-    def __init__(self, dead: Log, destination: Log | Queue | Callable[[str], Log | Queue | None]) -> None:
+    def __init__(
+        self, dead: Log, destination: Log | Queue | Callable[[str], Log | Queue | None], data: bytes | None
+    ) -> None:
         self._dead = dead
         self._destination = destination
+        self._data = data
         self._found: dict[str, Log | Queue | None] = {}
         self.commits: list[Commit[Any]] = []
         self.moved: dict[str, int] = {}
@@ -132,7 +136,8 @@ class _Drive:
         target = self._target(meta)
         if target is None:
             return False
-        batch = Batch.of(record.data, record.key, record.node, _without_stamps(record.meta, meta))
+        data = record.data if self._data is None else self._data
+        batch = Batch.of(data, record.key, record.node, _without_stamps(record.meta, meta))
         key = f"redrive:{self._dead.epoch}:{record.seq}"
         try:
             if isinstance(target, Log):

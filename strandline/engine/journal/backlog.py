@@ -52,7 +52,8 @@ class Backlog:
         self._copies_sealed = -copied
         #: Appends may be written up to this position.
         self.limit = self._sealed + budget
-        #: Whether an append was refused that may fit once everything is sealed.
+        #: Whether a round is due whatever the size: an append was refused that may fit once everything is sealed, or
+        #: something else waits for it.
         self.round_wanted = False
         #: The number of refused changes.
         self.refused = 0
@@ -99,9 +100,13 @@ class Backlog:
 
     def _refuse(self) -> None:
         self.refused += 1
+        self.want_round()
+        raise SealingBehind(self.size, self.budget)
+
+    def want_round(self) -> None:
+        """Have everything sealed that is in the journal now, however little."""
         self.round_wanted = True
         self._wake()
-        raise SealingBehind(self.size, self.budget)
 
     def mark(self) -> tuple[int, int]:
         """Return the end of the journal, for ``sealed``."""

@@ -244,7 +244,7 @@ class Journal:
             if self.failure is None:
                 self.failure = JournalFailed(self._file.path, error)
                 if isinstance(error, Superseded):
-                    log.error("%s. The server still answers reads.", self.failure)
+                    log.error("%s. To use this server again, start it with an empty directory.", self.failure)
                     return self.failure
                 log.error(
                     "the journal %s failed: %s. The server is read-only now: it refuses every write and still answers "

@@ -35,7 +35,8 @@ class ChunkKind(IntEnum):
 
 
 class Term(msgspec.Struct, frozen=True):
-    """A server has taken over. From here on, chunks of earlier terms cannot be created."""
+    """A server has taken over. From here on, chunks of earlier terms cannot be created, because this chunk has their
+    next number. It is never removed."""
 
     #: Where clients reach the server, as host:port; empty if unknown.
     address: str

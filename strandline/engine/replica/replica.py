@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Callable
 from contextlib import suppress
 from time import monotonic
 from typing import TYPE_CHECKING, Any
@@ -104,6 +105,7 @@ class Replica:
         #: Whether the objects that the last state does not need were removed.
         self._is_clean = False
         self._superseded: Superseded | None = None
+        self._listener: Callable[[Superseded], None] | None = None
         self._away = False
         self._beat = 0
         #: The first chunk with bytes of the journal files that the data directory had at the start.
@@ -341,10 +343,18 @@ class Replica:
         elif self._stored is not None and self._superseded is None:
             self._lacking_since = begin
 
+    def when_superseded(self, listener: Callable[[Superseded], None]) -> None:
+        """Call ``listener`` on some thread when another server has taken over, perhaps more than once."""
+        self._listener = listener
+        if self._superseded is not None:
+            listener(self._superseded)
+
     def _stop_serving(self, error: Superseded) -> None:
         """Make this server read-only: another one has taken over."""
         self._superseded = error
         self._engine.flushing.give_up(error)
+        if self._listener is not None:
+            self._listener(error)
 
     def _ship_state(self, manifest: Manifest, state: State) -> int:
         position = self._shipper.ship_state(state, manifest.boundary)

@@ -90,7 +90,7 @@ def begin_term(disk: Disk, chain: Chain, address: str, lease_ms: int, expected_t
     """
     if chain.store.list(BACKUPS):
         raise BadConfig("replica", chain.store.describe(), "it is a pool of backups; choose another prefix")
-    # A directory whose takeover was not finished has served no requests, and is made again.
+    # An unfinished takeover has answered no requests, so the directory is made again.
     own = None if disk.exists(TAKEN_OVER) else read_manifest(disk)
     end = chain.find_end()
     if expected_term is not None and chain.term != expected_term:

@@ -59,6 +59,8 @@ _PATH = Parameter(
 )
 _SOME_TEXT: Schema = {"type": "string", "minLength": 1}
 _NUMBER: Schema = {"type": "string", "pattern": "^(0|[1-9][0-9]*)$"}
+_HASH: Schema = {"type": "string", "pattern": "^([0-9a-f]{64})?$"}
+_POSITION: Schema = {"type": "string", "pattern": "^(0|[1-9][0-9]*|[0-9a-f]{64})$"}
 _ETAG = Header("ETag", "The hash of the document, if it exists.", TEXT)
 _CACHE = Header("Cache-Control", "How long the answer is valid.", TEXT)
 
@@ -70,11 +72,13 @@ _PULL = f"""A pull needs a bound: `checkpoint` selects the elements later than a
 (with a checkpoint: of those after it), `full` all. A strict collection that does not allow full pulls returns the
 oldest elements after a checkpoint, up to its limit or {DEFAULT_PAGE}, and `more`. A regular document is always pulled
 as a whole, without a bound."""
-_LIVE = """Server-sent events: an `element` for every element of an append-only document, as a pull shows it, with its
-time as the id. The stream starts with new elements, or with the existing ones after `checkpoint`. The document need not
-exist yet. A client that reconnects sends the last id. The request is authorized like a pull; the signature covers the
-path and the query. The stream ends with `end`, whose data is an error, when the certificate expires or is revoked, or
-if the client does not keep up."""
+_LIVE = """Server-sent events. For an append-only document, the stream has an `element` for every element, as a pull
+shows it, with its time as the id: new elements, or with `checkpoint` first the existing ones after a time. A regular
+document has a `document` event for the current version, as a pull shows it, and for every version that replaces
+it; `timestamp` is the time of the push, and the id is the hash. The document need not exist yet. A client that
+reconnects sends the last id. The request is authorized like a pull; the signature covers the path and the query. The
+stream ends with `end`, whose data is an error, when the certificate expires or is revoked, or if the client does not
+keep up."""
 _BATCH = """`params` and `appendParams` are JSON objects of arrays, by the names of collections. Each array has one
 object per document: the parameters of its path in `params`, its bounds (`since`, `last`, `limit`) in `appendParams`. If
 a document fails, its entry in the answer has the error."""
@@ -125,13 +129,24 @@ _OPERATIONS: dict[tuple[str, str], Operation] = {
     ),
     ("GET", LIVE): Operation(
         group=_GROUP,
-        summary="Follow the elements of a document",
+        summary="Follow a document",
         description=_LIVE,
         answers=(AnswerShape(200, "The events.", {EVENT_STREAM: EVENTS}),),
         parameters=(
             _PATH,
-            _query("checkpoint", "First send the existing elements after this time. Default: none.", _NUMBER),
-            Parameter("Last-Event-ID", "header", "The id of the last event; replaces `checkpoint`.", _NUMBER),
+            _query(
+                "checkpoint",
+                "Append-only documents: first send the existing elements after this time. Default: none.",
+                _NUMBER,
+            ),
+            _query(
+                "baseHash",
+                "Regular documents: the hash of the version that the client has. It is not sent again.",
+                _HASH,
+            ),
+            Parameter(
+                "Last-Event-ID", "header", "The id of the last event; replaces `checkpoint` and `baseHash`.", _POSITION
+            ),
         ),
         errors=("bad_request", "unauthorized", "forbidden", "not_found", "conflict"),
     ),

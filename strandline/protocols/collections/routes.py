@@ -11,7 +11,8 @@ from strandline.protocols.collections.batch import BatchHandler
 from strandline.protocols.collections.catalogue import ConfigHandler, ListHandler
 from strandline.protocols.collections.context import CollectionsContext
 from strandline.protocols.collections.errors import refuse, reply_to
-from strandline.protocols.collections.live import CHECK_SECONDS, LiveHandler, LiveTails
+from strandline.protocols.collections.live import TAILS, LiveHandler
+from strandline.protocols.collections.live_tails import CHECK_SECONDS, LiveTails
 from strandline.protocols.collections.openapi import BATCH, CONFIG, LIST, LIVE, PULL, PUSH, describe, mounts_of
 from strandline.protocols.collections.pull import PullHandler
 from strandline.protocols.collections.push import PushHandler
@@ -45,7 +46,7 @@ class CollectionsProtocol:
         self.context = context
         self._config = ConfigHandler(context)
         self._cors = cors_of(context.settings.cors)
-        self._tails = LiveTails(context)
+        self._tails = LiveTails(context, TAILS)
         self._checking: Recurrence | None = None
         self._watch: asyncio.Task[None] | None = None
 

@@ -8,8 +8,11 @@ shown for a log are always current.
 from __future__ import annotations
 
 import asyncio
+import re
 from array import array
 from bisect import bisect_left
+from heapq import nlargest
+from itertools import count
 from time import sleep
 from typing import Any, NamedTuple
 
@@ -33,6 +36,11 @@ MAX_VIEWS = 8
 #: Logs processed before other threads get a turn: about half a millisecond.
 STEP = 500
 
+#: Ends a part of a name.
+SEPARATOR = re.compile("[:/]")
+#: The maximum number of prefixes in an answer.
+MAX_PREFIXES = 50
+
 SORTS = ("name", "records", "bytes", "rate", "lag", "last")
 NO_LAG = -1
 
@@ -50,6 +58,8 @@ class Wanted(NamedTuple):
     prefixes: tuple[str, ...] = ()
     sort: str = "name"
     descending: bool = False
+    #: The beginning of the names.
+    under: str = ""
 
 
 class Listed(NamedTuple):
@@ -104,6 +114,9 @@ class LogTable:
             mask[:] = False
             for start, end in self._between(spans(wanted.prefixes)):
                 mask[start:end] = True
+        if wanted.under:
+            ((start, end),) = self._between(spans((wanted.under,), internal=True))
+            mask[:start] = mask[end:] = False
         if wanted.kind is not None:
             mask &= self.kinds == _CODES[wanted.kind]
         if wanted.search:
@@ -115,6 +128,28 @@ class LogTable:
         return [
             (bisect_left(names, low), len(names) if high is None else bisect_left(names, high)) for low, high in wanted
         ]
+
+    def common_prefixes(self, under: str, allowed: tuple[str, ...]) -> dict[str, int]:
+        """The prefixes that several names after ``under`` share, up to their next separator, with the number of logs of
+        each: the ones with the most logs, by name."""
+        everything = [(0, len(self.names))]
+        ((first, end),) = self._between(spans((under,), internal=True)) if under else everything
+        found: dict[str, int] = {}
+        for low, high in self._between(spans(allowed)) if allowed else everything:
+            at, stop = max(low, first), min(high, end)
+            for step in count(1):
+                if at >= stop:
+                    break
+                if step % STEP == 0:
+                    sleep(0)
+                after = at + 1
+                if separator := SEPARATOR.search(self.names[at], len(under)):
+                    prefix = self.names[at][: separator.end()]
+                    ((_, after),) = self._between(spans((prefix,), internal=True))
+                    found[prefix] = found.get(prefix, 0) + min(after, stop) - at
+                at = after
+        shared = [(number, prefix) for prefix, number in found.items() if number > 1]
+        return {prefix: number for number, prefix in sorted(nlargest(MAX_PREFIXES, shared), key=lambda one: one[1])}
 
     def _containing(self, text: str) -> Ints:
         found = bytearray()

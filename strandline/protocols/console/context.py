@@ -12,6 +12,7 @@ from strandline.service.http import Call
 from strandline.service.kernel import Kernel
 from strandline.service.parameters import name_of
 from strandline.service.problems import log_not_found
+from strandline.service.request_meter import RequestTotals
 
 T = TypeVar("T")
 
@@ -25,6 +26,8 @@ class Surroundings(NamedTuple):
     uptime_ms: Callable[[], int]
     #: The number of open connections.
     connections: Callable[[], int]
+    #: The requests since the start. Call it on the event loop's thread.
+    requests: Callable[[], RequestTotals]
     #: Where a process on this machine reaches the server over plain HTTP; empty if it cannot.
     url: Callable[[], str]
 

@@ -32,6 +32,7 @@ def row_of(log: Log, rates: Rates) -> dict[str, Any]:
         "records": state.count,
         "bytes": state.size,
         "rate": round(rates.of(state.name), 1),
+        "recent": list(rates.recent(log.book.epoch)),
         "lag": lag_of(log.book),
         "last_ts": state.last_ts or None,
     }

@@ -11,7 +11,7 @@ from strandline.protocols.console.context import ConsoleContext
 from strandline.protocols.console.kinds import KINDS, Kind
 from strandline.protocols.console.log_description import row_of
 from strandline.protocols.console.rates import Rates
-from strandline.protocols.console.wire import ConsoleLogsAnswer, LogRow
+from strandline.protocols.console.wire import ConsoleLogsAnswer, LogPrefix, LogPrefixesAnswer, LogRow
 from strandline.service.http import Call, Reply
 from strandline.service.parameters import choice, number
 
@@ -39,6 +39,14 @@ class ConsoleLogs:
 
         return await self._context.work(rows)
 
+    async def prefixes(self, call: Call) -> Reply:
+        """GET /console/api/prefixes"""
+        under, allowed = call.query.get("under", ""), call.access.prefixes
+        table = await self._catalogue.table()
+        found = await self._context.work(lambda: table.common_prefixes(under, allowed))
+        shown = [LogPrefix(prefix=prefix, logs=number) for prefix, number in found.items()]
+        return Reply(msgspec.json.encode(LogPrefixesAnswer(prefixes=shown)))
+
     def _row(self, log: Log) -> LogRow | None:
         try:
             return LogRow(**row_of(log, self._rates))
@@ -52,4 +60,6 @@ def wanted_by(call: Call) -> Wanted:
     sort = choice(call, "sort", *SORTS) or "name"
     # Sorting by size, rate or time shows the largest, busiest or latest first.
     order = choice(call, "order", "asc", "desc") or ("asc" if sort == "name" else "desc")
-    return Wanted(call.query.get("search", ""), kind, call.access.prefixes, sort, order == "desc")
+    return Wanted(
+        call.query.get("search", ""), kind, call.access.prefixes, sort, order == "desc", call.query.get("under", "")
+    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from strandline.engine.record import MAX_SEQ, MAX_TIME
-from strandline.protocols.console import keys, logs, matches, queues, read, routes, sql, wire
+from strandline.protocols.console import keys, logs, matches, overview, queues, read, routes, sql, wire
 from strandline.protocols.console.catalogue import SORTS
 from strandline.protocols.console.errors import PROBLEMS
 from strandline.protocols.console.kinds import KINDS
@@ -54,6 +54,7 @@ _NAME = Parameter(
 )
 _OFFSET = _query("offset", "Number of results to skip.", {**_SEQ, "default": 0})
 _SEARCH = _query("search", "Only names that contain this text, ignoring case.")
+_UNDER = _query("under", "Only names that start with this.")
 _KEY = _query("key", "Only records with this key.")
 _PREFIX = _query("prefix", "Only records whose key starts with this text.")
 
@@ -121,6 +122,15 @@ _OPERATIONS: dict[tuple[str, str], Operation] = {
         description="One sample per second for ten minutes; totals and busiest logs of those the API key may access.",
         answers=shown(wire.OverviewAnswer),
     ),
+    ("GET", routes.HISTORY): Operation(
+        group=_GROUP,
+        summary="Get the state of the server over hours or days",
+        description="Averages since the start of the server: one sample per minute for a day, then one per ten minutes "
+        "for a week. A longer time has fewer samples: at most 360.",
+        answers=shown(wire.SampleHistoryAnswer),
+        parameters=(_query("hours", "The last hours.", _whole(1, overview.MAX_HOURS, 1)),),
+        errors=("invalid_request",),
+    ),
     ("GET", routes.LIVE): Operation(
         group=_GROUP,
         summary="Follow the state of the server",
@@ -134,6 +144,7 @@ _OPERATIONS: dict[tuple[str, str], Operation] = {
         answers=shown(wire.ConsoleLogsAnswer),
         parameters=(
             _SEARCH,
+            _UNDER,
             _query("kind", "Only logs of this kind.", {"enum": list(KINDS)}),
             _query("sort", "The value to sort by.", {"enum": list(SORTS), "default": "name"}),
             _query("order", "Names ascend by default; all other values descend.", {"enum": ["asc", "desc"]}),
@@ -141,6 +152,14 @@ _OPERATIONS: dict[tuple[str, str], Operation] = {
             _limit(logs.MAX_LIMIT, logs.DEFAULT_LIMIT),
         ),
         errors=("invalid_request",),
+    ),
+    ("GET", routes.PREFIXES): Operation(
+        group=_GROUP,
+        summary="List the common prefixes of names",
+        description="Returns the prefixes that several names share after `under`, up to the next colon or slash, with "
+        "the number of logs of each. If there are very many logs, the answer can be a few seconds old.",
+        answers=shown(wire.LogPrefixesAnswer),
+        parameters=(_UNDER,),
     ),
     ("GET", routes.LOG): Operation(
         group=_GROUP,
@@ -302,6 +321,7 @@ _LOG_FIELDS = {
     "records": "Number of records; for a fork, without the records of its source.",
     "bytes": "Bytes of data and meta.",
     "rate": "Appends per second at the moment.",
+    "recent": "Appends per second in the last two minutes, every five seconds, oldest first; empty if there were none.",
     "lag": "Number of records that the slowest consumer has not committed; null without consumers.",
     "last_ts": "The time of the last record; null if there never was one.",
 }

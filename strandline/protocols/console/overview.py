@@ -11,12 +11,13 @@ from typing import Any
 import msgspec
 
 import strandline
-from strandline.engine import Engine, Histogram
+from strandline.engine import Engine
 from strandline.engine.background import Task
 from strandline.protocols.console.catalogue import Catalogue
 from strandline.protocols.console.context import ConsoleContext
 from strandline.protocols.console.rates import Rates
 from strandline.protocols.console.routers import ConsoleRouters
+from strandline.protocols.console.sample_history import SampleHistory
 from strandline.protocols.console.tail import ConsoleStream
 from strandline.protocols.console.wire import (
     BusyLog,
@@ -24,6 +25,7 @@ from strandline.protocols.console.wire import (
     KeyAnswer,
     OverviewAnswer,
     SampleAnswer,
+    SampleHistoryAnswer,
     SessionAnswer,
     TotalsAnswer,
 )
@@ -31,10 +33,16 @@ from strandline.service import sse
 from strandline.service.access import SCOPES, Access
 from strandline.service.admission import Pressure
 from strandline.service.http import Call, Reply
+from strandline.service.parameters import number
+from strandline.service.request_meter import BOUNDS, RequestTotals
 
 #: Ten minutes.
 MAX_SAMPLES = 600
 EVERY_SECONDS = 1.0
+#: A week.
+MAX_HOURS = 168
+HOUR_MS = 3_600_000
+LATENCY_BOUNDS_MS = [bound * 1000 for bound in BOUNDS]
 
 #: The Linux file whose second number is the resident set size of the process in pages.
 STATM = "/proc/self/statm"
@@ -49,21 +57,32 @@ class Sampler:
         self._pressure = pressure
         self._rates = rates
         self._flushes: Sequence[int] = ()
+        self._requests: RequestTotals | None = None
+        self._taken_at = 0
         self.samples: deque[SampleAnswer] = deque(maxlen=MAX_SAMPLES)
 
-    def take(self, now: int, connections: int) -> SampleAnswer:
+    def take(self, now: int, connections: int, requests: RequestTotals) -> SampleAnswer:
         stats = self._engine.stats()
         self._rates.measure(now, stats.frames)
-        since = _since(stats.flush_us, self._flushes)
+        flushes = _since(stats.flush_us.counts, self._flushes)
         self._flushes = stats.flush_us.counts
+        before = self._requests or requests
+        latencies = _since(requests.counts, before.counts)
+        seconds = max(now - self._taken_at, 1) / 1000
+        self._requests, self._taken_at = requests, now
         total = self._rates.total
         sample = SampleAnswer(
             at=now,
             appends=round(total.appends, 1),
             bytes=round(total.bytes, 1),
-            flush_p50_us=quantile(stats.flush_us.bounds, since, 0.5),
-            flush_p99_us=quantile(stats.flush_us.bounds, since, 0.99),
+            requests=round((requests.requests - before.requests) / seconds, 1),
+            errors=round((requests.errors - before.errors) / seconds, 1),
+            latency_p50_ms=quantile(LATENCY_BOUNDS_MS, latencies, 0.5),
+            latency_p99_ms=quantile(LATENCY_BOUNDS_MS, latencies, 0.99),
+            flush_p50_us=quantile(stats.flush_us.bounds, flushes, 0.5),
+            flush_p99_us=quantile(stats.flush_us.bounds, flushes, 0.99),
             rss_bytes=resident_bytes(),
+            live_bytes=stats.size,
             connections=connections,
             pressure=self._pressure.level,
         )
@@ -71,10 +90,10 @@ class Sampler:
         return sample
 
 
-def _since(histogram: Histogram, before: Sequence[int]) -> list[int]:
+def _since(counts: Sequence[int], before: Sequence[int]) -> list[int]:
     if not before:
-        return [0] * len(histogram.counts)
-    return [count - earlier for count, earlier in zip(histogram.counts, before, strict=True)]
+        return [0] * len(counts)
+    return [count - earlier for count, earlier in zip(counts, before, strict=True)]
 
 
 def quantile(bounds: Sequence[float], counts: Sequence[int], part: float) -> float | None:
@@ -111,6 +130,7 @@ class Overview:
         self._rates = rates
         self._catalogue = catalogue
         self._routing = routing
+        self._history = SampleHistory()
         self._sampler = Sampler(context.engine, context.kernel.pressure, rates)
         self._timer: asyncio.TimerHandle | None = None
         self._sampling = Task("console samples", self._again, context.hub.health)
@@ -158,6 +178,12 @@ class Overview:
             )
         )
 
+    def history(self, call: Call) -> Reply:
+        """GET /console/api/history"""
+        hours = number(call, "hours", 1, 1, MAX_HOURS) or 1
+        now = self._context.hub.now()
+        return _reply(SampleHistoryAnswer(now=now, samples=self._history.since(now - hours * HOUR_MS, now)))
+
     def live(self, call: Call) -> SampleStream:
         """GET /console/api/live"""
         self._context.live.check_room(call.access)
@@ -200,7 +226,9 @@ class Overview:
         context = self._context
         now, connections = context.hub.now(), context.surroundings.connections()
         self._routing.measure(now)
-        sample = await context.workers.urgent.run(self._sampler.take, now, connections)
+        requests = context.surroundings.requests()
+        sample = await context.workers.urgent.run(self._sampler.take, now, connections, requests)
+        self._history.add(sample)
         self._tell(sample)
 
     def _tell(self, sample: SampleAnswer) -> None:

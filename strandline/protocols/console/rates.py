@@ -19,6 +19,9 @@ from strandline.service.access import Access
 MAX_KNOWN = 5_000
 #: The maximum number of logs that are added per measurement.
 MAX_NEW = 2_000
+#: How many measurements one point of the recent rates averages, and how many points are kept of a log: two minutes.
+POINT_MEASUREMENTS = 5
+MAX_POINTS = 24
 #: The number of busiest logs in an answer.
 BUSIEST = 10
 
@@ -34,12 +37,16 @@ class Rate(NamedTuple):
 class _Mark:
     """The position of a log at the last measurement."""
 
-    __slots__ = ("appends", "book", "head", "revision", "size")
+    __slots__ = ("appends", "book", "head", "recent", "revision", "size", "sum")
 
     def __init__(self, book: Logbook, is_new: bool) -> None:
         self.book = book
         #: Appends per second at the last measurement.
         self.appends = 0.0
+        #: The sum of the rates since the last point, and the points. A point replaces the tuple, because other threads
+        #: read it.
+        self.sum = 0.0
+        self.recent: tuple[float, ...] = ()
         self.note()
         if is_new:
             base = book.base
@@ -48,6 +55,10 @@ class _Mark:
     def note(self) -> None:
         book = self.book
         self.head, self.size, self.revision = book.head, book.size, book.revision
+
+    def add_point(self) -> None:
+        self.recent = (*self.recent[1 - MAX_POINTS :], round(self.sum / POINT_MEASUREMENTS, 1))
+        self.sum = 0.0
 
     def step(self) -> tuple[int, int]:
         """Records and bytes since the last measurement."""
@@ -77,6 +88,7 @@ class Rates:
         self._measured_at: int | None = None
         self._frames = 0
         self._next_epoch = 0
+        self._steps = 0
         #: The rates of logs with appends, by name.
         self.now: dict[str, Rate] = {}
         #: The rate of all logs together.
@@ -86,6 +98,11 @@ class Rates:
         """Appends per second to a log."""
         rate = self.now.get(name)
         return 0.0 if rate is None else rate.appends
+
+    def recent(self, epoch: int) -> tuple[float, ...]:
+        """Appends per second to a log in the last two minutes, oldest first; empty if there were none."""
+        mark = self._marks.get(epoch)
+        return mark.recent if mark is not None and any(mark.recent) else ()
 
     def busiest(self, access: Access) -> list[Rate]:
         """The busiest logs that the caller may see."""
@@ -107,12 +124,16 @@ class Rates:
         """Measure all tracked logs. All logs together have at least ``least`` new records."""
         found: dict[str, Rate] = {}
         records = size = 0
+        self._steps += 1
         for epoch, mark in list(self._marks.items()):
             if mark.book.dropped:
                 del self._marks[epoch]
                 continue
             step = mark.step()
             mark.appends = step[0] / seconds
+            mark.sum += mark.appends
+            if self._steps % POINT_MEASUREMENTS == 0:
+                mark.add_point()
             if step[0]:
                 found[mark.book.name] = Rate(mark.book.name, mark.appends, step[1] / seconds)
                 records, size = records + step[0], size + step[1]

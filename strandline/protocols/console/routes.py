@@ -24,8 +24,10 @@ ASSET = "/console/{path}"
 API = "/console/api"
 SESSION = API + "/session"
 OVERVIEW = API + "/overview"
+HISTORY = API + "/history"
 LIVE = API + "/live"
 LOGS = API + "/logs"
+PREFIXES = API + "/prefixes"
 LOG = API + "/log/{name}"
 RECORDS = LOG + "/records"
 MATCHES = LOG + "/matches"
@@ -65,8 +67,10 @@ class ConsoleProtocol:
             Route(method="GET", path=ASSET, handler=self.assets.get, public=True, spans="path"),
             _route(SESSION, self.overview.session, own_access=True),
             _route(OVERVIEW, self.overview.overview, "read"),
+            _route(HISTORY, self.overview.history, "read"),
             _route(LIVE, self.overview.live, "read", stream=True),
             _route(LOGS, self.listing.list, "read"),
+            _route(PREFIXES, self.listing.prefixes, "read"),
             _route(LOG, self.describing.get, "read"),
             _route(RECORDS, self.reading.get, "read"),
             _route(MATCHES, self.matching.get, "read"),

@@ -35,13 +35,22 @@ class SessionAnswer(msgspec.Struct, kw_only=True):
     pipeline: bool
 
 
-class SampleAnswer(msgspec.Struct, kw_only=True):
+class SampleAnswer(msgspec.Struct, kw_only=True, gc=False):
+    """Rates are per second. The latencies and the flush times are null if nothing was measured."""
+
     at: Number
     appends: Rate
     bytes: Rate
+    requests: Rate
+    #: Answers with a status of 500 or more.
+    errors: Rate
+    latency_p50_ms: Rate | None
+    latency_p99_ms: Rate | None
     flush_p50_us: Rate | None
     flush_p99_us: Rate | None
     rss_bytes: Number
+    #: Bytes of the records of all logs.
+    live_bytes: Number
     connections: Number
     pressure: Rate
 
@@ -66,6 +75,11 @@ class HealthAnswer(msgspec.Struct, kw_only=True):
     uptime_ms: Number
 
 
+class SampleHistoryAnswer(msgspec.Struct, kw_only=True):
+    now: Number
+    samples: list[SampleAnswer]
+
+
 class OverviewAnswer(msgspec.Struct, kw_only=True):
     now: Number
     samples: list[SampleAnswer]
@@ -86,6 +100,7 @@ class LogRow(msgspec.Struct, kw_only=True):
     records: Number
     bytes: Number
     rate: Rate
+    recent: list[Rate]
     lag: Number | None
     last_ts: Number | None
 
@@ -93,6 +108,17 @@ class LogRow(msgspec.Struct, kw_only=True):
 class ConsoleLogsAnswer(msgspec.Struct, kw_only=True):
     logs: list[LogRow]
     total: Number
+
+
+class LogPrefix(msgspec.Struct, kw_only=True):
+    """The beginning of several names, up to a colon or a slash, and the number of these logs."""
+
+    prefix: str
+    logs: Number
+
+
+class LogPrefixesAnswer(msgspec.Struct, kw_only=True):
+    prefixes: list[LogPrefix]
 
 
 class LogConsumer(msgspec.Struct, kw_only=True):

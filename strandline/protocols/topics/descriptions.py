@@ -108,6 +108,7 @@ DESCRIPTIONS: dict[str, dict[str, str]] = {
         "limit": "Maximum number of dead letters; 0: as many as one request may move.",
         "match": _MATCH,
         "seq": "Only the dead letter with this seq.",
+        "data": "The job gets this data instead of that of the dead letter. Needs `seq`.",
     },
     "RouterBody": {
         "preserve_node": "Whether copies keep their node.",

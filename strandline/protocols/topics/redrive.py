@@ -7,10 +7,12 @@ from collections.abc import Callable
 from weakref import WeakValueDictionary
 
 import msgspec
+from msgspec import UnsetType
 
 from strandline.delivery.queues import Queue, Redriven, redrive
 from strandline.engine import Log
 from strandline.nearest_name import decode_body
+from strandline.protocols.topics.batches import check_utf8
 from strandline.protocols.topics.context import Context, performance
 from strandline.protocols.topics.match import Match, parse_match
 from strandline.protocols.topics.topics import Topic, takes_writes
@@ -19,7 +21,7 @@ from strandline.service.access import Access
 from strandline.service.catalog import Catalog, check_change
 from strandline.service.http import Call, Reply, json_reply
 from strandline.service.log_config import kind_of
-from strandline.service.problems import invalid, may_not_touch
+from strandline.service.problems import RECORD_TOO_LARGE, Refusal, invalid, may_not_touch
 
 _decoder = msgspec.json.Decoder(RedriveBody)
 
@@ -32,9 +34,17 @@ class Redrives:
 
     async def redrive(self, call: Call) -> Reply:
         """POST /v0/topics/{topic}/redrive"""
+        check_utf8(call.body)
         body = decode_body(_decoder, call.body) if call.body else RedriveBody()
         match = parse_match(body.match)
         context, access = self._context, call.access
+        data = None if isinstance(body.data, UnsetType) else bytes(body.data)
+        if data is not None:
+            if body.seq is None:
+                raise invalid("data replaces that of one dead letter: name it with seq")
+            if len(data) > context.settings.max_record_bytes:
+                most = context.settings.max_record_bytes
+                raise Refusal(RECORD_TOO_LARGE, f"data has {len(data)} bytes, the limit is {most}", {"max": most})
         if body.to is not None and not access.may_touch(body.to):
             raise may_not_touch(body.to, "topic")
         topic = context.topics.get(call.param("topic"))
@@ -55,6 +65,7 @@ class Redrives:
                 min(body.limit or maximum, maximum),
                 match,
                 body.seq,
+                data,
             ),
         )
         self._forget(topic)
@@ -85,7 +96,14 @@ class Redrives:
         return await asyncio.shield(moving)
 
     def _move(
-        self, dead: Log, to: Log | None, access: Access, limit: int, match: Match | None, seq: int | None
+        self,
+        dead: Log,
+        to: Log | None,
+        access: Access,
+        limit: int,
+        match: Match | None,
+        seq: int | None,
+        data: bytes | None,
     ) -> Redriven:
         engine = self._context.engine
 
@@ -97,7 +115,7 @@ class Redrives:
 
         key, prefix = (None, None) if match is None else (match.key, match.prefix)
         destination = origin if to is None else self._as_queue(to)
-        return redrive(dead, destination, limit=limit, key=key, key_prefix=prefix, seq=seq).wait()
+        return redrive(dead, destination, limit=limit, key=key, key_prefix=prefix, seq=seq, data=data).wait()
 
     def _as_queue(self, log: Log) -> Log | Queue:
         """The queue of a log, which takes jobs with their priorities; the log itself if it is not a queue."""

@@ -342,6 +342,7 @@ class RedriveBody(msgspec.Struct, forbid_unknown_fields=True):
     limit: Natural = 0
     match: MatchField = None
     seq: Natural | None = None
+    data: Raw | UnsetType = UNSET
 
 
 class JobFailure(msgspec.Struct, gc=False):

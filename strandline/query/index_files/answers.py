@@ -21,7 +21,7 @@ from msgspec import DecodeError
 from strandline.engine import Engine, Log
 from strandline.engine.operations.erasures import NAME, Erasure, is_told, read_erasure
 from strandline.engine.reads.single_records import payloads_at
-from strandline.engine.reads.status import live_ranges_of, rewrites_of
+from strandline.engine.reads.status import live_ranges_of, rewrites_of, sealed_through
 from strandline.engine.state.forks import layers
 from strandline.query.chunk import Chunk, Ranges, live_part, within
 from strandline.query.config import SearchConfig
@@ -37,6 +37,18 @@ _DROP_AFTER = 65_536
 #: A file in which more records than this were rewritten is not used. They are indexed in memory, by a request.
 MAX_REWRITTEN = 1024
 _REWRITES = ("restore", "amend")
+
+
+def gets_files(log: Log) -> bool:
+    """Return whether the server writes index files of a log. They must not contain what a crash or a power cut takes
+    back, and removals that leave no events could not be followed."""
+    return is_told(log.name) and log.config.durability != "ephemeral"
+
+
+def filed_through(log: Log) -> int:
+    """Return the seq up to which the records of a log belong in index files: those that are sealed. The others, and all
+    of a log without files, are indexed in memory."""
+    return sealed_through(log) if gets_files(log) else 0
 
 
 class Rewritten(NamedTuple):
@@ -266,15 +278,21 @@ class IndexFiles:
         self, log: Log, config: SearchConfig, plan: IndexPlan, versions: Versions, deadline: float
     ) -> list[tuple[IndexFile, Usable, int, int]]:
         """Return the files to answer from, and the first and last seq that each answers for."""
-        opened: list[tuple[IndexFile, Usable, int, int]] = []
-        # Files may be merged while they are opened; then the merged one is there.
-        for _ in range(2):
-            chosen = choose(self.usable(log, plan, versions), rollups_id(config), log.head)
-            files = [(file.source.open(file.entry, deadline), file, first, last) for file, first, last in chosen]
-            opened = [(index_file, *rest) for index_file, *rest in files if index_file is not None]  # type: ignore[misc]
-            if len(opened) == len(chosen):
-                break
-        return opened
+        rollups = rollups_id(config)
+        unopened: set[str] = set()
+        while True:
+            # Files may be merged while they are opened; then the merged one is there.
+            usable = [file for file in self.usable(log, plan, versions) if file.entry.path not in unopened]
+            chosen = choose(usable, rollups, log.head)
+            opened, missed = _opened(chosen, perf_counter())
+            if missed:
+                # Wait for files of the lake only if no others have their records.
+                others = choose([file for file in usable if file.entry.path not in missed], rollups, log.head)
+                if _count(others) < _count(chosen):
+                    opened, missed = _opened(chosen, deadline)
+            if not missed:
+                return opened
+            unopened |= missed
 
     def usable(self, log: Log, plan: IndexPlan, versions: Versions) -> list[Usable]:
         """Return the index files that are valid for the log."""
@@ -283,10 +301,10 @@ class IndexFiles:
         name, directory, rewrites = plan_id(plan), log.engine.maintenance.manifest.id, rewrites_of(log)
         found, older = [], []
         for source in self.sources:
-            listed = source.entries_of(log.epoch)
+            listed, broken = source.entries_of(log.epoch), source.broken
             for entry in listed.entries:
                 info = entry.info
-                if (info.plan, info.directory) != (name, directory):
+                if (info.plan, info.directory) != (name, directory) or entry.path in broken:
                     continue
                 if versions_between(versions, info.first, info.last) != info.versions:
                     continue
@@ -361,6 +379,27 @@ class IndexFiles:
             source.forget(log.epoch)
 
 
+#: Files, and the first and last seq that each answers for.
+_Chosen = list[tuple[Usable, int, int]]
+
+
+def _opened(chosen: _Chosen, deadline: float) -> tuple[list[tuple[IndexFile, Usable, int, int]], set[str]]:
+    """Open files. Return also the paths of those that cannot be opened until the deadline."""
+    opened: list[tuple[IndexFile, Usable, int, int]] = []
+    missed: set[str] = set()
+    for file, first, last in chosen:
+        index_file = file.source.open(file.entry, deadline)
+        if index_file is None:
+            missed.add(file.entry.path)
+        else:
+            opened.append((index_file, file, first, last))
+    return opened, missed
+
+
+def _count(chosen: _Chosen) -> int:
+    return sum(last - first + 1 for _, first, last in chosen)
+
+
 def _rewritten(entry: IndexEntry, known: tuple[int, ...], events: Iterable[Rewritten]) -> tuple[int, ...] | None:
     """Return the seqs of the file that events have rewritten, and the known ones, ascending; None if these are too
     many."""
@@ -376,13 +415,13 @@ def _rewritten(entry: IndexEntry, known: tuple[int, ...], events: Iterable[Rewri
     return tuple(sorted(seqs))
 
 
-def choose(files: Sequence[Usable], rollups: str, head: int) -> list[tuple[Usable, int, int]]:
+def choose(files: Sequence[Usable], rollups: str, head: int) -> _Chosen:
     """Return index files, and the first and last seq that each answers for, so that each record is answered once.
 
     If several files are possible, prefer one with these rollups, then one that is used from its start, then one that
     reaches further, then one with fewer rewritten records.
     """
-    chosen: list[tuple[Usable, int, int]] = []
+    chosen: _Chosen = []
     waiting = sorted(files, key=lambda file: file.first, reverse=True)
     able: list[Usable] = []
     at = 1

@@ -18,7 +18,6 @@ from strandline.engine import Engine, Log
 from strandline.engine.background import BackgroundThread, Task, report
 from strandline.engine.errors import DamagedFile, MissingFile
 from strandline.engine.operations.erasures import NAME as ERASURES
-from strandline.engine.operations.erasures import is_told
 from strandline.engine.ownership import REGISTRY
 from strandline.engine.reads.sealed_rows import RowRange, SealedRows, sealed_ranges, sealed_rows
 from strandline.engine.reads.status import live_ranges_of, rewrites_of, sealed_through
@@ -26,7 +25,8 @@ from strandline.engine.segments.segment import Segment
 from strandline.engine.segments.store import UnknownSegment
 from strandline.query import providers
 from strandline.query.config import SearchConfig
-from strandline.query.index import Versions, plan_of
+from strandline.query.index import IndexPlan, Versions, plan_of
+from strandline.query.index_files.answers import filed_through, gets_files
 from strandline.query.index_files.builder import Origin, rollups_id, versions_between
 from strandline.query.index_files.directory import FOLDER, IndexDirectory
 from strandline.query.index_files.jobs import BuildJob, IndexJob, JoinJob
@@ -35,7 +35,7 @@ from strandline.query.index_files.plan import Build, IndexPlanning, Join, plan_n
 from strandline.query.index_files.table import IndexEntry
 from strandline.query.payloads import prepare as prepare_extraction
 from strandline.query.search import Coverage
-from strandline.query.searcher import Searcher
+from strandline.query.searcher import LogIndexStatus, Searcher
 
 log = logging.getLogger(__name__)
 
@@ -109,6 +109,14 @@ class _Warm(NamedTuple):
     until: float
 
 
+class _Aim(NamedTuple):
+    """Index files must have the records up to the seq ``through`` before the index by this plan counts as complete; 0:
+    they have had them."""
+
+    plan: IndexPlan
+    through: int
+
+
 class Indexer:
     """Any thread may use it. Call ``prepare`` first. Without ``start``, ``work`` does what is due, for tests."""
 
@@ -137,6 +145,7 @@ class Indexer:
         self._current: int | None = None
         self._failed: dict[int, Log] = {}
         self._rates: dict[int, _Rate] = {}
+        self._aims: dict[int, _Aim] = {}
         #: Ranges that could not be read, by log, until the next attempt.
         self._unreadable: dict[int, list[tuple[int, int]]] = {}
         #: The epochs of logs that were dropped and may have index files.
@@ -226,9 +235,7 @@ class Indexer:
 
     def _config(self, of: Log) -> tuple[SearchConfig, Versions] | None:
         """The search configuration of a log that can have index files."""
-        if not is_told(of.name) or of.config.durability == "ephemeral":
-            return None
-        return self._search_of(of)
+        return self._search_of(of) if gets_files(of) else None
 
     def _want(self, wanted: Log) -> None:
         with self._lock:
@@ -301,6 +308,7 @@ class Indexer:
                 self.directory.remove_all(of.epoch)
                 return False
             prepare_extraction()
+            self._aim(of, plan_of(search[0]))
             planned = self._plan(of, *search)
             if planned.useless:
                 self.directory.remove(list(planned.useless))
@@ -318,6 +326,29 @@ class Indexer:
         assert failure is not None
         assert planned.step is not None
         raise self._leave_out(of, planned.step, failure) from failure
+
+    def _aim(self, of: Log, plan: IndexPlan) -> int:
+        """Return the seq up to which index files must have the records of a log before its index counts as complete.
+
+        At first these are all records, if a request could not index the unsealed ones by itself. They are sealed soon
+        then, so that a server that is killed does not have to index them again.
+        """
+        with self._lock:
+            known = self._aims.get(of.epoch)
+        if known is not None and known.plan == plan:
+            return known.through
+        head = of.head
+        aim = _Aim(plan, head if self._seal_if_long(of) else filed_through(of))
+        with self._lock:
+            self._aims[of.epoch] = aim
+        return aim.through
+
+    def _seal_if_long(self, of: Log) -> bool:
+        """Have the records of a log sealed soon if a request could not index the unsealed ones by itself."""
+        is_long = gets_files(of) and of.head - sealed_through(of) > providers.MAX_REQUEST_ROWS
+        if is_long:
+            self._engine.seal_soon()
+        return is_long
 
     def _leave_out(self, of: Log, step: Build | Join, error: Exception) -> Exception:
         """Continue with the other records of the log until the next attempt."""
@@ -434,12 +465,12 @@ class Indexer:
 
     def _catch_up(self, each: _Warm) -> None:
         indexes, head = self._searcher.indexes, each.log.head
-        if head - max(indexes.through(each.log, each.config), sealed_through(each.log)) <= MIN_BEHIND:
+        if head - max(indexes.through(each.log, each.config), filed_through(each.log)) <= MIN_BEHIND:
             return
         while not self._stopping and not each.log.dropped:
             begun, through = perf_counter(), indexes.through(each.log, each.config)
             is_done = indexes.catch_up(each.log, each.config, each.versions, head, begun + STEP_SECONDS)
-            rows = indexes.through(each.log, each.config) - max(through, sealed_through(each.log))
+            rows = indexes.through(each.log, each.config) - max(through, filed_through(each.log))
             if rows > 0:
                 self._rates.setdefault(each.log.epoch, _Rate()).add(rows, perf_counter() - begun)
             if is_done:
@@ -460,8 +491,10 @@ class Indexer:
     def forget(self, of: Log) -> None:
         """Drop the state of a log that is being dropped."""
         with self._lock:
-            for known in (self._due, self._failed, self._unreadable, self._rates, self._warm, self._progress):
+            for known in (self._due, self._failed, self._unreadable, self._rates, self._aims):
                 known.pop(of.epoch, None)
+            for shown in (self._warm, self._progress):
+                shown.pop(of.epoch, None)
             self._gone.add(of.epoch)
         self._wake_files.set()
 
@@ -469,10 +502,10 @@ class Indexer:
         """Return how far the index of a log is. May wait for the disk."""
         self._searcher.look(of, config, versions)
         held = self._searcher.held(of, config)
-        sealed, through = sealed_ranges(of), sealed_through(of)
+        sealed, through = sealed_ranges(of), filed_through(of)
         records = _records(of, sealed)
-        missing = sum(part.rows for part in uncovered(sealed, held.ranges))
-        behind = of.head - max(held.through, through)
+        missing = sum(part.rows for part in uncovered(sealed, held.ranges)) if through else 0
+        behind = min(of.head - max(held.through, through), records)
         if behind > providers.MAX_REQUEST_ROWS:
             # A client that waits for the index does not search yet.
             self._keep_warm(of, config, versions)
@@ -485,11 +518,31 @@ class Indexer:
             # Those that the index in memory had to drop.
             tail = RowRange(through + 1, held.through, held.through - through, 0, False)
             missing += sum(part.rows for part in uncovered([tail], held.ranges))
+        unfiled = self._unfiled(of, plan_of(config), sealed, held)
+        if unfiled:
+            # Records that only the memory has count half: the bar moves, and is full when files have them.
+            missing = (missing + max(missing, unfiled) + 1) // 2
         missing = min(missing, records)
         rate = self._rates.get(of.epoch)
         per_second = None if rate is None or not missing else rate.per_second
         remaining = None if not per_second else round(missing / per_second * 1000)
         return IndexProgress(records - missing, records, per_second, remaining)
+
+    def _unfiled(self, of: Log, plan: IndexPlan, sealed: Sequence[RowRange], held: LogIndexStatus) -> int:
+        """Return how many records still have to be in index files before the index counts as complete."""
+        aim = self._aim(of, plan)
+        if not aim:
+            return 0
+        parts = [part for part in sealed if part.first <= aim]
+        missing = sum(part.rows for part in uncovered(parts, held.index_files.ranges))
+        missing += max(aim - sealed_through(of), 0)
+        if missing >= providers.MIN_FILE_ROWS:
+            return missing
+        # Those that were appended in the meantime follow.
+        self._seal_if_long(of)
+        with self._lock:
+            self._aims[of.epoch] = _Aim(plan, 0)
+        return 0
 
 
 def _records(of: Log, sealed: Sequence[RowRange]) -> int:

@@ -48,8 +48,10 @@ def visit(browser: Browser, server: ServerProcess, refusals: list[str]) -> Itera
         if message.type in ("error", "warning") and not any(words in message.text for words in refusals):
             said.append(f"{message.type}: {message.text}")
 
-    def visit(address: str = "", *, url: str = server.url, look: str = "light") -> Page:
-        context = browser.new_context(**LOOKS[look], permissions=["clipboard-read", "clipboard-write"])
+    def visit(address: str = "", *, url: str = server.url, look: str = "light", zone: str | None = None) -> Page:
+        context = browser.new_context(
+            **LOOKS[look], timezone_id=zone, permissions=["clipboard-read", "clipboard-write"]
+        )
         context.set_default_timeout(PATIENCE_MS)
         context.on("console", hear)
         context.on("weberror", lambda error: said.append(str(error.error)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -39,6 +40,25 @@ def test_thousands_of_logs_are_scrolled_through_and_few_rows_exist(
     expect(page.get_by_role("heading", name="No matches")).to_be_visible()
 
 
+def test_names_are_a_tree_of_prefixes(visit: Visit, shop: Shop, rows: Rows, check: Callable[[Page], None]) -> None:
+    shop_name = shop.name("shop")
+    for name in ("eu:orders", "eu:payments", "us:orders", "us:payments", "audit"):
+        shop.call("PUT", f"/v0/topics/{shop_name}:{name}", {})
+    page = visit("logs")
+    prefixes = page.get_by_role("navigation", name="Prefixes")
+    prefixes.get_by_role("button", name=re.compile(f"^{shop_name}: ?5$")).click()
+    expect(rows(page, "Logs")).to_have_count(5)
+    prefixes.get_by_role("button", name=re.compile("^us: ?2$")).click()
+    expect(rows(page, "Logs")).to_have_count(2)
+    check(page)
+    page.reload()
+    expect(rows(page, "Logs").locator("td:first-child")).to_contain_text(["us:orders", "us:payments"])
+    prefixes.get_by_role("button", name=f"{shop_name}:", exact=True).click()
+    expect(rows(page, "Logs")).to_have_count(5)
+    prefixes.get_by_role("button", name="All logs").click()
+    expect(prefixes.get_by_role("button", name=re.compile(f"^{shop_name}: ?5$"))).to_be_visible()
+
+
 def test_logs_are_sorted_by_what_one_clicks(visit: Visit, shop: Shop, rows: Rows) -> None:
     word = shop.name("sorted")
     for records in (3, 1, 2):
@@ -60,6 +80,8 @@ def test_what_is_written_shows_by_itself(visit: Visit, shop: Shop, rows: Rows) -
     expect(rows(page, "Logs").locator("td:nth-child(3)")).to_have_text(["1"])
     shop.write(name, *range(9))
     expect(rows(page, "Logs").locator("td:nth-child(3)")).to_have_text(["10"])
+    # A point of the line needs five seconds, and a line two points.
+    expect(rows(page, "Logs").get_by_role("img", name=re.compile("in the last two minutes"))).to_be_visible()
 
 
 def test_a_queue_is_made_and_one_is_taken_to_it(visit: Visit, shop: Shop) -> None:

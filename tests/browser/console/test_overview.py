@@ -16,7 +16,7 @@ def test_the_figures_move_by_themselves(visit: Visit, shop: Shop) -> None:
     name = shop.topic("busy", 10)
     page = visit("overview")
     expect(page.locator(".live")).to_have_text("Live")
-    expect(page.locator("main canvas")).to_have_count(6)
+    expect(page.locator("main canvas")).to_have_count(8)
     expect(page.locator(".stats")).to_contain_text("ready")
     before = figure(page, "Records")
     busiest = page.locator("section[aria-label='Busiest logs']").get_by_role("link", name=name)
@@ -31,6 +31,20 @@ def test_the_figures_move_by_themselves(visit: Visit, shop: Shop) -> None:
         ".querySelector('dd').textContent.replace(/\\D/g, '')) > before",
         arg=before,
     )
+
+
+def test_hours_and_days_are_shown(visit: Visit, shop: Shop) -> None:
+    page = visit("overview")
+    expect(page.locator("main canvas")).to_have_count(8)
+    with page.expect_response("**/console/api/history?hours=24"):
+        page.get_by_role("radio", name="24 h").check()
+    expect(page.locator("main canvas")).to_have_count(8)
+    expect(page.get_by_role("heading", name="Request time")).to_be_visible()
+    with page.expect_response("**/console/api/history?hours=24"):
+        page.reload()
+    expect(page.get_by_role("radio", name="24 h")).to_be_checked()
+    page.get_by_role("radio", name="10 min").check()
+    expect(page.locator(".live")).to_have_text("Live")
 
 
 def test_it_says_when_the_server_is_gone_and_goes_on_when_it_is_back(

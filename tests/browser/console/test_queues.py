@@ -105,6 +105,9 @@ def test_the_figures_of_a_queue_are_current(visit: Visit, shop: Shop) -> None:
     shop.call("POST", f"/v0/topics/{name}/nack", {"node": "worker", "seqs": [2], "delay_ms": 3_600_000})
     expect(figure(page, "Failure rate")).to_have_text("50\u202f%")
     expect(figure(page, "Throughput")).to_contain_text("/s")
+    charts = page.get_by_role("group", name="Since this screen was opened")
+    expect(charts.locator("canvas")).to_have_count(3)
+    expect(charts.get_by_role("img", name="Failure rate: failures 50\u202f%")).to_be_visible()
 
 
 #: Where the lists begin, before and after every figure becomes longer.

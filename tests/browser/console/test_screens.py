@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from contextlib import suppress
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from browser.console.conftest import LOOKS, Visit
@@ -39,6 +40,7 @@ SCREENS = {
     "chart": ("search?log={stream}&view=chart", "main canvas >> nth=0"),
     "sql": ("sql?q=select+1+as+one", "table[aria-label=Result] tbody td.number"),
     "pipeline": ("pipeline", "section[aria-label='Last rounds']"),
+    "access": ("access", "table[aria-label='Audit log'] tbody td >> nth=0"),
 }
 
 
@@ -112,6 +114,27 @@ def test_the_code_of_a_screen_uses_documented_addresses(visit: Visit, world: dic
         code = page.locator("details.code")
         # What only the console offers has an address of its own in the reference of the API.
         expect(code).not_to_contain_text(re.compile(r"/console/api/(?!sql|log/[^/]+/matches)"))
+
+
+def test_times_are_shown_and_typed_in_the_chosen_zone(visit: Visit, shop: Shop) -> None:
+    name = shop.topic(records=2)
+    written = datetime.fromtimestamp(shop.state(name)["last_write_ts"] / 1000, UTC)
+    page = visit(f"log/{name}?tab=filter&where=.item", zone="Asia/Kolkata")
+    first = page.get_by_role("table", name="Matches").locator("td:nth-child(2)").first
+    expect(first).to_contain_text(f"{written + timedelta(hours=5, minutes=30):%Y-%m-%d %H:%M:%S.}")
+    page.get_by_role("button", name="Times: Local").click()
+    expect(page.get_by_role("button", name="Times: UTC")).to_be_visible()
+    expect(first).to_contain_text(f"{written:%Y-%m-%d %H:%M:%S.}")
+    page.get_by_label("To this time").fill(f"{written - timedelta(minutes=1):%Y-%m-%d %H:%M}")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("heading", name="No matches")).to_be_visible()
+    page.get_by_label("To this time").fill(f"{written + timedelta(minutes=2):%Y-%m-%d %H:%M}")
+    page.keyboard.press("Enter")
+    expect(first).to_be_visible()
+    page.reload()
+    expect(page.get_by_role("button", name="Times: UTC")).to_be_visible()
+    page.keyboard.press("z")
+    expect(page.get_by_role("button", name="Times: Local")).to_be_visible()
 
 
 def test_the_theme_is_chosen_and_kept(visit: Visit) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -75,6 +76,18 @@ def test_rollups_are_drawn_and_grouped(visit: Visit, requests: str, rows: Rows) 
     page.keyboard.press("Enter")
     expect(rows(page, "Groups")).to_have_count(1)
     expect(page.locator("details.code")).to_contain_text('"group_by":["service"]')
+
+
+def test_percentiles_are_offered_for_measures_with_a_histogram(visit: Visit, shop: Shop, rows: Rows) -> None:
+    name = shop.requests()
+    page = visit(f"search?log={name}&view=chart")
+    expect(page.get_by_label("Measure").locator("option").last).to_have_text("max of ms")
+    search = shop.call("GET", f"/v1/stream/{name}/_schema")["search"]
+    search["rollups"]["load"]["measures"]["ms"]["histogram"] = "log2_v1"
+    shop.call("POST", f"/v1/stream/{name}/_schema", {"search": search})
+    page.reload()
+    page.get_by_label("Measure").select_option("p95 of ms")
+    expect(rows(page, "Groups").locator("td:nth-child(2)")).to_have_text(re.compile(r"[1-9]"))
 
 
 def test_a_chart_is_shared_with_its_query_and_its_choices(visit: Visit, requests: str, rows: Rows) -> None:

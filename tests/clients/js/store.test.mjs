@@ -1,6 +1,8 @@
 // The store against a server that does as it is told. Nothing here waits for time: only for what is to be seen.
 
 import assert from "node:assert/strict";
+import { once } from "node:events";
+import { createServer } from "node:http";
 import { afterEach, beforeEach, test } from "node:test";
 import { connect, createFeed, createLog, StrandlineError } from "../../../clients/js/strandline.js";
 import { HandServer } from "./hand_server.mjs";
@@ -122,6 +124,53 @@ test("who asks is told in headers, any name, and public rows are asked for under
     assert.equal(Buffer.from(headers["strandline-user"], "latin1").toString(), "Zoë Ž");
     assert.match(path, /^\/tables\/vote\/pub\/(live|list)$/);
   }
+});
+
+/** Another way to the server, which can vanish, or answer as a standby does. */
+async function door() {
+  const found = { isStandby: false, requests: 0 };
+  const http = createServer((request, response) => {
+    found.requests++;
+    if (!found.isStandby) return server.answer(request, response);
+    response.writeHead(503, { "content-type": "application/json" });
+    response.end(JSON.stringify({ error: { code: "STANDBY", message: "this server is a standby" } }));
+  });
+  http.listen(0, "127.0.0.1");
+  await once(http, "listening");
+  found.vanish = () => {
+    http.closeAllConnections();
+    http.close();
+  };
+  found.url = `http://127.0.0.1:${http.address().port}`;
+  return found;
+}
+
+test("a log continues with another server where it was", async () => {
+  fill(2);
+  const front = await door();
+  const log = opened(createLog(connect([front.url, server.url], { user: "me" }).vote, { parent: "p", retry: QUICK }));
+  await stands(log);
+  const lists = server.asked("list").length;
+  front.vanish();
+  server.append("p", { text: "row 3" });
+  await log.append({ payload: { text: "row 4" } });
+  await until(() => log.data.length === 4 && log.isLive);
+  assert.deepEqual(texts(log), ["row 4", "row 3", "row 2", "row 1"]);
+  assert.equal(server.asked("list").length, lists);
+});
+
+test("a change that is sent once goes to the server that is not a standby", async () => {
+  fill(1);
+  const front = await door();
+  const log = opened(createLog(`${front.url},${server.url}`, { table: "vote", parent: "p", user: "me", live: false }));
+  await until(() => !log.isLoading);
+  front.isStandby = true;
+  const before = front.requests;
+  await log.rm("p:1");
+  await log.append({ payload: { text: "row 2" } });
+  assert.deepEqual(texts(log), ["row 2"]);
+  assert.equal(front.requests, before + 1);
+  front.vanish();
 });
 
 test("nonsense is refused before anything is sent", () => {

@@ -9,6 +9,7 @@ interface Order {
 
 export async function use(): Promise<void> {
   const client = new Client("http://127.0.0.1:4000", { token: "secret", retry: { forMs: 1000 } });
+  new Client(["http://127.0.0.1:4000", new URL("http://127.0.0.1:4001")]);
   const orders = client.topic<Order>("orders");
   const written = await orders.write({ item: "book", cents: 1250 }, { tag: "ann" });
   const first: number = written.first_seq;

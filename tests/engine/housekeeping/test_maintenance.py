@@ -27,6 +27,16 @@ def test_a_seal_moves_records_from_the_journal_into_a_segment(tmp_path: Path) ->
         assert (texts(engine.log("one")), texts(engine.log("two"))) == (["1", "2", "3"], ["x"])
 
 
+def test_a_seal_can_be_left_to_housekeeping(tmp_path: Path) -> None:
+    with opened(tmp_path) as engine:
+        fill(make(engine), "1", "2")
+        assert not engine.maintain(), "there is little"
+        engine.seal_soon()
+        assert engine.maintain()
+        assert engine.backlog.size == 0
+        assert not engine.maintain()
+
+
 def test_four_segments_are_merged_into_one(tmp_path: Path) -> None:
     with opened(tmp_path) as engine:
         log = make(engine)

@@ -431,3 +431,44 @@ def test_the_wake_of_a_segment_that_the_replica_lacks(tmp_path: Path) -> None:
             replica._fetch_missing()
         assert replica.stats().missing_segments == count
         assert replica._missing[0] == newest, "the others come first"
+
+
+def in_directory(tmp_path: Path, data: str = "data") -> Engine:
+    return Engine.open(tmp_path / data, Options(replica=str(tmp_path / "replica")), background=False)
+
+
+def test_an_empty_journal_file_between_others_is_shipped_too(tmp_path: Path) -> None:
+    with in_directory(tmp_path) as engine:
+        log = engine.create("a", Config(durability="replicated")).wait()
+        for number in range(2):
+            log.append(Batch.of(str(number).encode())).wait()
+            engine.maintenance._rotate(engine.switch_journal)
+            engine.maintenance._rotate(engine.switch_journal)
+        log.append(Batch.of(b"2")).wait()
+    with in_directory(tmp_path, "other") as engine:
+        assert [record.data for record in engine.log("a").read(0)] == [b"0", b"1", b"2"]
+
+
+def test_a_server_that_comes_back_late_finds_its_number_taken(tmp_path: Path) -> None:
+    """However much its successor has removed since."""
+    with in_directory(tmp_path) as old:
+        log = old.create("a", Config(durability="replicated")).wait()
+        log.append(Batch.of(b"1")).wait()
+        for term in (2, 3):
+            with in_directory(tmp_path, f"data-{term}") as engine:
+                for number in range(3):
+                    engine.log("a").append(Batch.of(str(number).encode())).wait()
+                    engine.seal()
+                    replica = replica_of(engine)
+                    replica._copy_files()
+                    replica.ship_all()
+                    assert replica._stored is not None
+                    replica._remove_others(*replica._stored)
+                chunks = [replica._chain.read(number) for number in replica._chain.numbers()]
+                kinds = [chunk.kind for chunk in chunks if chunk is not None]
+                assert kinds.count(ChunkKind.TERM) == term
+                assert len(kinds) <= term + 4, "the other chunks were removed"
+        commit = log.append(Batch.of(b"late"))
+        with pytest.raises(JournalFailed, match="another server"):
+            commit.wait()
+        assert log.head == 1

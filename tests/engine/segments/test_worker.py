@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from time import monotonic, sleep
 
+import msgspec
 import pytest
 from engine.segments.test_segment import big_log, keep_all
 from support.journal_files import Append, open_segment, read_logs, records_of, write_journal
@@ -23,6 +24,7 @@ from strandline.engine.record import Batch
 from strandline.engine.segments.jobs import Keep, MergeJob, SealJob, run
 from strandline.engine.segments.worker import SealingWorker
 from strandline.engine.worker_process import NICENESS
+from strandline.engine.worker_process import _send as send
 
 JOB = SealJob(1, "sealed", ["journal"], keep_all())
 
@@ -202,6 +204,25 @@ def test_a_worker_dies_with_its_parent(disk: LocalDisk, tmp_path: Path, state: s
         wait_for_end(orphan)
         if pipe is not None:
             pipe.close()
+
+
+def test_a_worker_whose_parent_was_killed_ends_quietly(disk: LocalDisk, tmp_path: Path) -> None:
+    write_journal(disk, "journal", [Append(1, 1, 5, Batch([b"x"]))])
+    with subprocess.Popen(
+        [sys.executable, "-m", "strandline.engine.segments.worker", str(tmp_path)],
+        bufsize=0,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=child_environment(),
+    ) as child:
+        assert child.stdin is not None
+        assert child.stdout is not None
+        assert child.stderr is not None
+        child.stdout.close()
+        send(child.stdin, msgspec.msgpack.encode(JOB))
+        assert child.stderr.read() == b""
+        assert child.wait() == 0
 
 
 def test_files_of_somebody_are_not_taken_for_the_standard_library(

@@ -226,7 +226,6 @@ def test_roles_of_a_program_decide_as_for_pulls(stand: MakeStand) -> None:
         ("/live/aged?checkpoint=1", {}, (400, "checkpoint_too_old")),
         ("/live/aged", {"last_event_id": "1"}, (400, "checkpoint_too_old")),
         ("/live/gone", {}, (400, "live_not_supported")),
-        ("/live/settings", {}, (400, "live_not_supported")),
         ("/live/inbox", {}, (404, "Not Found")),
         ("/live/nothing", {}, (404, "Not Found")),
         ("/live/taken", {}, (409, "not_a_document")),
@@ -240,7 +239,6 @@ def test_what_cannot_be_followed_is_refused(
     server = stand(
         opened(), opened("aged", "aged", max_checkpoint_age_ms=5), opened("gone", "gone", persist=False),
         opened("inbox", "inbox", push_only=True), opened("taken", "taken"),
-        Collection(name="settings", storage_path="settings", read_roles=("public",)),
     )  # fmt: skip
     server.engine.create("taken", Config(), batch=Batch.of(b"1")).wait()
     assert server.get(target, **headers).error == error

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from support.console_in_process import NOW, ConsoleStand
 
 from strandline.engine import Batch
-from strandline.protocols.console.catalogue import KEEP_MS, SORTS, STALE_MS
+from strandline.protocols.console.catalogue import KEEP_MS, MAX_PREFIXES, SORTS, STALE_MS
 
 
 def names(stand: ConsoleStand, query: str = "", **options: Any) -> list[str]:
@@ -41,6 +41,7 @@ def test_a_log_is_shown_with_what_is_true_of_it(stand: ConsoleStand) -> None:
                 "records": 2,
                 "bytes": 15,
                 "rate": 0.0,
+                "recent": [],
                 "lag": None,
                 "last_ts": NOW,
             }
@@ -206,3 +207,30 @@ def test_names_may_be_anything_printable(stand: ConsoleStand) -> None:
         for below in ("records", "keys"):
             stand.get(f"/log/{quote(name, safe='')}/{below}")
         assert names(stand, urlencode({"search": name})) == [name]
+
+
+def test_names_are_found_by_the_parts_of_their_prefixes(tmp_path: Path) -> None:
+    with ConsoleStand(tmp_path, "all,shops:read:shop:eu:|other") as stand:
+        for name in ("shop:eu:orders", "shop:eu:payments", "shop:us:orders", "shop:us/web", "single:one", "other"):
+            stand.log(name)
+
+        def prefixes(under: str = "", key: str = "all") -> dict[str, int]:
+            answer = stand.get(f"/prefixes?{urlencode({'under': under})}", key=key)
+            return {one["prefix"]: one["logs"] for one in answer["prefixes"]}
+
+        assert prefixes() == {"shop:": 4}
+        assert prefixes("shop:") == {"shop:eu:": 2}
+        assert prefixes("shop:eu:") == {}
+        assert prefixes(key="shops") == {"shop:": 2}
+        assert prefixes("none:") == {}
+        assert names(stand, "under=shop:us", key="all") == ["shop:us/web", "shop:us:orders"]
+        assert names(stand, "under=shop:", key="shops") == ["shop:eu:orders", "shop:eu:payments"]
+        assert names(stand, "under=shop:&search=orders", key="all") == ["shop:eu:orders", "shop:us:orders"]
+
+
+def test_the_prefixes_with_the_most_names_are_shown(stand: ConsoleStand) -> None:
+    for number in range(MAX_PREFIXES + 5):
+        for at in range(3 if number < MAX_PREFIXES else 2):
+            stand.log(f"group-{number:03}:{at}")
+    shown = [one["prefix"] for one in stand.get("/prefixes")["prefixes"]]
+    assert shown == [f"group-{number:03}:" for number in range(MAX_PREFIXES)]

@@ -82,7 +82,10 @@ def about(name: str, **query: Any) -> dict[str, Any]:
 SENSIBLE = [
     (routes.SESSION, 200, {}),
     (routes.OVERVIEW, 200, {}),
+    (routes.HISTORY, 200, {"query": {"hours": 24}}),
+    (routes.HISTORY, 400, {"query": {"hours": 169}}),
     (routes.LOGS, 200, {"query": {"sort": "records", "search": "fuzzed"}}),
+    (routes.PREFIXES, 200, {"query": {"under": "fuzzed"}}),
     (routes.LOG, 200, about("fuzzed-topic")),
     (routes.LOG, 404, about("fuzzed-absent")),
     (routes.RECORDS, 200, about("fuzzed-topic")),

@@ -41,7 +41,17 @@ def test_a_key_that_may_not_read_sees_only_who_it_is(tmp_path: Path) -> None:
         stand.log("orders", 1, keys=["a"])
         assert stand.get("/session", key="writes")["key"]["scopes"] == ["write"]
         below = ["", "/records", "/keys", "/removal?key=a", "/inference", "/tail"]
-        targets = ["/overview", "/live", "/logs", "/queues", "/routers", "/fields/orders", "/queue/orders"]
+        targets = [
+            "/overview",
+            "/history",
+            "/live",
+            "/logs",
+            "/prefixes",
+            "/queues",
+            "/routers",
+            "/fields/orders",
+            "/queue/orders",
+        ]
         for target in [*targets, *(f"/log/orders{each}" for each in below)]:
             assert stand.refused(target, key="writes") == (403, "forbidden"), target
 
@@ -101,6 +111,35 @@ def test_ten_minutes_are_kept(stand: ConsoleStand) -> None:
         stand.sample()
     samples = stand.get("/overview")["samples"]
     assert (len(samples), samples[-1]["at"] - samples[0]["at"]) == (600, 599_000)
+
+
+def test_requests_errors_and_their_durations_are_sampled(stand: ConsoleStand) -> None:
+    stand.sample()
+    for _ in range(4):
+        stand.get("/session")
+    stand.sample(2_000)
+    stand.sample()
+    asked = [(each["requests"], each["errors"]) for each in stand.get("/overview")["samples"]]
+    assert asked == [(0.0, 0.0), (2.0, 0.0), (0.0, 0.0)]
+    timed = [each["latency_p99_ms"] for each in stand.get("/overview")["samples"]]
+    assert timed[0] is None
+    assert timed[1] > 0
+    assert timed[2] is None
+
+
+def test_hours_are_shown_in_averages_of_minutes(stand: ConsoleStand) -> None:
+    stand.sample()
+    for _ in range(2):
+        stand.log("orders", *range(60))
+        for _ in range(6):
+            stand.sample(10_000)
+    samples = stand.get("/history")["samples"]
+    # The minutes have two, six and five samples.
+    assert [each["appends"] for each in samples] == [3.0, 1.0, 0.0]
+    stand.clock.advance(2 * 3_600_000)
+    assert stand.get("/history")["samples"] == []
+    assert stand.get("/history?hours=3")["samples"] == samples
+    assert stand.refused("/history?hours=0") == (400, "invalid_request")
 
 
 def test_every_sample_is_told_to_those_who_want_to_know(stand: ConsoleStand) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from strandline.engine import Batch, Config, Engine
 from strandline.engine.disk import LocalDisk
-from strandline.protocols.console.rates import Rates
+from strandline.protocols.console.rates import MAX_POINTS, POINT_MEASUREMENTS, Rates
 from strandline.service.access import FULL_ACCESS
 
 
@@ -65,6 +65,27 @@ def test_bytes_are_estimated_where_others_were_lost_meanwhile(engine: Engine) ->
     append(engine, "capped", 10)
     measured(rates, engine, 1_000)
     assert rates.now["capped"].bytes == 40.0
+
+
+def test_the_rates_of_two_minutes_are_kept(engine: Engine) -> None:
+    append(engine, "orders")
+    append(engine, "idle")
+    rates = Rates(engine)
+    measured(rates, engine, 0)
+    epoch = engine.log("orders").book.epoch
+    for second in range(1, POINT_MEASUREMENTS + 1):
+        assert rates.recent(epoch) == ()
+        append(engine, "orders", 2)
+        measured(rates, engine, second * 1000)
+    assert rates.recent(epoch) == (2.0,)
+    assert rates.recent(engine.log("idle").book.epoch) == ()
+    start = POINT_MEASUREMENTS + 1
+    for second in range(start, start + POINT_MEASUREMENTS * MAX_POINTS - 1):
+        measured(rates, engine, second * 1000)
+    assert rates.recent(epoch) == (2.0, *[0.0] * (MAX_POINTS - 1))
+    measured(rates, engine, POINT_MEASUREMENTS * (MAX_POINTS + 1) * 1000)
+    assert rates.recent(epoch) == ()
+    assert rates.recent(epoch + 1000) == ()
 
 
 def test_the_servers_own_logs_do_not_count(engine: Engine) -> None:

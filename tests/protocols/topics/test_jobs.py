@@ -10,6 +10,8 @@ import pytest
 from support.server_process import ServerProcess
 from support.topics_client import Client, Waiting, eventually
 
+from strandline.protocols.topics.settings import TopicsSettings
+
 ENDPOINTS: dict[str, dict[str, Any]] = {
     "claim": {"node": "worker"},
     "ack": {"node": "worker", "seqs": [1]},
@@ -640,6 +642,26 @@ def test_one_dead_letter_is_moved_by_its_seq(client: Client, topic: str) -> None
     answer = client.call("POST", path(dead, "redrive"), {"seq": 2})
     assert (answer["redriven"], answer["remaining"]) == (0, 2)
     assert [job["data"] for job in client.claim(topic, max=5)] == [2]
+
+
+def test_one_dead_letter_is_moved_with_other_data(client: Client, topic: str) -> None:
+    dead = f"{topic}.dead"
+    deliver_too_often(client, topic, [{"data": {"to": "nowhere"}, "tag": "mail", "meta": {"m": 1}}, 2])
+    answer = client.call("POST", path(dead, "redrive"), {"seq": 1, "data": {"to": "ähre"}})
+    assert (answer["redriven"], answer["remaining"]) == (1, 1)
+    [job] = client.claim(topic, max=5)
+    assert (job["data"], job["$tag"], job["meta"]) == ({"to": "ähre"}, "mail", {"m": 1})
+    assert client.call("POST", path(dead, "redrive"), {"seq": 2, "data": None})["redriven"] == 1
+    assert [job["data"] for job in client.claim(topic, max=5)] == [None]
+
+
+def test_other_data_is_for_one_dead_letter_and_as_large_as_a_record(client: Client, topic: str) -> None:
+    dead = f"{topic}.dead"
+    deliver_too_often(client, topic, [1])
+    assert "name it with seq" in client.refused("POST", path(dead, "redrive"), {"data": 2}, status=400)["message"]
+    body = {"seq": 1, "data": "x" * TopicsSettings().max_record_bytes}
+    assert client.refused("POST", path(dead, "redrive"), body, status=400)["code"] == "record_too_large"
+    assert [record["data"] for record in client.diff(dead)["records"]] == [1]
 
 
 def test_a_dead_letter_keeps_its_priority_and_comes_back_without_stamps(client: Client, topic: str) -> None:

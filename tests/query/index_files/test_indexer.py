@@ -434,16 +434,82 @@ def test_a_search_that_has_no_time_to_index_all_new_records_has_the_first_ones(
     assert (result.coverage.timed_out, result.coverage.missing) == (True, 12)
 
 
+def test_a_log_that_became_ephemeral_is_indexed_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It gets no files, so its sealed records do not wait for one."""
+    monkeypatch.setattr(indexer, "MIN_BEHIND", 5)
+    monkeypatch.setattr(providers, "MAX_REQUEST_ROWS", 10)
+    monkeypatch.setattr(providers, "CATCH_UP_ROWS", 4)
+    monkeypatch.setattr(providers, "CATCH_UP_SECONDS", 0.0)
+    with indexed_bed(tmp_path) as bed:
+        bed.fill(40)
+        bed.index()
+        bed.log.configure(Config(durability="ephemeral")).wait()
+    with indexed_bed(tmp_path) as bed:
+        bed.indexer.work()
+        assert bed.ranges() == []
+        bed.fill(5)
+        progress = bed.indexer.progress(bed.log, bed.config, bed.versions)
+        assert (progress.indexed_records, progress.records) == (0, 45)
+        bed.indexer._follow()
+        result = bed.search("has:status", size=100)
+        assert (len(result.hits), result.coverage.complete, result.coverage.caught_up) == (45, True, 0)
+        check(bed)
+        assert bed.indexer.progress(bed.log, bed.config, bed.versions).complete
+
+
 def test_asking_for_the_progress_has_new_records_indexed(log: IndexedBed, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also when nobody searches."""
     monkeypatch.setattr(providers, "MAX_REQUEST_ROWS", 15)
     monkeypatch.setattr(indexer, "MIN_BEHIND", 10)
+    log.fill(10)
+    log.index()
+    assert log.indexer.progress(log.log, log.config, log.versions).complete
     log.fill(20)
     assert not log.indexer.progress(log.log, log.config, log.versions).complete
     log.indexer._follow()
     assert log.indexer.progress(log.log, log.config, log.versions).complete
     log.fill(20)
     assert log.indexer.progress(log.log, log.config, log.versions).remaining_ms is not None
+
+
+def test_a_long_log_is_complete_when_files_have_it(log: IndexedBed, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An index in memory would be lost if the server was killed."""
+    monkeypatch.setattr(providers, "MAX_REQUEST_ROWS", 15)
+    monkeypatch.setattr(indexer, "MIN_BEHIND", 10)
+
+    def progress() -> tuple[int, int]:
+        found = log.indexer.progress(log.log, log.config, log.versions)
+        return found.indexed_records, found.records
+
+    log.fill(30)
+    log.indexer.work()
+    assert progress() == (0, 30)
+    assert log.engine.maintenance.due, "the records are sealed soon, although there are few"
+    log.search("has:status")
+    log.indexer._follow()
+    assert log.search("has:status").coverage.complete
+    assert progress() == (15, 30)
+    log.engine.maintain()
+    assert progress() == (15, 30)
+    # Meanwhile, many records are appended. They are sealed too, and the progress does not wait for them.
+    log.fill(20)
+    log.indexer.work()
+    log.indexer._follow()
+    assert (log.ranges(), progress()) == ([(1, 20), (21, 30)], (50, 50))
+    assert log.engine.maintenance.due
+    log.engine.maintain()
+    log.indexer.work()
+    assert (log.ranges(), progress()) == ([(1, 20), (21, 30), (31, 50)], (50, 50))
+    # Later records may wait until they are sealed anyway.
+    log.fill(30)
+    log.indexer.work()
+    log.indexer._follow()
+    assert progress() == (80, 80)
+    assert not log.engine.maintenance.due
+    # With another configuration, all of them are indexed again.
+    log.config = parse_search_config({"fields": {"status": DECLARED["fields"]["status"]}})
+    assert progress() == (0, 80)
+    assert log.engine.maintenance.due
 
 
 def test_records_that_the_memory_has_no_room_for_are_not_indexed(

@@ -8,6 +8,7 @@ import { bindNavigation, openFrame } from "./shell/navigation.js";
 import { route } from "./shell/routes.js";
 import { current, loadSession } from "./shell/session.js";
 import { signIn } from "./shell/signin.js";
+import { whenZoneChanges } from "./shell/zone.js";
 
 const SCREENS = {
   overview: () => import("./screens/overview.js"),
@@ -19,6 +20,7 @@ const SCREENS = {
   search: () => import("./screens/search.js"),
   sql: () => import("./screens/sql.js"),
   pipeline: () => import("./screens/pipeline.js"),
+  access: () => import("./screens/access.js"),
   missing: () => import("./screens/missing.js"),
 };
 
@@ -69,6 +71,7 @@ async function open() {
 }
 
 bindNavigation();
+whenZoneChanges(() => frame && open());
 whenUnauthorised(async () => {
   // The API key was revoked or expired while the console was open.
   if (!frame || signingIn || !current()?.keys_required) return;

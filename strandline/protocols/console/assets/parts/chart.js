@@ -4,6 +4,7 @@ import uPlot from "../vendor/uplot/uPlot.esm.js";
 import { h, replace } from "../shell/dom.js";
 import { absolute, clock } from "../shell/format.js";
 import { colour, onTheme } from "../shell/theme.js";
+import { shifted } from "../shell/zone.js";
 
 const MONTHS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
 
@@ -102,11 +103,9 @@ function line(stroke, points, fill, bars) {
 }
 
 function tick(second, step) {
-  const at = new Date(second * 1000);
-  const two = (value) => String(value).padStart(2, "0");
-  if (step >= 86400) return `${MONTHS[at.getMonth()]} ${at.getDate()}`;
-  const time = `${two(at.getHours())}:${two(at.getMinutes())}`;
-  return step >= 60 ? time : `${time}:${two(at.getSeconds())}`;
+  const at = shifted(second * 1000);
+  if (step >= 86400) return `${MONTHS[at.getUTCMonth()]} ${at.getUTCDate()}`;
+  return at.toISOString().slice(11, step >= 60 ? 16 : step >= 1 ? 19 : step >= 0.1 ? 21 : 23);
 }
 
 function summary(title, series, format, data) {

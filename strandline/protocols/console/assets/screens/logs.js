@@ -3,6 +3,7 @@
 import { get, send } from "../api.js";
 import { codeBlock, curl, literal, python } from "../parts/code.js";
 import { heading, segments } from "../parts/heading.js";
+import { sparkline } from "../parts/sparkline.js";
 import { empty, failure, loading, repeat } from "../parts/states.js";
 import { virtualTable } from "../parts/table.js";
 import { field, notice, openDialog } from "../shell/dialogs.js";
@@ -16,17 +17,21 @@ import { kindChip } from "../parts/kinds.js";
 
 const PAGE = 100;
 const REFRESH_MS = 2000;
+/** The points of two minutes. */
+const POINTS = 24;
 const KINDS = [["", "All"], ["topic", "Topics"], ["queue", "Queues"], ["stream", "Streams"], ["collection", "Collections"], ["table", "Tables"]];
 /** The first sort order of each column: the most interesting rows first. */
 const FIRST = { name: "asc", records: "desc", bytes: "desc", rate: "desc", lag: "desc", last: "desc" };
 
 export function open(root, params) {
-  const asked = { search: params.search ?? "", kind: params.kind ?? "", sort: params.sort ?? "name", order: params.order ?? "asc" };
+  const asked = { under: params.under ?? "", search: params.search ?? "", kind: params.kind ?? "", sort: params.sort ?? "name", order: params.order ?? "asc" };
   const pages = new Map();
   let total = null;
+  let closed = false;
   let generation = 0;
   const wanted = new Set();
 
+  const prefixes = h("nav.prefixes", { "aria-label": "Prefixes", hidden: true });
   const search = h("input.grow", { type: "search", placeholder: "Search by name", "aria-label": "Search by name", value: asked.search, dataset: { search: "" }, spellcheck: "false", autocomplete: "off" });
   const found = h("span.muted", { role: "status" });
   const create = h("button.primary", { type: "button", onclick: () => createLog(), ...needs("admin") }, icon("plus"), "New log");
@@ -39,7 +44,7 @@ export function open(root, params) {
       { title: "Durability", class: "wide-only", width: "96px", cell: (log) => h("span.muted", {}, log.durability) },
       { title: "Records", sort: "records", class: "number", width: "118px", cell: (log) => count(log.records) },
       { title: "Size", sort: "bytes", class: "number.wide-only", width: "100px", cell: (log) => bytes(log.bytes) },
-      { title: "Rate", sort: "rate", class: "number.wide-only", width: "100px", cell: (log) => (log.rate ? rate(log.rate) : h("span.none", {}, "–")) },
+      { title: "Rate", sort: "rate", class: "number.wide-only", width: "164px", cell: (log) => [sparkline(log.recent, POINTS, `At most ${rate(Math.max(0, ...log.recent))} in the last two minutes`), log.rate ? rate(log.rate) : h("span.none", {}, "–")] },
       { title: "Lag", sort: "lag", class: "number.wide-only", width: "90px", cell: (log) => (log.lag === null ? h("span.none", { title: "No consumers" }, "–") : log.lag ? h("span.chip", { dataset: { kind: "warn" } }, short(log.lag)) : "0") },
       { title: "Last write", sort: "last", class: "number", width: "104px", cell: (log) => (log.last_ts ? ago(log.last_ts) : h("span.none", {}, "–")) },
     ],
@@ -64,7 +69,7 @@ export function open(root, params) {
   const show = (length) => {
     total = length;
     found.textContent = plural(total, "log");
-    const narrowed = asked.search || asked.kind;
+    const narrowed = asked.search || asked.kind || asked.under;
     if (!total) {
       const text = narrowed ? "No log matches this search." : "A log is created by its first record. You can also create one here.";
       replace(place, empty(narrowed ? "No matches" : "No logs yet", text, narrowed ? null : h("button.primary", { type: "button", onclick: () => createLog(), ...needs("admin") }, icon("plus"), "New log")));
@@ -95,10 +100,29 @@ export function open(root, params) {
     setCode();
     refresher.now();
   };
+  const goUnder = (under) => {
+    asked.under = under;
+    showPrefixes();
+    restart();
+  };
+  /** The parts of the chosen prefix, and the prefixes that go on from it. */
+  const showPrefixes = async () => {
+    const { under } = asked;
+    const { prefixes: found } = await get("/console/api/prefixes", { under }).catch(() => ({ prefixes: [] }));
+    if (under !== asked.under || closed) return;
+    const parts = under.match(/[^:/]*[:/]?/g).filter(Boolean);
+    const crumbs = under ? [["", "All logs"], ...parts.map((part, index) => [parts.slice(0, index + 1).join(""), part])] : [];
+    prefixes.hidden = !crumbs.length && !found.length;
+    replace(
+      prefixes,
+      crumbs.map(([to, text], index) => (index === crumbs.length - 1 ? h("b", { "aria-current": "true" }, text) : [h("button.link", { type: "button", onclick: () => goUnder(to) }, text), h("span.muted", { "aria-hidden": "true" }, "›")])),
+      found.map(({ prefix, logs }) => h("button.in-row", { type: "button", title: `${plural(logs, "log")} with the prefix ${prefix}`, onclick: () => goUnder(prefix) }, prefix.slice(under.length), h("span.muted", {}, short(logs)))),
+    );
+  };
   const setCode = () => {
     code.set({
-      curl: curl({ path: `/v0/topics?prefix=${encodeURIComponent(asked.search)}` }),
-      python: python([`for row in client.topics(prefix=${literal(asked.search)}):`, "    print(row.topic, row.count, row.bytes)"]),
+      curl: curl({ path: `/v0/topics?prefix=${encodeURIComponent(asked.under || asked.search)}` }),
+      python: python([`for row in client.topics(prefix=${literal(asked.under || asked.search)}):`, "    print(row.topic, row.count, row.bytes)"]),
     });
   };
   const refresh = async () => {
@@ -121,12 +145,15 @@ export function open(root, params) {
     root,
     heading("Logs", [found], [create]),
     h("div.row.toolbar", {}, search, segments("Kind", KINDS, asked.kind, (kind) => ((asked.kind = kind), restart()))),
+    prefixes,
     place,
     code.element,
   );
+  showPrefixes();
   table.sorted(asked.sort, asked.order);
   setCode();
   return () => {
+    closed = true;
     generation += 1;
     clearTimeout(typing);
     refresher.stop();

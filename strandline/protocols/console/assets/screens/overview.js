@@ -1,19 +1,24 @@
-/** Overview: the state of the server, second by second. */
+/** Overview: the state of the server, second by second or over hours and days. */
 
 import { events, get } from "../api.js";
 import { chart } from "../parts/chart.js";
 import { codeBlock, curl, python } from "../parts/code.js";
-import { heading, stats } from "../parts/heading.js";
+import { heading, segments, stats } from "../parts/heading.js";
 import { failure, liveMark, loading } from "../parts/states.js";
 import { h, replace } from "../shell/dom.js";
 import { ago, bytes, count, duration, micros, rate, short } from "../shell/format.js";
-import { address } from "../shell/routes.js";
+import { address, note } from "../shell/routes.js";
 
 const KEPT = 600;
+/** Ranges of time: hours, or "" for the last ten minutes, second by second. */
+const RANGES = [["", "10 min"], ["1", "1 h"], ["6", "6 h"], ["24", "24 h"], ["168", "7 d"]];
+const HISTORY_MS = 30_000;
 const BUSIEST = 10;
 const TOTALS_MS = 5000;
 
-export function open(root) {
+export function open(root, params) {
+  let hours = RANGES.some(([value]) => value === params.hours) ? params.hours : "";
+  let asked = 0;
   const live = liveMark();
   const body = h("div.overview", {}, loading());
   const code = codeBlock();
@@ -21,7 +26,15 @@ export function open(root) {
     curl: [curl({ path: "/health" }), curl({ path: "/metrics" })].join("\n"),
     python: python(['health = json.loads(client.call("GET", "/health").body)', "print(health)"]),
   });
-  replace(root, heading("Overview", [live.element]), body, code.element);
+  const ranges = segments("Time range", RANGES, hours, (chosen) => {
+    hours = chosen;
+    note("overview", "", { hours });
+    asked += 1;
+    clearTimeout(timer);
+    stop();
+    begin();
+  });
+  replace(root, heading("Overview", [live.element], [ranges]), body, code.element);
 
   let closed = false;
   let stop = () => {};
@@ -29,27 +42,38 @@ export function open(root) {
   let view = null;
 
   const begin = async () => {
+    const number = asked;
     try {
       const overview = await get("/console/api/overview");
-      if (closed) return;
-      view = draw(body, overview);
+      const samples = hours ? await history() : overview.samples.slice(-KEPT);
+      if (closed || number !== asked) return;
+      view?.close();
+      view = draw(body, overview, samples, !hours);
       stop();
       stop = events("/console/api/live", { state: live.set, on: { sample: (sample) => view.add(sample) } });
       timer = setTimeout(totals, TOTALS_MS);
     } catch (error) {
-      if (closed) return;
+      if (closed || number !== asked) return;
       live.set("refused");
       replace(body, failure(error, begin));
       if (error.status === 0) timer = setTimeout(begin, 2000);
     }
   };
+  const history = async () => (await get("/console/api/history", { hours })).samples;
+  let drawn = Date.now();
   const totals = async () => {
+    const number = asked;
     try {
       if (!document.hidden) view.totals(await get("/console/api/overview"));
+      if (hours && !document.hidden && Date.now() - drawn > HISTORY_MS) {
+        const samples = await history();
+        if (number === asked) view.replace(samples);
+        drawn = Date.now();
+      }
     } catch {
       // The live mark shows that the server is unreachable; the next round tries again.
     }
-    if (!closed) timer = setTimeout(totals, TOTALS_MS);
+    if (!closed && number === asked) timer = setTimeout(totals, TOTALS_MS);
   };
   begin();
   return () => {
@@ -60,17 +84,19 @@ export function open(root) {
   };
 }
 
-function draw(body, overview) {
-  const samples = overview.samples.slice(-KEPT);
+/** `live`: new samples are added to the charts. */
+function draw(body, overview, samples, live) {
   const figures = h("div");
   const busiest = h("div.busiest");
   const busiestTitle = h("h2", {}, "Busiest logs");
   const sync = "overview";
   // A tall window is filled.
-  const [large, small] = innerWidth > 760 ? [Math.max(170, Math.round(innerHeight * 0.22)), Math.max(150, Math.round(innerHeight * 0.17))] : [170, 150];
+  const [large, small] = innerWidth > 760 ? [Math.max(150, Math.round(innerHeight * 0.19)), Math.max(110, Math.round(innerHeight * 0.12))] : [170, 150];
   const charts = [
     [chart({ title: "Appends", series: [{ label: "appends" }], format: rate, sync, level: 2, height: large, whole: true }), (one) => [one.appends]],
     [chart({ title: "Bytes", series: [{ label: "bytes", colour: "series-7" }], format: (value) => `${bytes(value)}/s`, sync, level: 2, height: large, whole: true }), (one) => [one.bytes]],
+    [chart({ title: "Requests", series: [{ label: "requests" }, { label: "errors", colour: "series-2" }], format: rate, sync, level: 2, height: small, whole: true }), (one) => [one.requests, one.errors]],
+    [chart({ title: "Request time", series: [{ label: "p50", colour: "series-4" }, { label: "p99", colour: "series-2" }], format: duration, sync, level: 2, height: small }), (one) => [one.latency_p50_ms, one.latency_p99_ms]],
     [chart({ title: "Flush time", series: [{ label: "p50", colour: "series-4" }, { label: "p99", colour: "series-2" }], format: micros, sync, level: 2, height: small }), (one) => [one.flush_p50_us, one.flush_p99_us]],
     [chart({ title: "Memory", series: [{ label: "resident", colour: "series-3" }], format: bytes, sync, level: 2, height: small }), (one) => [one.rss_bytes]],
     [chart({ title: "Connections", series: [{ label: "connections", colour: "series-6" }], format: short, sync, level: 2, height: small, whole: true }), (one) => [one.connections]],
@@ -103,11 +129,16 @@ function draw(body, overview) {
   plot();
   return {
     totals,
-    add(sample) {
-      if (samples.length && sample.at <= samples.at(-1).at) return;
-      samples.push(sample);
-      if (samples.length > KEPT) samples.shift();
+    replace(next) {
+      samples = next;
       plot();
+    },
+    add(sample) {
+      if (live && !(samples.length && sample.at <= samples.at(-1).at)) {
+        samples.push(sample);
+        if (samples.length > KEPT) samples.shift();
+        plot();
+      }
       if (sample.busiest) showBusiest(busiest, busiestTitle, sample.busiest);
     },
     close: () => charts.forEach(([one]) => one.close()),

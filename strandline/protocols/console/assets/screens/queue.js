@@ -1,6 +1,7 @@
 /** One queue: leased, upcoming and delayed jobs, and dead letters. */
 
 import { get, send } from "../api.js";
+import { chart } from "../parts/chart.js";
 import { codeBlock, curl, literal, python } from "../parts/code.js";
 import { deadLetterFailures, failureCell } from "../parts/failures.js";
 import { heading, stats } from "../parts/heading.js";
@@ -15,11 +16,13 @@ import { icon } from "../shell/icons.js";
 import { bind } from "../shell/keys.js";
 import { address, go } from "../shell/routes.js";
 import { needs } from "../shell/session.js";
-import { appendByHand } from "./log/appending.js";
+import { appendByHand, parseJson } from "./log/appending.js";
 import { PARTS, shares } from "./queues.js";
 
 const REFRESH_MS = 1000;
 const DEAD_SHOWN = 50;
+/** The charts show the last ten minutes, from when the screen was opened. */
+const KEPT = 600;
 
 export function open(root, { name }) {
   if (!name) return void go("queues");
@@ -29,6 +32,17 @@ export function open(root, { name }) {
   const code = codeBlock();
   const add = h("button.primary", { type: "button", onclick: () => appendByHand({ name, kind: "queue", media_type: "application/json", writable_by: ["topics"] }, "", () => refresher.now()), ...needs("write") }, icon("plus"), "Add a job");
   const redriveButton = h("button", { type: "button", hidden: true, onclick: () => redrive(queue, () => refresher.now()), ...needs("read", "write", "delete") }, icon("redrive"), "Redrive…");
+  const charts = [
+    [chart({ title: "Throughput", series: [{ label: "jobs" }], format: rate, level: 2, height: 110, sync: "queue" }), (one) => one.throughput],
+    [chart({ title: "Age of the oldest ready job", series: [{ label: "age", colour: "series-4" }], format: duration, level: 2, height: 110, sync: "queue" }), (one) => one.oldest_ready_ms ?? 0],
+    [chart({ title: "Failure rate", series: [{ label: "failures", colour: "series-2" }], format: percent, level: 2, height: 110, sync: "queue" }), (one) => one.failure_rate],
+  ];
+  const samples = [];
+  const plot = () => {
+    samples.push([Date.now() / 1000, ...charts.map(([, value]) => value(queue))]);
+    if (samples.length > KEPT) samples.shift();
+    charts.forEach(([one], index) => one.set(samples.map(([at]) => at), [samples.map((sample) => sample[index + 1])]));
+  };
   let queue = null;
   let before = "";
   code.set({
@@ -41,6 +55,7 @@ export function open(root, { name }) {
     live.set("live");
     redriveButton.hidden = !dead.length;
     drawFigures(figures, queue);
+    plot();
     // Unchanged lists are not drawn again, so that they keep the keyboard focus.
     const now = JSON.stringify([queue.counts, queue.config, queue.held, queue.delayed, queue.next, dead.map((one) => one.seq)]);
     if (now !== before) drawLists(lists, queue, dead, () => refresher.now());
@@ -56,8 +71,11 @@ export function open(root, { name }) {
   bind("u", "All queues", () => go("queues"));
   bind("a", "Add a job", () => add.disabled || add.click());
   bind("r", "Redrive dead letters", () => redriveButton.hidden || redriveButton.disabled || redriveButton.click());
-  replace(root, head, h("div.stack.queue", {}, figures, lists), code.element);
-  return () => refresher.stop();
+  replace(root, head, h("div.stack.queue", {}, figures, lists, h("div.columns", { role: "group", "aria-label": "Since this screen was opened" }, charts.map(([one]) => one.element))), code.element);
+  return () => {
+    refresher.stop();
+    charts.forEach(([one]) => one.close());
+  };
 }
 
 /** The last dead letters, newest first; empty if the API key may not see them. */
@@ -153,17 +171,35 @@ function nextJobs(rows) {
 
 function deadLetters(queue, rows, again) {
   const { log } = queue.dead_letters;
-  const redriveOne = (row) => attempt(async () => {
-    const { redriven } = await send("POST", `${topicPath(log)}/redrive`, { seq: row.seq });
+  const move = async (row, change = {}) => {
+    const { redriven } = await send("POST", `${topicPath(log)}/redrive`, { seq: row.seq, ...change });
     if (!redriven) throw new Error(`Dead letter ${count(row.seq)} was not moved: it is no longer there, or its queue accepts no jobs.`);
     again();
-  }, `Dead letter ${count(row.seq)} was moved back to its queue.`);
+  };
+  const redriveOne = (row) => attempt(() => move(row), `Dead letter ${count(row.seq)} was moved back to its queue.`);
+  const editOne = (row) => {
+    const text = h("textarea", { rows: 12, spellcheck: "false", required: true, autofocus: true });
+    text.value = JSON.stringify(row.data, null, 2);
+    openDialog({
+      title: `Edit dead letter ${count(row.seq)}`,
+      action: "Save and redrive",
+      wide: true,
+      body: [field("Data (JSON)", text, "The job moves back to its queue with this data. Its key and its meta stay as they are.")],
+      submit: async () => {
+        await move(row, { data: parseJson("The data", text.value) });
+        notice(`Dead letter ${count(row.seq)} was changed and moved back to its queue.`);
+      },
+    });
+  };
   return plainTable("Dead letters", [
     { title: "Seq", width: "64px", cell: (row) => h("button.link", { type: "button", onclick: () => look(row) }, count(row.seq)) },
     { title: "Failed", class: "wide-only", width: "90px", cell: (row) => ago(row.ts) },
     { title: "Reason", cell: (row) => failureCell(row.meta?.$dead_letter_src_seq ?? row.seq, deadLetterFailures(row.meta)) },
     { title: "Data", class: "data", width: "28%", cell: (row) => preview(row) },
-    { title: "Actions", unseen: true, class: "act", width: "84px", cell: (row) => h("button.quiet.in-row", { type: "button", title: "Move this job back to its queue", "aria-label": `Redrive dead letter ${row.seq}`, onclick: () => redriveOne(row), ...needs("read", "write", "delete") }, "Redrive") },
+    { title: "Actions", unseen: true, class: "act", width: "132px", cell: (row) => [
+      h("button.quiet.in-row", { type: "button", title: "Change the data of this job and move it back to its queue", "aria-label": `Edit dead letter ${row.seq}`, onclick: () => editOne(row), ...needs("read", "write", "delete") }, "Edit…"),
+      h("button.quiet.in-row", { type: "button", title: "Move this job back to its queue", "aria-label": `Redrive dead letter ${row.seq}`, onclick: () => redriveOne(row), ...needs("read", "write", "delete") }, "Redrive"),
+    ] },
   ], rows);
 }
 

@@ -1,6 +1,7 @@
 /** Formats of numbers, sizes, durations and times. */
 
 import { h } from "./dom.js";
+import { shifted, zone } from "./zone.js";
 
 const THIN = "\u202f";
 
@@ -58,6 +59,27 @@ export function duration(ms) {
     .join(" ");
 }
 
+const UNITS = { w: 604_800_000, d: 86_400_000, h: 3_600_000, m: 60_000, s: 1000, ms: 1 };
+
+/** What `parseDuration` accepts, as the pattern of a field. */
+export const DURATION = "\\s*0\\s*|(\\s*[0-9]+\\s*(ms|[wdhms]))+\\s*";
+
+/** A duration as users type it: 5400000 → "1h 30m". */
+export function durationText(ms) {
+  let rest = ms;
+  const parts = Object.entries(UNITS).slice(1).map(([unit, size]) => {
+    const number = Math.floor(rest / size);
+    rest -= number * size;
+    return number ? `${number}${unit}` : "";
+  });
+  return parts.filter(Boolean).join(" ") || "0";
+}
+
+/** "1h 30m" → 5400000 */
+export function parseDuration(text) {
+  return [...text.matchAll(/([0-9]+)\s*(ms|[wdhms])/g)].reduce((sum, [, number, unit]) => sum + Number(number) * UNITS[unit], 0);
+}
+
 /** "3 s ago", "in 20 s", "just now" */
 export function relative(ms, now = Date.now()) {
   if (!ms) return "never";
@@ -68,20 +90,14 @@ export function relative(ms, now = Date.now()) {
   return distance < 0 ? `in ${words}` : `${words} ago`;
 }
 
-/** "2026-11-15 21:07:03.123", in local time. */
+/** "2026-11-15 21:07:03.123", in the chosen zone. */
 export function absolute(ms) {
-  const at = new Date(ms);
-  const two = (value) => String(value).padStart(2, "0");
-  const day = `${at.getFullYear()}-${two(at.getMonth() + 1)}-${two(at.getDate())}`;
-  return `${day} ${clock(ms)}`;
+  return `${shifted(ms).toISOString().slice(0, 10)} ${clock(ms)}`;
 }
 
 /** "21:07:03.123" */
 export function clock(ms) {
-  const at = new Date(ms);
-  const two = (value) => String(value).padStart(2, "0");
-  const fraction = String(at.getMilliseconds()).padStart(3, "0");
-  return `${two(at.getHours())}:${two(at.getMinutes())}:${two(at.getSeconds())}.${fraction}`;
+  return shifted(ms).toISOString().slice(11, 23);
 }
 
 /** A time element: relative, with the absolute time as its title; updated while it is shown. */
@@ -96,7 +112,7 @@ export function plural(number, one, many = `${one}s`) {
 }
 
 /**
- * Parses a time that a user typed: "2026-11-15", "2026-11-15 10:30", "10:30", "-15m", "2h ago".
+ * Parses a time that a user typed, in the chosen zone: "2026-11-15", "2026-11-15 10:30", "10:30", "-15m", "2h ago".
  * @returns {number|null} milliseconds since 1970
  */
 export function parseMoment(text, now = Date.now()) {
@@ -106,11 +122,12 @@ export function parseMoment(text, now = Date.now()) {
   const time = /^(\d{1,2}):(\d{2})(?::(\d{2})(?:\.(\d{1,3}))?)?$/.exec(words);
   if (time) {
     const at = new Date(now);
-    at.setHours(Number(time[1]), Number(time[2]), Number(time[3] ?? 0), Number((time[4] ?? "0").padEnd(3, "0")));
-    return at.getTime();
+    const parts = [Number(time[1]), Number(time[2]), Number(time[3] ?? 0), Number((time[4] ?? "0").padEnd(3, "0"))];
+    return zone() === "utc" ? at.setUTCHours(...parts) : at.setHours(...parts);
   }
   if (!/^\d{4}-\d{2}-\d{2}/.test(words)) return null;
-  const parsed = Date.parse(words.length === 10 ? `${words}T00:00` : words.replace(" ", "T"));
+  const complete = words.length === 10 ? `${words}T00:00` : words.replace(" ", "T");
+  const parsed = Date.parse(zone() === "utc" && !/(Z|[+-]\d{2}:?\d{2})$/i.test(complete.slice(10)) ? `${complete}Z` : complete);
   return Number.isNaN(parsed) ? null : parsed;
 }
 

@@ -12,6 +12,8 @@ const PATHS = {
   save: "M5 4h11l3 3v13H5zM8 4v5h7V4M8 20v-6h8v6",
   download: "M12 4v11m-4-4 4 4 4-4M5 20h14",
   pipeline: "M4 7h6l4 10h6M4 17h6l1.200-3M14 7h6M13 9.500 14 7m3.500-3L21 7l-3.500 3",
+  access: "M12 3l7 3v5c0 4.500-3 8-7 10-4-2-7-5.500-7-10V6zM9 12l2 2 4-4",
+  clock: "M12 4a8 8 0 1 1 0 16 8 8 0 0 1 0-16ZM12 8v4l3 2",
   plus: "M12 5v14M5 12h14",
   trash: "M5 7h14M10 7V4h4v3M7 7l1 13h8l1-13",
   close: "M6 6l12 12M18 6 6 18",

@@ -8,6 +8,7 @@ import { openPalette } from "./palette.js";
 import { address, go } from "./routes.js";
 import { current } from "./session.js";
 import { nextTheme, onTheme, theme } from "./theme.js";
+import { nextZone, zone } from "./zone.js";
 
 /** @type {[string, string, string][]} screen, title, second key of its chord */
 export const SCREENS = [
@@ -18,6 +19,7 @@ export const SCREENS = [
   ["search", "Search", "s"],
   ["sql", "SQL", "d"],
   ["pipeline", "Pipeline", "p"],
+  ["access", "Access", "a"],
 ];
 
 const PARENTS = { log: "logs", queue: "queues" };
@@ -56,6 +58,7 @@ export function bindNavigation() {
   });
   bindEverywhere("Ctrl+K", "Go to a log or screen", openPalette);
   bindEverywhere("t", "Switch theme: system, light, dark", () => nextTheme());
+  bindEverywhere("z", "Switch times: local, UTC", () => document.querySelector(".zone-button").click());
   bindEverywhere("c", "Show curl and Python", () => {
     const code = document.querySelector("main details.code");
     if (!code) return;
@@ -80,6 +83,13 @@ function foot() {
   };
   show();
   onTheme(show);
+  const clock = h("button.quiet.zone-button", { type: "button", title: "Switch times: local, UTC (z)", onclick: () => (nextZone(), tellZone()) });
+  const tellZone = () => {
+    const words = `Times: ${zone() === "utc" ? "UTC" : "Local"}`;
+    replace(clock, icon("clock"), h("span", {}, words));
+    clock.setAttribute("aria-label", words);
+  };
+  tellZone();
   const out = key
     ? h("button.quiet", { type: "button", title: `API key ${key.id}: ${key.scopes.join(", ")}${key.prefixes.length ? `; prefixes ${key.prefixes.join(", ")}` : ""}`, onclick: signOut }, icon("out"), h("span", {}, "Sign out"))
     : null;
@@ -88,6 +98,7 @@ function foot() {
     {},
     h("button.quiet", { type: "button", title: "Go to a log or screen (Ctrl+K)", "aria-label": "Go to a log or screen", onclick: openPalette }, icon("search"), h("span", {}, "Go to…")),
     button,
+    clock,
     h("button.quiet.keys-button", { type: "button", "aria-label": "Keyboard shortcuts", title: "Keyboard shortcuts (?)", onclick: showKeys }, icon("keyboard"), h("span", {}, "Shortcuts")),
     out,
     h("p.version", {}, `${version}`),

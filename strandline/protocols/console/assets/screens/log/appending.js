@@ -28,7 +28,7 @@ export function appendByHand(log, key, done) {
       byTopics ? h("details", {}, h("summary", {}, "Meta"), h("div.pad-top", {}, field("Meta (JSON)", meta))) : null,
     ],
     submit: async () => {
-      const body = isJson ? parse("The data", data.value) : data.value;
+      const body = isJson ? parseJson("The data", data.value) : data.value;
       const seq = byTopics ? await toTopic(body) : await toStream(body);
       notice(seq ? `Record ${count(seq)} appended.` : "Record appended.");
       done();
@@ -39,7 +39,7 @@ export function appendByHand(log, key, done) {
     const record = { data: body };
     if (keyField.value) record.tag = keyField.value;
     if (node.value) record.node = node.value;
-    if (meta.value.trim()) record.meta = parse("The meta", meta.value);
+    if (meta.value.trim()) record.meta = parseJson("The meta", meta.value);
     if (Number(priority.value)) record.priority = Number(priority.value);
     if (Number(delay.value) > 0) record.not_before_ts = Date.now() + Number(delay.value) * 1000;
     return (await send("POST", topicPath(log.name), { records: [record] })).last_seq;
@@ -54,7 +54,8 @@ export function appendByHand(log, key, done) {
   }
 }
 
-function parse(what, text) {
+/** @param {string} what begins the message of an error */
+export function parseJson(what, text) {
   try {
     return JSON.parse(text);
   } catch (error) {

@@ -5,16 +5,16 @@ import { curl, literal, python } from "../../parts/code.js";
 import { isTopicName, streamPath, topicPath } from "../../parts/kinds.js";
 import { attempt, confirm, field, notice } from "../../shell/dialogs.js";
 import { h, replace } from "../../shell/dom.js";
-import { absolute, bytes, count, duration, plural } from "../../shell/format.js";
+import { absolute, bytes, count, DURATION, duration, durationText, parseDuration, plural } from "../../shell/format.js";
 import { icon } from "../../shell/icons.js";
 import { address, go } from "../../shell/routes.js";
 import { needs } from "../../shell/session.js";
 
 const ms = (value) => (value ? duration(value) : "unlimited");
-/** @type {Record<string, {label: string, hint?: string, kind: "number"|"choice"|"flag"|"text"|"maybe", options?: string[], absent?: any, min?: number, max?: number, step?: string, say?: (value: number) => string, queue?: boolean}>} */
+/** @type {Record<string, {label: string, hint?: string, kind: "number"|"duration"|"choice"|"flag"|"text"|"maybe", options?: string[], absent?: any, min?: number, max?: number, step?: string, say?: (value: number) => string, queue?: boolean}>} */
 const FIELDS = {
   durability: { label: "Durability", kind: "choice", options: ["ephemeral", "memory", "disk", "fsync", "replicated"], hint: "fsync acknowledges a write after the flush; disk flushes within 50 ms; replicated also waits for the replica" },
-  ttl_ms: { label: "Max age (ms)", kind: "number", say: ms, hint: "0: unlimited" },
+  ttl_ms: { label: "Max age", kind: "duration", say: ms, hint: "7d, 12h or 30m; 0: unlimited" },
   cap_records: { label: "Max records", kind: "number", say: (value) => (value ? count(value) : "unlimited"), hint: "0: unlimited" },
   cap_bytes: { label: "Max bytes", kind: "number", say: (value) => (value ? bytes(value) : "unlimited"), hint: "0: unlimited" },
   discard: { label: "When the log is full", kind: "choice", options: ["old", "reject"], hint: "old: remove the oldest records; reject: refuse new ones" },
@@ -22,16 +22,16 @@ const FIELDS = {
   priority: { label: "Priority", kind: "maybe", hint: "-1000 to 1000; empty: derived from recent reads" },
   auto_priority: { label: "Derive the priority from use if none is set", kind: "flag" },
   auto_create: { label: "Writes create the log again after it is deleted", kind: "flag" },
-  idempotency_window_ms: { label: "Idempotency window (ms)", kind: "number", say: (value) => (value ? duration(value) : "off") },
+  idempotency_window_ms: { label: "Idempotency window", kind: "duration", say: (value) => (value ? duration(value) : "off") },
   dedupe_node: { label: "Do not send nodes their own records", kind: "flag" },
-  lease_ms: { label: "Lease duration (ms)", kind: "number", say: duration, queue: true },
+  lease_ms: { label: "Lease duration", kind: "duration", say: duration, queue: true },
   max_deliveries: { label: "Max deliveries", kind: "number", say: (value) => (value ? count(value) : "unlimited"), hint: "0: unlimited; a job whose last delivery fails becomes a dead letter", queue: true },
   dead_letter: { label: "Dead-letter log", kind: "text", hint: "empty: jobs are dropped when their last delivery fails", queue: true },
-  retry_delay_ms: { label: "Retry delay (ms)", kind: "number", absent: 0, say: (value) => (value ? duration(value) : "none"), hint: "delay after the first failure of a job", queue: true },
+  retry_delay_ms: { label: "Retry delay", kind: "duration", absent: 0, say: (value) => (value ? duration(value) : "none"), hint: "delay after the first failure of a job", queue: true },
   retry_backoff: { label: "Retry backoff", kind: "number", absent: 2, min: 1, max: 1000, step: "any", hint: "multiplies the delay after each further failure", queue: true },
-  retry_max_ms: { label: "Longest retry delay (ms)", kind: "number", absent: 300_000, say: duration, hint: "not less than the retry delay", queue: true },
+  retry_max_ms: { label: "Longest retry delay", kind: "duration", absent: 300_000, say: duration, hint: "not less than the retry delay", queue: true },
   retry_jitter: { label: "Retry jitter", kind: "number", absent: 0, max: 1, step: "any", hint: "0 to 1: shortens delays at random by up to this fraction", queue: true },
-  claim_jitter_ms: { label: "Claim batching window (ms)", kind: "number", say: (value) => (value ? duration(value) : "off"), queue: true },
+  claim_jitter_ms: { label: "Claim batching window", kind: "duration", say: (value) => (value ? duration(value) : "off"), queue: true },
   leases_durable: { label: "Leases survive a restart and a power failure", kind: "flag", queue: true },
 };
 
@@ -52,7 +52,7 @@ export function openConfig(place, log, { code, buttons, reload }) {
       const control = (controls[name] = makeControl(one, config[name], allowed));
       if (one.kind === "flag") return h("label.check", {}, control, one.label);
       const said = one.say ? h("span.muted.said", {}, one.say(config[name])) : null;
-      if (said) control.addEventListener("input", () => (said.textContent = one.say(Number(control.value))));
+      if (said) control.addEventListener("input", () => (said.textContent = control.validity.valid ? one.say(read(one, control)) : ""));
       const element = field(one.label, control, one.hint);
       if (said) element.querySelector("label").append(" ", said);
       return element;
@@ -119,6 +119,7 @@ function makeControl(one, value, allowed) {
   if (one.kind === "choice") return h("select", disabled, one.options.map((option) => h("option", { value: option, selected: option === value }, option)));
   if (one.kind === "flag") return h("input", { type: "checkbox", checked: Boolean(value), ...disabled });
   if (one.kind === "text") return h("input", { value: value ?? "", placeholder: "none", spellcheck: "false", ...disabled });
+  if (one.kind === "duration") return h("input", { required: true, pattern: DURATION, value: durationText(value), spellcheck: "false", autocomplete: "off", ...disabled, title: disabled.title ?? "For example 7d, 12h, 30m, 20s or 500ms" });
   if (one.kind === "maybe") return h("input", { type: "number", value: value ?? "", ...disabled });
   return h("input", { type: "number", min: one.min ?? 0, max: one.max, step: one.step ?? 1, required: true, value: String(value), ...disabled });
 }
@@ -126,6 +127,7 @@ function makeControl(one, value, allowed) {
 function read(one, control) {
   if (one.kind === "flag") return control.checked;
   if (one.kind === "number") return Number(control.value);
+  if (one.kind === "duration") return parseDuration(control.value);
   if (one.kind === "maybe") return control.value === "" ? null : Number(control.value);
   if (one.kind === "text") return control.value.trim() || null;
   return control.value;

@@ -1,26 +1,34 @@
 /** The readers of a log: consumers, routers, forks. */
 
 import { send } from "../../api.js";
+import { chart } from "../../parts/chart.js";
 import { curl, literal, python } from "../../parts/code.js";
 import { segments } from "../../parts/heading.js";
 import { isTopicName, topicPath } from "../../parts/kinds.js";
 import { plainTable } from "../../parts/table.js";
 import { confirm, field, notice, openDialog } from "../../shell/dialogs.js";
 import { h, replace } from "../../shell/dom.js";
-import { ago, count, parseMoment, rate } from "../../shell/format.js";
+import { ago, count, parseMoment, rate, short } from "../../shell/format.js";
 import { icon } from "../../shell/icons.js";
 import { address } from "../../shell/routes.js";
 import { needs } from "../../shell/session.js";
+
+/** A sample every two seconds: half an hour. */
+const KEPT = 900;
+/** The colours of a chart. */
+const MOST_SERIES = 8;
 
 export function openReaders(place, log, { code, reload }) {
   const consumers = h("div");
   const routers = h("div");
   const create = h("button.in-row", { type: "button", onclick: () => seek(log, "", reload), ...(isTopicName(log.name) ? needs("write") : { disabled: true, title: "Only logs with the name of a topic have consumers" }) }, icon("plus"), "New consumer");
+  const lag = lagChart();
   const show = (one) => {
+    lag.add(one.consumers);
     replace(consumers, one.consumers.length
       ? plainTable("Consumers", [
           { title: "Consumer", cell: (row) => h("b", {}, row.name) },
-          { title: "Position", class: "number", width: "110px", cell: (row) => count(row.seq) },
+          { title: "Position", class: "number.wide-only", width: "110px", cell: (row) => count(row.seq) },
           { title: "Lag", class: "number", width: "100px", cell: (row) => (row.lag ? h("span.chip", { dataset: { kind: "warn" } }, count(row.lag)) : "0") },
           { title: "Committed", class: "number.wide-only", width: "110px", cell: (row) => ago(row.moved_at) },
           { title: "Actions", unseen: true, class: "act", width: "104px", cell: (row) => [h("button.quiet.in-row", { type: "button", "aria-label": `Seek consumer ${row.name}`, title: "Move it to another position", onclick: () => seek(one, row.name, reload), ...needs("write") }, "Seek…"), h("button.quiet.only-icon.in-row", { type: "button", "aria-label": `Delete consumer ${row.name}`, onclick: () => forget(one, row, reload), ...needs("delete") }, icon("trash"))] },
@@ -41,8 +49,32 @@ export function openReaders(place, log, { code, reload }) {
     python: python([`billing = client.topic(${literal(log.name)}).consumer("billing")`, "for batch in billing.batches(size=100):  # committed when you request the next batch", "    print(len(batch))", "print(billing.position().lag)"]),
   });
   show(log);
-  replace(place, h("div.columns.scroll", {}, h("section.card", { "aria-label": "Consumers" }, h("header", {}, h("h2", {}, "Consumers"), h("span.grow"), create), consumers), h("section.card", { "aria-label": "Routers" }, h("h2", {}, "Routers"), routers)));
-  return { update: show, close: () => {} };
+  replace(place, h("div.stack.scroll", {}, h("div.columns", {}, h("section.card", { "aria-label": "Consumers" }, h("header", {}, h("h2", {}, "Consumers"), h("span.grow"), create), consumers), h("section.card", { "aria-label": "Routers" }, h("h2", {}, "Routers"), routers)), lag.element));
+  return { update: show, close: lag.close };
+}
+
+/** The lag of the consumers over time, since the tab was opened. */
+function lagChart() {
+  const element = h("section.card.lag", { "aria-label": "Lag over time", hidden: true });
+  let samples = [];
+  let names = [];
+  let drawn = null;
+  const add = (consumers) => {
+    const shown = consumers.slice(0, MOST_SERIES);
+    if (shown.map((one) => one.name).join("\n") !== names.join("\n")) {
+      names = shown.map((one) => one.name);
+      samples = [];
+      drawn?.close();
+      drawn = names.length ? chart({ title: "Lag, since this tab was opened", series: names.map((label) => ({ label })), format: short, height: 150, level: 2, whole: true }) : null;
+      replace(element, drawn?.element);
+      element.hidden = !drawn;
+    }
+    if (!drawn) return;
+    samples.push([Date.now() / 1000, ...shown.map((one) => one.lag)]);
+    if (samples.length > KEPT) samples.shift();
+    drawn.set(samples.map(([at]) => at), names.map((_, index) => samples.map((sample) => sample[index + 1])));
+  };
+  return { element, add, close: () => drawn?.close() };
 }
 
 /** Moves a consumer to a position, or creates one there. @param {string} name empty: a new consumer */

@@ -16,7 +16,9 @@ const EARLIEST = "1970-01-01T00:00:00Z";
 const LATEST = "9999-12-31T00:00:00Z";
 const MOST_BUCKETS = 1500;
 const MOST_SERIES = 8;
-const OF_SUMMARY = ["count", "sum", "avg", "min", "max", "p50", "p95", "p99"];
+const OF_SUMMARY = ["count", "sum", "avg", "min", "max"];
+/** Only measures with a histogram have these. */
+const OF_HISTOGRAM = ["p50", "p95", "p99"];
 
 export function openChart(place, subject, { code, asked, remember }) {
   const { log, search } = subject;
@@ -42,7 +44,7 @@ export function openChart(place, subject, { code, asked, remember }) {
 
   const build = () => {
     const chosen = search.rollups[rollup.value];
-    const measures = Object.entries(chosen.measures ?? {}).flatMap(([name, one]) => (one.kind === "count" ? [[`${name}|count`, name]] : OF_SUMMARY.map((of) => [`${name}|${of}`, `${of} of ${name}`])));
+    const measures = Object.entries(chosen.measures ?? {}).flatMap(([name, one]) => (one.kind === "count" ? [[`${name}|count`, name]] : [...OF_SUMMARY, ...(one.histogram || one.histogramJsonPointer ? OF_HISTOGRAM : [])].map((of) => [`${name}|${of}`, `${of} of ${name}`])));
     measure = pick("Measure", measures);
     group = pick("Group by", [["", "No grouping"], ...(chosen.dimensions ?? []).map((name) => [name, `by ${name}`])]);
     interval = pick("Interval", [["", "Interval: auto"], ...(chosen.intervals ?? []).map((one) => [one, `every ${one}`])]);

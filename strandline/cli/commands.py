@@ -151,9 +151,7 @@ def strandline(
     ] = False,
     url: Annotated[
         str | None,
-        typer.Option(
-            "--url", metavar="URL", help="URL of the server. With standbys: all URLs, with commas in between."
-        ),
+        typer.Option("--url", metavar="URL", help="URL of the server, or of it and its standbys, separated by commas."),
     ] = None,
     api_key: Annotated[
         str | None, typer.Option("--api-key", metavar="KEY", help="API key, if the server requires one.")

@@ -24,7 +24,7 @@ app = typer.Typer(name="context", no_args_is_help=True, help="Name servers, and 
 def add_command(
     name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the new context.")],
     address: Annotated[
-        str, typer.Argument(metavar="URL", help="URL of the server. With standbys: all URLs, with commas in between.")
+        str, typer.Argument(metavar="URL", help="URL of the server, or of it and its standbys, separated by commas.")
     ],
     api_key: ApiKey = None,
     use: Annotated[bool, typer.Option("--use", help="Make it the current context.")] = False,

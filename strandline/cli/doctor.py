@@ -149,7 +149,12 @@ def health_check(health: Health) -> Check:
         leader = f"the leader at {health.leader}" if health.leader else "a leader"
         return Check("health", "ok", f"the server is a standby for {leader}")
     if health.role == "replaced":
-        return Check("health", "fail", health.reason, "use the other server; restart this one with an empty directory")
+        return Check(
+            "health",
+            "fail",
+            health.reason,
+            "use the other server; move this data directory away and restart with --standby",
+        )
     if health.status == "read_only":
         advice = "free space or repair the disk, then restart the server; until then it refuses writes"
         return Check("health", "fail", f"the journal failed: {health.reason}", advice)
@@ -199,7 +204,7 @@ def replica_check(replica: dict[str, Any]) -> Check:
     if replica["missing_segments"]:
         text += f"; {replica['missing_segments']:,} segments are still to be fetched from it"
     if replica["away"] or replica["lag_ms"] > REPLICA_WARN_MS:
-        advice = "check the object store and the network; writes to `replicated` logs wait for it"
+        advice = "check the object store and the network; writes to `replicated` logs wait or are refused"
         return Check("replica", "fail" if replica["away"] else "warn", text, advice)
     return Check("replica", "ok", text)
 

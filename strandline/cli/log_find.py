@@ -68,9 +68,9 @@ def find_command(
 ) -> None:
     """Print the records whose content matches a filter, newest first.
 
-    The server scans the log from its end, so it needs no schema and no index. Conditions are `.path = value` (also
-    != > >= < <=), `.path ~ /regex/`, `.path` (there is a value), words, "a text" and /regex/, with `and`, `or`, `not`
-    and parentheses.
+    The server scans the log from its end, without a schema or an index. Conditions are `.path = value` (also
+    != > >= < <=), `.path ~ /regex/`, `.path` (the field has a value), words, "a text" and /regex/. Combine them with
+    `and`, `or`, `not` and parentheses.
 
     Example:
       strandline log find payments '.status = failed and .amount >= 100' --since 1d
@@ -89,7 +89,7 @@ def find_command(
         # One record more tells whether there are more.
         for number, record in enumerate(_matches(client, log, query, limit + 1)):
             if number == limit:
-                say(f"more records match; print them with --limit {2 * limit} or --until")
+                say("more records match; print them with a higher --limit or an earlier --until")
                 return
             printer.show(record)
 

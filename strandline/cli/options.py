@@ -30,7 +30,7 @@ Url = Annotated[
         "--url",
         metavar="URL",
         envvar="STRANDLINE_URL",
-        help="URL of the server. With standbys: all URLs, with commas in between.",
+        help="URL of the server, or of it and its standbys, separated by commas.",
         rich_help_panel=SERVER_PANEL,
     ),
 ]

@@ -271,7 +271,7 @@ def redrive_command(
     ] = None,
     data: Annotated[
         str | None,
-        typer.Option("--data", metavar="JSON", help="With --seq: the data of the job, in place of the letter's own."),
+        typer.Option("--data", metavar="JSON", help="With --seq: replace the data of the job."),
     ] = None,
     record_key: RecordKey = None,
     as_json: AsJson = False,
@@ -288,7 +288,9 @@ def redrive_command(
       strandline queue redrive emails --seq 7 --data '{"to":"ann@example.com"}'
     """
     if data is not None and seq is None:
-        raise typer.BadParameter("it replaces the data of one dead letter: name it with --seq", param_hint="--data")
+        raise typer.BadParameter(
+            "it corrects one dead letter; add --seq with the sequence number of the letter", param_hint="--data"
+        )
     parse_json(data, "--data")
     payload = UNSET if data is None else Raw(data.encode())
     with connect(url, api_key) as client:

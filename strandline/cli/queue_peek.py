@@ -39,9 +39,9 @@ def peek_command(
 ) -> None:
     """Print the first jobs of a queue, its counters and its rates, without leasing any job.
 
-    Below a job that failed before is the reason of its last failure, if the job is among the first 100 leased, the
-    first 100 delayed or the next 20 jobs; `--json` prints all known failures. The throughput and the failure rate are
-    those of the last minute.
+    The line below a job is the reason of its last failure. It is known for the first 100 leased jobs, the first 100
+    delayed jobs and the next 20 ready jobs; `--json` prints all known failures. The throughput and the failure rate
+    are those of the last minute.
 
     Example:
       strandline queue peek emails --limit 5

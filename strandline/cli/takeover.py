@@ -22,8 +22,9 @@ def takeover_command(
 ) -> None:
     """Let a standby server take over from the server that uses a replica.
 
-    The command only writes a request to the replica; a server that runs with --standby takes over within a second or
-    so. The server before it accepts no more writes, whether or not it is still running.
+    The command writes a request to the replica. A server that waits with --standby takes over about a second later; a
+    standby that starts after the request ignores it. The old leader cannot write to the replica any more, even if it
+    still runs.
 
     Example:
       strandline takeover s3://bucket/prefix

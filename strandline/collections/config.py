@@ -179,8 +179,8 @@ class Collection(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit
     bundle: Text | None = None
     #: Writes a record to a topic for every push; `true` stands for the topic with the name of the collection.
     queue: QueueEvents | None = None
-    #: What an acknowledged push survives: `ephemeral`, `memory`, `disk`, `fsync`, a loss of power, or
-    #: `replicated`, a loss of the machine.
+    #: What an acknowledged push survives: `ephemeral`, `memory`, `disk`, `fsync` (a loss of power) or
+    #: `replicated` (the loss of the machine).
     durability: Durability = "fsync"
     #: Closes security gaps of the published servers, also where clients can notice it.
     strict: Flag = True

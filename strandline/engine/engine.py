@@ -101,8 +101,9 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     )
     replica: Annotated[
         Text,
-        "Object store that gets a copy of everything as it is written: s3://bucket/prefix or a directory; empty: none. "
-        "A server with an empty data directory takes over from it.",
+        "Object store that receives a copy of the data directory while the server writes: s3://bucket/prefix or a "
+        "directory; empty: none. A server with an empty data directory takes over from it at once, unless it is a "
+        "standby.",
     ] = ""
     replica_interval_ms: Annotated[
         FlushInterval, "Shortest time between two uploads of new records to the replica."

@@ -311,7 +311,7 @@ class JournalFailed(EngineError):
 
 
 class Superseded(EngineError):
-    """Another server has taken over the replica, so this one must not accept writes any more."""
+    """Another server has taken over the replica, so this server must not accept writes any more."""
 
     def __init__(self, number: int, own_term: int, term: int, address: str) -> None:
         by = f" at {address}" if address else ""
@@ -334,7 +334,7 @@ class ReplicaBehind(EngineError):
 
     def __init__(self, waited_ms: int) -> None:
         super().__init__(
-            f"the replica has not stored the write after {waited_ms} ms; it is stored on this server only. Repeat it "
+            f"the replica has not stored the write after {waited_ms} ms; only this server has it. Repeat the write "
             f"with the same idempotency key after {self.retry_after_ms} ms"
         )
         self.waited_ms = waited_ms

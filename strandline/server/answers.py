@@ -143,7 +143,7 @@ class PipelineFigures(msgspec.Struct):
 class ReplicaFigures(msgspec.Struct):
     """The replica of the server. Counters start at 0 when the process starts."""
 
-    #: The number of takeovers so far.
+    #: Each start of a server that writes to the replica begins the next term.
     term: Number
     #: The number of the last chunk.
     chunk: Number

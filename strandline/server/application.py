@@ -322,7 +322,7 @@ class Application:
             except Superseded:
                 if standby is None:
                     raise
-                log.info("another standby was faster")
+                log.info("another standby took over first; this one continues to wait")
                 standby.forget()
 
     async def _stand_by(self, standby: Standby) -> None:
@@ -339,7 +339,7 @@ class Application:
                 pause, failing = standby.pause, False
             except (DamagedFile, OSError) as error:
                 if not failing:
-                    log.error("the standby cannot read the replica, and tries again: %s", error)
+                    log.error("the standby cannot read the replica and tries again: %s", error)
                 failing = True
             status.leader = "" if standby.leader is None else standby.leader.address
             with suppress(TimeoutError):

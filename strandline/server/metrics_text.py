@@ -171,7 +171,8 @@ def _journal(wal: Wal) -> Iterator[str]:
 def _replica(stats: ReplicaStats | None) -> Iterator[str]:
     if stats is None:
         return
-    yield from _gauge("replica_term", "Term of this server: the number of takeovers so far.", stats.term)
+    help = "Term of this server. Each start of a server that writes to the replica begins the next term."
+    yield from _gauge("replica_term", help, stats.term)
     yield from _gauge("replica_chunk", "Number of the last chunk in the replica.", stats.chunk)
     yield from _gauge("replica_waiting_bytes", "Bytes of the journal that the replica lacks.", stats.waiting_bytes)
     yield from _gauge("replica_lag_seconds", "Age of the oldest of these bytes.", stats.lag_ms / 1000)
@@ -187,7 +188,7 @@ def _replica(stats: ReplicaStats | None) -> Iterator[str]:
     yield from _gauge("replica_missing_segments", help, stats.missing_segments)
     help = "1 while the replica cannot be reached and the server refuses writes to `replicated` logs."
     yield from _gauge("replica_away", help, int(stats.away))
-    help = "1 if another server has taken over, so that this one refuses writes."
+    help = "1 if another server has taken over, so that this one refuses all requests."
     yield from _gauge("replica_superseded", help, int(stats.superseded))
 
 

@@ -94,13 +94,13 @@ class ServerSettings(Section, frozen=True, kw_only=True):
     ] = ""
     advertise: Annotated[
         Text,
-        "Address that clients use, as host:port, for the answers of standby servers and of a server that was replaced; "
-        "empty: the address that the server listens on.",
+        "Address at which clients reach this server, as host:port. Standbys and replaced servers name it in their "
+        "answers. Empty: the address that the server listens on.",
     ] = ""
     standby: Annotated[
         Flag,
-        "Wait for the server that uses the replica to fail, or for `strandline takeover`, and take over then. A server "
-        "whose data directory is not empty continues at once if no other server has taken over.",
+        "Wait until the leader of the replica gives no sign of life, or for `strandline takeover`, then take over. A "
+        "server whose data directory is not empty starts at once if no other server has taken over.",
     ] = False
     api_keys: Annotated[
         Keys,

@@ -146,22 +146,23 @@ SHUTTING_DOWN = Problem("shutting_down", 503, "The server is shutting down.", SO
 STANDBY = Problem(
     "standby",
     503,
-    "The server is a standby, which serves nothing until it takes over, or another server has taken over from it. "
-    "`leader` in the details is the address of the server to use, if it is known.",
+    "The server answers no requests, because it is a standby or another server has taken over from it. Use the server "
+    "at the address `leader` in the details, if it is known.",
     SOON_MS,
 )
 READ_ONLY = Problem(
     "read_only",
     503,
-    "The journal failed, and the server refuses writes until it is restarted; reads work. Or another server took over "
-    "while the write was in progress; the message says so. The outcome of a write that was in progress is unknown.",
+    "The journal failed, or another server took over while the write was in progress; the message says which. After a "
+    "failure of the journal, reads work, and the server refuses writes until it is restarted. The outcome of a write "
+    "that was in progress is unknown.",
     LATER_MS,
 )
 REPLICA_BEHIND = Problem(
     "replica_behind",
     503,
-    "The replica has not stored the write within `replica_timeout_ms`. The write is on the server, and its outcome is "
-    "unknown: it counts when the replica has it. Repeat it with the same idempotency key or producer.",
+    "The server has stored the write, but the replica has not stored it within `replica_timeout_ms`. Its outcome is "
+    "unknown: it takes effect when the replica has it. Repeat it with the same idempotency key or producer.",
     SOON_MS,
 )
 REPLICA_AWAY = Problem(

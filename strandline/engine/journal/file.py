@@ -244,7 +244,10 @@ class Journal:
             if self.failure is None:
                 self.failure = JournalFailed(self._file.path, error)
                 if isinstance(error, Superseded):
-                    log.error("%s. To use this server again, start it with an empty directory.", self.failure)
+                    log.error(
+                        "%s. To use this machine again, move the data directory away and start with --standby.",
+                        self.failure,
+                    )
                     return self.failure
                 log.error(
                     "the journal %s failed: %s. The server is read-only now: it refuses every write and still answers "

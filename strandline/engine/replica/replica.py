@@ -196,7 +196,11 @@ class Replica:
             self._wake.set()
             self._ending.wait(CLOSE_POLL_SECONDS)
         if self._lacks_something:
-            log.warning("the replica %s lacks the last %d bytes of the journal", self._place, self._shipper.waiting)
+            log.warning(
+                "the server stops before the replica %s has the last %d bytes of the journal",
+                self._place,
+                self._shipper.waiting,
+            )
         for thread in self._threads:
             thread.end()
         until = monotonic() + CLOSE_SECONDS
@@ -322,7 +326,7 @@ class Replica:
             self._stop_serving(error)
             return False
         except FilesMissing as error:
-            log.warning("%s was removed before the replica had it; the replica gets a segment instead", error)
+            log.warning("%s was removed before it was uploaded; the replica gets a segment instead", error)
             self._stored = None
             self._wake_files.set()
             return False
@@ -368,7 +372,11 @@ class Replica:
         timeout_ms = self._options.timeout_ms
         if self._engine.flushing.expire_unshipped(monotonic() - timeout_ms / 1000, lambda: ReplicaBehind(timeout_ms)):
             if not self._away:
-                log.warning("the replica %s has not stored writes for %d ms", self._place, timeout_ms)
+                log.warning(
+                    "the replica %s has not stored writes for %d ms; until it does, writes to replicated logs get 503",
+                    self._place,
+                    timeout_ms,
+                )
             self._away = True
 
     def _renew(self) -> None:

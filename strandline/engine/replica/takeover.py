@@ -50,8 +50,8 @@ class ReplicaAhead(EngineError):
     def __init__(self, directory: str, replica: str) -> None:
         super().__init__(
             f"the replica {replica} is ahead of the data directory {directory}: another server has taken over, or the "
-            "directory is an old copy. Move the directory away and start with an empty one: the server then begins "
-            "with what the replica has. Records that only this directory has stay in it"
+            "directory is an old copy. Move the directory away; records that only it has stay in it. Then start with "
+            "--standby to wait for the other server, or without it to take over from that server"
         )
 
 

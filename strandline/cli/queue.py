@@ -288,9 +288,7 @@ def redrive_command(
       strandline queue redrive emails --seq 7 --data '{"to":"ann@example.com"}'
     """
     if data is not None and seq is None:
-        raise typer.BadParameter(
-            "it corrects one dead letter; add --seq with the sequence number of the letter", param_hint="--data"
-        )
+        raise typer.BadParameter("it corrects one dead letter; name it with --seq", param_hint="--data")
     parse_json(data, "--data")
     payload = UNSET if data is None else Raw(data.encode())
     with connect(url, api_key) as client:

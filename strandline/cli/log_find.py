@@ -89,7 +89,7 @@ def find_command(
         # One record more tells whether there are more.
         for number, record in enumerate(_matches(client, log, query, limit + 1)):
             if number == limit:
-                say("more records match; print them with a higher --limit or an earlier --until")
+                say(f"more records match; print them with --limit {2 * limit} or an earlier --until")
                 return
             printer.show(record)
 

@@ -41,7 +41,7 @@ class Redrives:
         data = None if isinstance(body.data, UnsetType) else bytes(body.data)
         if data is not None:
             if body.seq is None:
-                raise invalid("data replaces that of one dead letter: name it with seq")
+                raise invalid("data corrects one dead letter; name it with seq")
             if len(data) > context.settings.max_record_bytes:
                 most = context.settings.max_record_bytes
                 raise Refusal(RECORD_TOO_LARGE, f"data has {len(data)} bytes, the limit is {most}", {"max": most})

@@ -324,6 +324,11 @@ class Application:
                     raise
                 log.info("another standby took over first; this one continues to wait")
                 standby.forget()
+            except OSError as error:
+                if standby is None:
+                    raise
+                log.error("the takeover failed; this standby waits again: %s", error)
+                await asyncio.to_thread(standby.give_back, options.address, options.replica_lease_ms)
 
     async def _stand_by(self, standby: Standby) -> None:
         """Wait until it is time to take over. Raises StartGivenUp if the server should stop."""

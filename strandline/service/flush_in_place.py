@@ -38,6 +38,7 @@ class FlushInPlace:
             and self._in_a_row() > 0
             and flushing.pending == 1
             and not flushing.awaits_replica
+            and not flushing.unshipped
             and flushing.times.last <= MAX_FLUSH_US
             # A flush in progress may be of another kind, such as the one before a backup, and slow.
             and not flushing.turns.locked()

@@ -279,7 +279,13 @@ class SharedFlush:
         """Fail the commits that wait for the replica since before a time. Their changes stay, and readers see them when
         the replica has them. Returns the number of commits."""
         with self._lock:
-            late = [each.commit for each in self._unshipped if each.since < before and not each.commit.done]
+            late: list[Commit[Any]] = []
+            for number, each in enumerate(self._unshipped):
+                if each.since >= before:
+                    break
+                if not each.commit.done:
+                    late.append(each.commit)
+                    self._unshipped[number] = each._replace(commit=Commit.of(None), value=None)
         for commit in late:
             commit.resolve(None, error())
         return len(late)

@@ -97,4 +97,6 @@ def after_pending(engine: Engine, book: Logbook, appended: Appended) -> Commit[A
     replica, the duplicate waits with it."""
     if not book.pending and not book.held:
         return Commit.of(appended)
+    if book.held:
+        engine.check_replica(book)
     return engine.later((book,), appended, None)

@@ -202,6 +202,7 @@ class _Step:
     def _alter(
         self, book: Logbook, kind: FrameType, first: int, body: bytes, select: Select, make: Callable[[], Any]
     ) -> None:
+        self._engine.check_replica(book)
         self._waits = self._waits or book.config.durability in FLUSHED or book.pending > 0 or book.held > 0
         self._alterations.append(_Alteration(len(self._results), book, kind, first, body, select, make))
         self._results.append(None)

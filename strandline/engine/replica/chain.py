@@ -79,8 +79,8 @@ class Chain:
     def chunks(self, numbers: list[int]) -> Iterator[Chunk | None]:
         """Read chunks, several at a time. None: the chunk was removed in the meantime."""
         with ThreadPoolExecutor(READERS, "replica-reader") as readers:
-            for start in range(0, len(numbers), 4 * READERS):
-                yield from readers.map(self.read, numbers[start : start + 4 * READERS])
+            for start in range(0, len(numbers), READERS):
+                yield from readers.map(self.read, numbers[start : start + READERS])
 
     def find_end(self) -> Chunk | None:
         """Find the last chunk and continue after it. Returns None if there is no chunk."""
@@ -145,8 +145,13 @@ class Chain:
             return
         data, state = self._doubtful
         number = self.number + 1
-        if not self._create(data) and self.store.read(chunk_name(number)) != data:
-            raise self.superseded(self.term, number)
+        if not self._create(data):
+            found = self.store.read(chunk_name(number))
+            if found is None:
+                # A server that takes over creates a chunk that is never removed. This is a conflict between requests.
+                raise OSError(f"{self.store.describe()}/{chunk_name(number)}: a conflicting request is in progress")
+            if found != data:
+                raise self.superseded(self.term, number)
         self.number, self.state = number, state
         self._doubtful = None
 

@@ -140,6 +140,8 @@ def decode_chunk(place: str, number: int, raw: bytes) -> Chunk:
         raise DamagedFile(place, "its checksum does not match")
     if found != number:
         raise DamagedFile(place, f"its header has the number {found}")
+    if kind not in iter(ChunkKind):
+        raise DamagedFile(place, f"its header has the unknown kind {kind}")
     return Chunk(number, term, writer, ChunkKind(kind), began, state, body)
 
 

@@ -96,6 +96,7 @@ class Replica:
         self._turn = threading.Lock()
         self._wake = threading.Event()
         self._wake_files = threading.Event()
+        self._closing = threading.Event()
         self._ending = threading.Event()
         self._threads: list[BackgroundThread] = []
         self._shipped_at = 0.0
@@ -149,7 +150,10 @@ class Replica:
         engine.kept.append(lambda _: self._wake_files.set())
         self._threads = [
             BackgroundThread(
-                Task("replica", self._ship, health, max_delay=MAX_DELAY_SECONDS), self._wait_to_ship, self._wake.set
+                Task("replica", self._ship, health, max_delay=MAX_DELAY_SECONDS),
+                self._wait_to_ship,
+                self._wake.set,
+                died=engine.flushing.give_up,
             ),
             BackgroundThread(
                 Task("files of the replica", self.keep_files, health, max_delay=MAX_DELAY_SECONDS),
@@ -163,6 +167,8 @@ class Replica:
             ),
         ]
         if self._options.lease_ms:
+            with suppress(OSError, DamagedFile):
+                self._renew()
             pause = self._options.lease_ms / 1000 / BEATS
             self._threads.append(
                 BackgroundThread(
@@ -191,6 +197,7 @@ class Replica:
                 self.ship_all()
                 self._end()
             return
+        self._closing.set()
         until = monotonic() + CLOSE_SECONDS
         while self._lacks_something and monotonic() < until:
             self._wake.set()
@@ -293,7 +300,7 @@ class Replica:
 
     def _wait_to_ship(self) -> None:
         self._wake.wait()
-        self._ending.wait(max(self._shipped_at + self._options.interval_ms / 1000 - monotonic(), 0.0))
+        self._closing.wait(max(self._shipped_at + self._options.interval_ms / 1000 - monotonic(), 0.0))
         self._wake.clear()
 
     def _ship(self) -> None:
@@ -320,7 +327,7 @@ class Replica:
         try:
             self._shipped(self._shipper.settle())
             if self._ready is not None:
-                self._shipped(self._ship_state(*self._ready))
+                self._shipped(self._ship_state(self._ready))
             position = None if self._stored is None else self._shipper.ship()
         except Superseded as error:
             self._stop_serving(error)
@@ -361,9 +368,12 @@ class Replica:
         if self._listener is not None:
             self._listener(error)
 
-    def _ship_state(self, manifest: Manifest, state: State) -> int:
-        position = self._shipper.ship_state(state, manifest.boundary)
-        self._ready, self._stored, self._is_clean = None, (manifest, state), False
+    def _ship_state(self, ready: tuple[Manifest, State]) -> int:
+        position = self._shipper.ship_state(ready[1], ready[0].boundary)
+        # In this order: a state is always known as ready or as stored.
+        self._stored, self._is_clean = ready, False
+        if self._ready is ready:
+            self._ready = None
         self._wake_files.set()
         return NOWHERE if position is None else position
 
@@ -383,7 +393,9 @@ class Replica:
         """Give a sign of life, unless another server has taken over, which an idle server notices only here."""
         if self._superseded is not None:
             return
-        leader = read_leader(self._store)
+        leader = None
+        with suppress(DamagedFile):
+            leader = read_leader(self._store)
         if leader is not None and leader.term > self._chain.term:
             self._stop_serving(Superseded(self._chain.number + 1, self._chain.term, leader.term, leader.address))
             return
@@ -418,11 +430,14 @@ class Replica:
         self._wake_files.clear()
         if self._superseded is not None:
             return
+        # Only this thread makes a state ready. Its objects are not leftovers, also while it is being stored.
+        ready = self._ready
         stored = self._stored
         try:
-            if stored is not None and not self._is_clean:
+            if ready is None and stored is not None and not self._is_clean:
                 self._remove_others(stored[1])
-            if stored is None or stored[0].boundary != self._engine.maintenance.manifest.boundary:
+            newest = ready or stored
+            if newest is None or newest[0].boundary != self._engine.maintenance.manifest.boundary:
                 self._copy_files()
                 self._wake.set()
         except BaseException:

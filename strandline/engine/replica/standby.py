@@ -9,10 +9,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from time import monotonic
 
+import msgspec
+
+from strandline.engine.errors import DamagedFile
 from strandline.engine.replica.chain import Chain
-from strandline.engine.replica.leader import TAKEOVER, Leader, read_leader
+from strandline.engine.replica.leader import TAKEOVER, Leader, read_leader, write_leader
 from strandline.engine.replica.store import ReplicaStore
 
 log = logging.getLogger(__name__)
@@ -43,6 +47,14 @@ class Standby:
     def forget(self) -> None:
         """Begin to wait again, because another server took over first."""
         self.leader = None
+
+    def give_back(self, address: str, lease_ms: int) -> None:
+        """The takeover of this server at this address failed: let a standby take over when this lease has passed."""
+        with suppress(OSError, DamagedFile):
+            leader = read_leader(self._store)
+            if leader is not None and leader.address == address:
+                write_leader(self._store, msgspec.structs.replace(leader, lease_ms=lease_ms))
+        self.forget()
 
     @property
     def pause(self) -> float:

@@ -13,6 +13,7 @@ from contextlib import contextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from urllib.parse import urlsplit
 
 from strandline.engine.errors import BadConfig
 from strandline.engine.segments.cold_tier import (
@@ -34,6 +35,10 @@ else:
 
 #: The replica repeats requests itself, because it must know whether a chunk was created by an earlier attempt.
 NO_RETRIES: RetryConfig = {"max_retries": 0, "retry_timeout": timedelta(0)}
+
+
+#: The folders of a replica.
+FOLDERS = ("chunks", "segments", "checkpoints")
 
 
 class StoredObject(NamedTuple):
@@ -73,6 +78,17 @@ class ReplicaStore(Protocol):
         ...
 
 
+class StoreFailed(OSError):
+    """The store cannot be reached, or refuses a request. Only the text for the log says which and why."""
+
+    def __init__(self, place: str, why: str) -> None:
+        super().__init__(errno.EIO, "the object store failed", place)
+        self.why = why
+
+    def __str__(self) -> str:
+        return f"{self.filename}: {self.why}"
+
+
 class ObjectStoreReplica:
     """A replica in ``s3://bucket/prefix``, in any other store that obstore knows (``gs://``, ``az://``), or in a
     directory.
@@ -81,7 +97,7 @@ class ObjectStoreReplica:
     """
 
     def __init__(self, url: str, **options: str | bool) -> None:
-        self._url = url.rstrip("/")
+        self._url = _without_secrets(url.rstrip("/"))
         self._directory = directory_of(url)
         self._store: ObjectStore
         if self._directory is None:
@@ -89,7 +105,8 @@ class ObjectStoreReplica:
         else:
             for option, value in options.items():
                 raise BadConfig(option, value, "a replica in a directory has no options")
-            create_directory(self._directory)
+            for folder in FOLDERS:
+                create_directory(self._directory / folder)
             self._store = obstore.store.LocalStore(self._directory)
 
     def describe(self) -> str:
@@ -112,18 +129,16 @@ class ObjectStoreReplica:
     def read(self, name: str) -> bytes | None:
         try:
             with self._errors(name):
-                return obstore.get(self._store, name).bytes().to_bytes()
+                return b"".join(self._parts(name))
         except FileNotFoundError:
             return None
 
     def fetch(self, name: str, target: Path) -> bool:
         try:
-            with self._errors(name):
-                found = obstore.get(self._store, name)
-                with target.open("wb", buffering=0) as file:
-                    for piece in found.stream(min_chunk_size=PART_BYTES):
-                        file.write(piece)
-                    os.fsync(file.fileno())
+            with self._errors(name), target.open("wb", buffering=0) as file:
+                for part in self._parts(name):
+                    file.write(part)
+                os.fsync(file.fileno())
         except FileNotFoundError:
             return False
         return True
@@ -142,6 +157,14 @@ class ObjectStoreReplica:
         with self._errors(name), suppress(FileNotFoundError):
             obstore.delete(self._store, name)
 
+    def _parts(self, name: str) -> Iterator[bytes]:
+        """Yield the contents of an object. The time limit of a request includes its answer, so a part is small."""
+        first = obstore.get(self._store, name, options={"range": (0, PART_BYTES)})
+        size = first.meta["size"]
+        yield first.bytes().to_bytes()
+        for start in range(PART_BYTES, size, PART_BYTES):
+            yield obstore.get_range(self._store, name, start=start, end=min(start + PART_BYTES, size)).to_bytes()
+
     def _make_durable(self, name: str) -> None:
         """The library puts a finished file in place but does not flush it."""
         if self._directory is not None:
@@ -156,11 +179,15 @@ class ObjectStoreReplica:
             yield
         except (obstore.exceptions.BaseError, OSError) as error:
             why = reason_of(error)
-            if isinstance(error, (obstore.exceptions.AlreadyExistsError, FileExistsError)):
+            # Stores report a conditional PUT whose condition does not hold in two ways.
+            if isinstance(
+                error,
+                (obstore.exceptions.AlreadyExistsError, obstore.exceptions.PreconditionError, FileExistsError),
+            ):
                 raise FileExistsError(errno.EEXIST, "the object exists", place) from error
             if isinstance(error, FileNotFoundError) and "NoSuchBucket" not in why:
                 raise FileNotFoundError(errno.ENOENT, why, place) from error
-            raise OSError(errno.EIO, why, place) from error
+            raise StoreFailed(place, why) from error
 
 
 def _open(url: str, options: Mapping[str, str | bool]) -> ObjectStore:
@@ -172,4 +199,11 @@ def _open(url: str, options: Mapping[str, str | bool]) -> ObjectStore:
     try:
         return obstore.store.from_url(url, client_options=client, retry_config=NO_RETRIES, **settings)
     except (obstore.exceptions.BaseError, ValueError) as error:
-        raise BadConfig("replica", url, reason_of(error)) from error
+        raise BadConfig("replica", _without_secrets(url), reason_of(error)) from error
+
+
+def _without_secrets(url: str) -> str:
+    if "://" not in url:
+        return url
+    parts = urlsplit(url)
+    return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="").geturl()

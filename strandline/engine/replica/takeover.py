@@ -39,6 +39,8 @@ from strandline.engine.state.checkpoints import (
 TAKEN_OVER = "TAKEN_OVER"
 #: A file with a random id that distinguishes this directory from others of the same history.
 WRITER = "REPLICA"
+#: A server that begins a term gives no sign of life until it has read everything. Standbys wait this long for it.
+START_LEASE_MS = 600_000
 #: The folder of the descriptions in a pool of backups.
 BACKUPS = "backups"
 
@@ -101,7 +103,7 @@ def begin_term(disk: Disk, chain: Chain, address: str, lease_ms: int, expected_t
     if own is not None and end is not None and chain.number != end.number + 1:
         # The other server was alive and has written more in the meantime.
         _check_contains(disk, own, chain, chain.number - 1)
-    write_leader(chain.store, Leader(chain.term, address, lease_ms))
+    write_leader(chain.store, Leader(chain.term, address, max(lease_ms, START_LEASE_MS) if lease_ms else 0))
     if own is not None or end is None:
         return Begun(False, _last_state(chain))
     contents = _read(chain)
@@ -110,8 +112,9 @@ def begin_term(disk: Disk, chain: Chain, address: str, lease_ms: int, expected_t
 
 
 def has_data(directory: str | os.PathLike[str]) -> bool:
-    """Return whether a directory is a data directory, as opposed to one that is empty or does not exist."""
-    return Path(directory, MANIFEST).exists()
+    """Return whether a directory is a data directory, as opposed to one that is empty or does not exist. A directory
+    whose takeover is unfinished counts as empty: another server may have taken over since."""
+    return Path(directory, MANIFEST).exists() and not Path(directory, TAKEN_OVER).exists()
 
 
 def finish(disk: Disk) -> None:

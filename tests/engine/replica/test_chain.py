@@ -273,3 +273,15 @@ def test_a_server_that_is_always_overtaken_gives_up() -> None:
     with pytest.raises(OSError, match="faster than this one can take over") as caught:
         led(store)
     assert caught.value.errno != errno.EEXIST
+
+
+def test_a_conflict_between_requests_is_not_a_takeover(monkeypatch: pytest.MonkeyPatch) -> None:
+    """S3 refuses one of two conditional requests at the same time, after which the object may not exist."""
+    store = FaultyStore()
+    chain = led(store)
+    monkeypatch.setattr(store, "create", lambda name, data: False)
+    with pytest.raises(OSError, match="conflicting request"):
+        chain.add(STATE)
+    monkeypatch.undo()
+    chain.settle()
+    assert (chain.number, kinds(store)) == (2, [ChunkKind.TERM, ChunkKind.STATE])

@@ -9,7 +9,7 @@ from support.engines import fill, make, opened, texts
 from support.replicas import FaultyStore, directory, kinds, served, start
 from support.topics_client import eventually
 
-from strandline.engine import Append, Batch, Config, Engine, Options
+from strandline.engine import Append, Batch, Config, Delete, Engine, Options
 from strandline.engine.errors import (
     BadConfig,
     JournalFailed,
@@ -23,7 +23,8 @@ from strandline.engine.replica.chunk import ChunkKind, State, content_of
 from strandline.engine.replica.leader import Leader, read_leader, write_leader
 from strandline.engine.replica.replica import Replica, ReplicaStats
 from strandline.engine.replica.store import ObjectStoreReplica, ReplicaStore
-from strandline.engine.state.checkpoints import parse_manifest
+from strandline.engine.replica.takeover import START_LEASE_MS, TAKEN_OVER, has_data
+from strandline.engine.state.checkpoints import MANIFEST, Manifest, parse_manifest
 
 
 def replica_of(engine: Engine) -> Replica:
@@ -472,3 +473,110 @@ def test_a_server_that_comes_back_late_finds_its_number_taken(tmp_path: Path) ->
         with pytest.raises(JournalFailed, match="another server"):
             commit.wait()
         assert log.head == 1
+
+
+# --- states that are prepared while others are stored ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("trouble", ["the removal fails once", "the state is stored slowly"])
+def test_the_objects_of_a_state_that_is_ready_are_not_removed(
+    tmp_path: Path, trouble: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One thread prepares states and removes what the last one does not need; another one stores them."""
+    store = FaultyStore()
+    with served(directory(tmp_path, "one"), store) as engine:
+        log, replica = make(engine, "r", durability="replicated"), replica_of(engine)
+        fill(log, "1")
+        replica.keep_files()
+        engine.seal()
+        replica.keep_files()
+        commit = log.append(Batch.of(b"2"))
+        engine.flush()
+        engine.seal()
+        copy = replica._files.copy
+
+        def copy_meanwhile(manifest: Manifest) -> State:
+            state = copy(manifest)
+            monkeypatch.undo()
+            # The state before this one is stored while this one is prepared.
+            replica._ship_one()
+            return state
+
+        monkeypatch.setattr(replica._files, "copy", copy_meanwhile)
+        replica.keep_files()
+        if trouble == "the removal fails once":
+
+            def fail_meanwhile(first: int) -> None:
+                monkeypatch.undo()
+                replica._ship_one()
+                raise OSError("the store failed")
+
+            monkeypatch.setattr(replica._chain, "remove_before", fail_meanwhile)
+            replica._ship_one()
+            with pytest.raises(OSError, match="the store failed"):
+                replica.keep_files()
+        else:
+            create = store.create
+
+            def create_slowly(name: str, data: bytes) -> bool:
+                monkeypatch.undo()
+                created = create(name, data)
+                replica.keep_files()
+                return created
+
+            monkeypatch.setattr(store, "create", create_slowly)
+            replica._ship_one()
+        for _ in range(3):
+            replica.keep_files()
+            replica._ship_one()
+            assert replica._stored is not None
+            needed = replica._stored[1]
+            assert [name for name in (*needed.checkpoints, *needed.segments) if store.read(name) is None] == []
+        assert commit.wait().first == 2
+        with served(directory(tmp_path, "two"), store) as other:
+            assert texts(other.log("r")) == ["1", "2"]
+
+
+def test_repeats_and_steps_are_refused_while_the_store_is_away(tmp_path: Path) -> None:
+    store = FaultyStore()
+    engine = running(tmp_path / "one", store, replica_timeout_ms=1)
+    try:
+        log = make(engine, "r", durability="replicated")
+        fill(log, "1")
+        store.is_away = True
+        with pytest.raises(ReplicaBehind):
+            log.append(Batch.of(b"2"), idempotency_key="k").wait()
+        until(lambda: replica_of(engine).stats().away)
+        waiting = engine.flushing.unshipped
+        for _ in range(10):
+            with pytest.raises(ReplicaAway):
+                log.append(Batch.of(b"2"), idempotency_key="k")
+            with pytest.raises(ReplicaAway):
+                engine.change_all([Delete(log, seqs=[1])])
+        assert engine.flushing.unshipped == waiting
+        store.is_away = False
+        until(lambda: texts(log) == ["1", "2"])
+        assert log.append(Batch.of(b"2"), idempotency_key="k").wait().first == 2
+    finally:
+        store.is_away = False
+        engine.close()
+
+
+def test_a_server_promises_its_lease_once_it_has_read_everything(tmp_path: Path) -> None:
+    store = FaultyStore()
+    with served(directory(tmp_path, "one"), store, replica_lease_ms=300):
+        leader = read_leader(store)
+        assert leader is not None
+        assert leader.lease_ms == START_LEASE_MS, "no thread gives signs of life here"
+    with running(tmp_path / "two", store, replica_lease_ms=300):
+        leader = read_leader(store)
+        assert leader is not None
+        assert (leader.term, leader.lease_ms) == (2, 300)
+
+
+def test_a_directory_whose_takeover_is_unfinished_is_not_a_data_directory(tmp_path: Path) -> None:
+    assert not has_data(tmp_path)
+    (tmp_path / MANIFEST).write_bytes(b"")
+    assert has_data(tmp_path)
+    (tmp_path / TAKEN_OVER).write_bytes(b"")
+    assert not has_data(tmp_path)

@@ -8,9 +8,10 @@ import pytest
 
 from strandline.engine.replica.chain import Chain
 from strandline.engine.replica.chunk import Term
-from strandline.engine.replica.leader import Leader, request_takeover, write_leader
+from strandline.engine.replica.leader import Leader, read_leader, request_takeover, write_leader
 from strandline.engine.replica.standby import MAX_PAUSE_SECONDS, Standby
 from strandline.engine.replica.store import ObjectStoreReplica
+from strandline.engine.replica.takeover import START_LEASE_MS
 
 
 class HandClock:
@@ -135,4 +136,14 @@ def test_a_new_leader_gets_its_own_time(standby: Standby, store: ObjectStoreRepl
     clock.now += 4.9
     assert not standby.look()
     clock.now += 0.2
+    assert standby.look()
+
+
+def test_a_takeover_that_failed_is_given_back(standby: Standby, store: ObjectStoreReplica, clock: HandClock) -> None:
+    begin_term(store, Leader(1, "own:1", START_LEASE_MS))
+    standby.give_back("other:1", 1000)
+    assert read_leader(store) == Leader(1, "own:1", START_LEASE_MS)
+    standby.give_back("own:1", 1000)
+    assert not standby.look()
+    clock.now += 2
     assert standby.look()

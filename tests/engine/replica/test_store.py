@@ -114,3 +114,20 @@ def test_what_no_store_understands_is_refused(tmp_path: Path) -> None:
             ObjectStoreReplica(url)
     with pytest.raises(BadConfig, match="a replica in a directory has no options"):
         ObjectStoreReplica(str(tmp_path / "replica"), endpoint="http://127.0.0.1:1")
+
+
+def test_large_objects_are_read_in_parts(store: ReplicaStore, tmp_path: Path) -> None:
+    data = Random(1).randbytes(2 * PART_BYTES + 7)
+    for size in (1, PART_BYTES, PART_BYTES + 1, len(data)):
+        store.put("segments/1", data[:size])
+        assert store.read("segments/1") == data[:size]
+        assert store.fetch("segments/1", tmp_path / "copy")
+        assert (tmp_path / "copy").read_bytes() == data[:size]
+
+
+def test_errors_keep_places_and_secrets_to_the_log() -> None:
+    store = ObjectStoreReplica("s3://user:secret@bucket/p?x=secret", endpoint="http://127.0.0.1:9", allow_http=True)
+    assert store.describe() == "s3://bucket/p"
+    with pytest.raises(OSError, match="s3://bucket/p/leader: ") as caught:
+        store.read("leader")
+    assert caught.value.strerror == "the object store failed"

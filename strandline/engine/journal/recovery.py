@@ -204,7 +204,7 @@ def _first_known_time(book: Logbook) -> int:
 #: The maximum number of seqs that a log can have assigned in a lost journal file. A record takes at least 4 bytes of
 #: the journal, so more seqs need a file of 1 GiB; by default, files are sealed at 64 MiB.
 SEQ_LEAP = 1 << 28
-#: A server whose replica is away goes on for hours: it may have filled this many journal files that the replica lacks.
+#: While the replica is away, a server may fill this many journal files that the replica lacks.
 UNSHIPPED_FILES = 16
 #: Records of an ephemeral log are not in the journal, so the size of the journal does not bound them. This allows
 #: 100,000 records a second for four months in one journal file. Seqs stay below 2^53, the largest integer that all JSON

@@ -478,9 +478,8 @@ def test_a_server_that_comes_back_late_finds_its_number_taken(tmp_path: Path) ->
 # --- states that are prepared while others are stored ----------------------------------------------------------------
 
 
-@pytest.mark.parametrize("trouble", ["the removal fails once", "the state is stored slowly"])
-def test_the_objects_of_a_state_that_is_ready_are_not_removed(
-    tmp_path: Path, trouble: str, monkeypatch: pytest.MonkeyPatch
+def test_the_objects_of_a_state_that_is_being_stored_are_not_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One thread prepares states and removes what the last one does not need; another one stores them."""
     store = FaultyStore()
@@ -493,7 +492,7 @@ def test_the_objects_of_a_state_that_is_ready_are_not_removed(
         commit = log.append(Batch.of(b"2"))
         engine.flush()
         engine.seal()
-        copy = replica._files.copy
+        copy, create = replica._files.copy, store.create
 
         def copy_meanwhile(manifest: Manifest) -> State:
             state = copy(manifest)
@@ -502,36 +501,21 @@ def test_the_objects_of_a_state_that_is_ready_are_not_removed(
             replica._ship_one()
             return state
 
+        def create_slowly(name: str, data: bytes) -> bool:
+            monkeypatch.undo()
+            created = create(name, data)
+            replica.keep_files()
+            return created
+
         monkeypatch.setattr(replica._files, "copy", copy_meanwhile)
         replica.keep_files()
-        if trouble == "the removal fails once":
-
-            def fail_meanwhile(first: int) -> None:
-                monkeypatch.undo()
-                replica._ship_one()
-                raise OSError("the store failed")
-
-            monkeypatch.setattr(replica._chain, "remove_before", fail_meanwhile)
-            replica._ship_one()
-            with pytest.raises(OSError, match="the store failed"):
-                replica.keep_files()
-        else:
-            create = store.create
-
-            def create_slowly(name: str, data: bytes) -> bool:
-                monkeypatch.undo()
-                created = create(name, data)
-                replica.keep_files()
-                return created
-
-            monkeypatch.setattr(store, "create", create_slowly)
-            replica._ship_one()
-        for _ in range(3):
-            replica.keep_files()
+        monkeypatch.setattr(store, "create", create_slowly)
+        for _ in range(4):
             replica._ship_one()
             assert replica._stored is not None
             needed = replica._stored[1]
             assert [name for name in (*needed.checkpoints, *needed.segments) if store.read(name) is None] == []
+            replica.keep_files()
         assert commit.wait().first == 2
         with served(directory(tmp_path, "two"), store) as other:
             assert texts(other.log("r")) == ["1", "2"]

@@ -37,10 +37,6 @@ else:
 NO_RETRIES: RetryConfig = {"max_retries": 0, "retry_timeout": timedelta(0)}
 
 
-#: The folders of a replica.
-FOLDERS = ("chunks", "segments", "checkpoints")
-
-
 class StoredObject(NamedTuple):
     name: str
     size: int
@@ -105,8 +101,7 @@ class ObjectStoreReplica:
         else:
             for option, value in options.items():
                 raise BadConfig(option, value, "a replica in a directory has no options")
-            for folder in FOLDERS:
-                create_directory(self._directory / folder)
+            create_directory(self._directory)
             self._store = obstore.store.LocalStore(self._directory)
 
     def describe(self) -> str:
@@ -115,6 +110,7 @@ class ObjectStoreReplica:
     def create(self, name: str, data: bytes) -> bool:
         try:
             with self._errors(name):
+                self._make_folder(name)
                 obstore.put(self._store, name, data, mode="create", use_multipart=False)
                 self._make_durable(name)
         except FileExistsError:
@@ -123,6 +119,7 @@ class ObjectStoreReplica:
 
     def put(self, name: str, data: bytes | Path) -> None:
         with self._errors(name):
+            self._make_folder(name)
             obstore.put(self._store, name, data, chunk_size=PART_BYTES, max_concurrency=PARTS_AT_A_TIME)
             self._make_durable(name)
 
@@ -164,6 +161,11 @@ class ObjectStoreReplica:
         yield first.bytes().to_bytes()
         for start in range(PART_BYTES, size, PART_BYTES):
             yield obstore.get_range(self._store, name, start=start, end=min(start + PART_BYTES, size)).to_bytes()
+
+    def _make_folder(self, name: str) -> None:
+        """The library creates a folder when it is first needed, but does not flush that."""
+        if self._directory is not None:
+            create_directory((self._directory / name).parent)
 
     def _make_durable(self, name: str) -> None:
         """The library puts a finished file in place but does not flush it."""

@@ -131,3 +131,12 @@ def test_errors_keep_places_and_secrets_to_the_log() -> None:
     with pytest.raises(OSError, match="s3://bucket/p/leader: ") as caught:
         store.read("leader")
     assert caught.value.strerror == "the object store failed"
+
+
+def test_a_directory_that_is_only_looked_at_stays_as_it_is(tmp_path: Path) -> None:
+    store = ObjectStoreReplica(str(tmp_path))
+    assert store.read("leader") is None
+    assert store.list("chunks") == []
+    assert list(tmp_path.iterdir()) == []
+    assert store.create("chunks/1", b"1")
+    assert [path.name for path in tmp_path.iterdir()] == ["chunks"]

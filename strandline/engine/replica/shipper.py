@@ -92,7 +92,18 @@ class Shipper:
             self._forget_files(boundary)
             return self._beginning_of(boundary)
 
-        return self._add(msgspec.structs.replace(state, first_chunk=first), stored)
+        return self._add(
+            msgspec.structs.replace(state, first_chunk=first, has_journal=self._has_shipped(boundary)), stored
+        )
+
+    def _has_shipped(self, boundary: int) -> bool:
+        """Return whether everything before a journal file was shipped."""
+        place = self.place
+        return all(
+            file.end <= (max(place.offset, FILE_HEADER.size) if file.number == place.file else FILE_HEADER.size)
+            for file in self._files()
+            if place.file <= file.number < boundary
+        )
 
     def ship(self) -> int | None:
         """Ship one chunk. Return the position in the journal up to which the replica has everything, or None if there

@@ -28,6 +28,13 @@ from strandline.engine.stats import NOWHERE, Totals
 Listener = Callable[["Logbook"], None]
 
 
+#: What a logbook consists of, without what others think of it: its listeners, totals and counters of changes.
+_CONTENTS = (
+    "assigned", "base", "cap_floor", "config", "count", "created_ts", "cursors", "earliest", "filed_in", "forks",
+    "gaps", "head", "idempotency", "last_ts", "notes", "producers", "runs", "size", "tail", "ttl_floor", "volatile_from",
+)  # fmt: skip
+
+
 class Gap(NamedTuple):
     """Seqs without a record that no caller removed."""
 
@@ -114,6 +121,17 @@ class Logbook:
         self.reserve_step = 0
         #: The first seq that is only in memory, because the log was ephemeral when it was written; 0: none.
         self.volatile_from = 0
+
+    def become(self, other: Logbook) -> None:
+        """Take the contents of another logbook of the same log."""
+        totals = self.totals
+        self.count_in(NOWHERE)
+        for slot in _CONTENTS:
+            setattr(self, slot, getattr(other, slot))
+        self.revision += 1
+        self.rewrites += 1
+        self.withdrawals += 1
+        self.count_in(totals)
 
     @property
     def evict_floor(self) -> int:

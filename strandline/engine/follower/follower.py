@@ -152,12 +152,14 @@ class Follower:
     def look(self) -> None:
         """Apply everything that is in the replica now. Raises OSError and DamagedFile."""
         began = self._now()
-        try:
-            for chunk in self._mirror.new_chunks():
-                self._take(chunk)
-        except ChunksRemoved as error:
-            log.info("%s; loading the last state", error)
-            self._reload(self._mirror.begin())
+        while True:
+            try:
+                for chunk in self._mirror.new_chunks():
+                    self._take(chunk)
+                break
+            except ChunksRemoved as error:
+                log.info("%s; loading the last state", error)
+                self._reload(self._mirror.begin())
         self._current_at = began
 
     def _take(self, chunk: Chunk) -> None:

@@ -13,7 +13,7 @@ Number = Annotated[int, Meta(ge=0)]
 Share = Annotated[float, Meta(ge=0, le=1)]
 Condition = Literal["ok", "degraded", "read_only"]
 #: What a server with a replica does; empty: it has none.
-Role = Literal["", "leader", "standby", "replaced"]
+Role = Literal["", "leader", "standby", "follower", "replaced"]
 
 
 class FailingTask(msgspec.Struct):

@@ -17,9 +17,10 @@ from starlette.types import Receive, Send
 from strandline import arrow
 from strandline.collections.revocation_files import BadRevocationFile
 from strandline.delivery.hub import Hub, Recurrence
-from strandline.engine import Engine, Log
+from strandline.engine import Engine, Log, Options
 from strandline.engine.clock import Clock, SteadyClock, SystemClock
 from strandline.engine.errors import DamagedFile, Superseded
+from strandline.engine.follower.mirror import NoLeaderYet
 from strandline.engine.replica.standby import MAX_PAUSE_SECONDS, Standby
 from strandline.engine.replica.store import ObjectStoreReplica
 from strandline.engine.replica.takeover import ReplicaAhead, has_data
@@ -267,7 +268,7 @@ class Application:
             "tables": self.tables.routes(),
             "console": self.console.routes(),
         }
-        if settings.server.audit_bytes:
+        if settings.server.audit_bytes and engine.follower is None:
             audit = Audit(engine, settings.server.audit_bytes)
             await asyncio.to_thread(audit.prepare)
             self.gate.audit = audit
@@ -308,6 +309,8 @@ class Application:
         options = msgspec.structs.replace(
             settings.engine_options(), address=settings.server.advertise or self.for_clients or self.address
         )
+        if options.follow:
+            return await self._follow(options)
         standby: Standby | None = None
         if settings.server.standby and not has_data(settings.storage.data_dir):
             standby = Standby(await asyncio.to_thread(ObjectStoreReplica, options.replica, **options.replica_options))
@@ -329,6 +332,23 @@ class Application:
                     raise
                 log.error("the takeover failed; this standby waits again: %s", error)
                 await asyncio.to_thread(standby.give_back, options.address, options.replica_lease_ms)
+
+    async def _follow(self, options: Options) -> Engine:
+        """Open a copy of the logs of another server. Waits until there is one, and while the store is away. Raises
+        StartGivenUp if the server should stop."""
+        said = ""
+        while not self._stopping.is_set():
+            try:
+                return await asyncio.to_thread(
+                    Engine.follow, self.settings.storage.data_dir, options, clock=self._clock
+                )
+            except (NoLeaderYet, OSError) as error:
+                if str(error) != said:
+                    log.warning("cannot follow %s yet, and tries again: %s", options.follow, error)
+                    said = str(error)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._stopping.wait(), MAX_PAUSE_SECONDS)
+        raise StartGivenUp
 
     async def _stand_by(self, standby: Standby) -> None:
         """Wait until it is time to take over. Raises StartGivenUp if the server should stop."""

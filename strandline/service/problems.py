@@ -23,6 +23,7 @@ from strandline.engine.errors import (
     DamagedFile,
     DiskFull,
     EngineClosed,
+    FollowsLeader,
     JournalFailed,
     LogFull,
     NoReplica,
@@ -146,8 +147,15 @@ SHUTTING_DOWN = Problem("shutting_down", 503, "The server is shutting down.", SO
 STANDBY = Problem(
     "standby",
     503,
-    "The server answers no requests, because it is a standby or another server has taken over from it. Use the server "
-    "at the address `leader` in the details, if it is known.",
+    "The server does not answer this request: it is a standby, it follows another server and answers only reads, or "
+    "another server has taken over from it. Use the server at the address `leader` in the details, if it is known.",
+    SOON_MS,
+)
+BEHIND = Problem(
+    "behind",
+    503,
+    "The log did not reach the sequence number `min_seq` in time; `head` in the details is its last one. Retry, or read "
+    "from the leader.",
     SOON_MS,
 )
 READ_ONLY = Problem(
@@ -389,6 +397,7 @@ RULES: tuple[Rule, ...] = (
         ("file",),
         "the records cannot be read: {error.file} is damaged or missing; the server's log says why",
     ),
+    Rule(FollowsLeader, STANDBY, ("leader",)),
     Rule(JournalFailed, READ_ONLY, ("retry_after_ms",)),
     Rule(ReplicaBehind, REPLICA_BEHIND, ("waited_ms", "retry_after_ms")),
     Rule(

@@ -117,6 +117,7 @@ def _fields(url: str, health: Health, metrics: dict[str, Any]) -> dict[str, Any]
         "size": decimal(metrics["bytes_live"]),
         "not sealed": f"{decimal(sealing['unsealed_bytes'])} of {decimal(sealing['budget_bytes'])}",
         "not in the replica": None if replica is None else show_lag(replica),
+        "behind the leader": f"{metrics['follower']['lag_ms'] / 1000:.1f} s" if "follower" in metrics else None,
         "leased jobs": f"{metrics['queue_leases_in_flight']:,}",
         "live connections": f"{metrics['sse_connections']:,}",
         "largest consumer lag": f"{max(lags):,}" if lags else None,

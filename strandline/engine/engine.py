@@ -203,6 +203,8 @@ class Engine:
         #: Called with every log that is created or forked, by the thread that does it and with the lock held: they must
         #: be quick. Its first records may not be visible yet.
         self.created: list[Callable[[Log], None]] = []
+        #: Called with every log that was dropped, in the same way.
+        self.dropped: list[Callable[[Log], None]] = []
         #: Called with every log whose notes change, in the same way.
         self.noted: list[Callable[[Log], None]] = []
         #: Called after every round of housekeeping with the logs that it has sealed or otherwise changed, without the
@@ -684,6 +686,8 @@ class Engine:
         book.count_in(NOWHERE)
         self.compacted.discard(book)
         self.retaining.discard(book)
+        if self.dropped:
+            _call_all(self.dropped, Log(self, book))
 
     def replace_books(self, books: dict[int, Logbook]) -> None:
         """Replace all logs by those that were loaded again. A log of the same epoch remains the same object. The lock

@@ -34,7 +34,7 @@ class HealthState(msgspec.Struct, omit_defaults=True):
     version: str
     uptime_ms: Number
     reason: str = ""
-    #: Only with a replica: whether this server is the leader, stands by, or was replaced by another one.
+    #: Only with a replica: whether this server is the leader, stands by, follows, or was replaced by another one.
     role: Role = ""
     #: While the server stands by, and when it was replaced: the address of the leader, if it is known.
     leader: str = ""
@@ -166,6 +166,21 @@ class ReplicaFigures(msgspec.Struct):
     superseded: bool
 
 
+class FollowerFigures(msgspec.Struct):
+    """A server that follows another one. Counters start at 0 when the process starts."""
+
+    #: The term of the leader, and the last chunk that was read.
+    term: Number
+    chunk: Number
+    #: The server has everything that was in the replica this long ago.
+    lag_ms: Annotated[float, Meta(ge=0)]
+    #: The bytes of the journal that were applied.
+    applied_bytes_total: Number
+    #: The rounds of the leader's housekeeping that were adopted, and how often all logs were loaded again.
+    states_total: Number
+    reloads_total: Number
+
+
 class MetricsState(msgspec.Struct, omit_defaults=True):
     """The metrics of the server. Counters start at 0 when the process starts."""
 
@@ -198,3 +213,5 @@ class MetricsState(msgspec.Struct, omit_defaults=True):
     pipeline: PipelineFigures
     #: Only with a replica.
     replica: ReplicaFigures | None = None
+    #: Only if the server follows another one.
+    follower: FollowerFigures | None = None

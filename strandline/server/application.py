@@ -182,6 +182,7 @@ class Application:
         self.marks: LakeMarks | None = None
         self._sampling: Recurrence | None = None
         self._key_sweep: Recurrence | None = None
+        self._key_reading: Recurrence | None = None
         #: Why the server could not start; set it to make the server stop.
         self.failure: BaseException | None = None
         door = SocketDoor(self.gate, self._serve_socket)
@@ -231,6 +232,9 @@ class Application:
             engine, hub, self.limits.streams, self.workers, target_latency_ms=settings.delivery.target_latency_ms
         )
         self.admission, self.live = kernel.admission, kernel.live
+        self.gate.reach = kernel.reach
+        if engine.follower is not None:
+            self.gate.lag_ms = engine.follower.lag_ms
         in_place = FlushInPlace(engine, lambda: self.gate.entered, lambda: self.gate.in_a_row)
         kernel.admission.flushes_in_place = in_place.is_best
         shelf = IndexCatalog(Lake.at(settings.lake), Path(settings.storage.data_dir) / COMPANIONS, self.workers.lake)
@@ -289,6 +293,8 @@ class Application:
         self.status.progress = 1.0
         self.status.ready = True
         self._key_sweep = hub.every(KEY_SWEEP_SECONDS, "removal of expired API keys", self.keys.sweep)
+        if engine.follower is not None:
+            self._key_reading = hub.every(KEY_SWEEP_SECONDS, "reading of API keys", lambda: self._read_keys(hub))
         self._sampling = hub.every(SAMPLE_MS / 1000, "sampling of the pressure", kernel.pressure.sample)
         self.collections.begin()
         self.console.begin()
@@ -386,6 +392,11 @@ class Application:
         )
         return False
 
+    def _read_keys(self, hub: Hub) -> None:
+        """Read the API keys again if the leader has changed them."""
+        if self.keys.is_stale:
+            hub.in_thread(self.keys.read).add_done_callback(lambda read: self.keys.replace(*read.result()))
+
     def _end_key(self, id: str) -> None:
         """An API key no longer works: check every request again, and end what its clients have open."""
         self.gate.forget_heads()
@@ -461,7 +472,7 @@ class Application:
         """Refuse new requests, end live responses, and let running requests finish."""
         self.status.draining = True
         self._stopping.set()
-        for recurrence in (self._sampling, self._key_sweep):
+        for recurrence in (self._sampling, self._key_sweep, self._key_reading):
             if recurrence is not None:
                 recurrence.stop()
         if self.keeper is not None:

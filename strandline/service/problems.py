@@ -147,15 +147,9 @@ SHUTTING_DOWN = Problem("shutting_down", 503, "The server is shutting down.", SO
 STANDBY = Problem(
     "standby",
     503,
-    "The server does not answer this request: it is a standby, it follows another server and answers only reads, or "
-    "another server has taken over from it. Use the server at the address `leader` in the details, if it is known.",
-    SOON_MS,
-)
-BEHIND = Problem(
-    "behind",
-    503,
-    "The log did not reach the sequence number `min_seq` in time; `head` in the details is its last one. Retry, or read "
-    "from the leader.",
+    "The server does not answer this request. It is a standby, another server has taken over from it, or it follows "
+    "another server: then it answers only reads, and a read with `min_seq` only once it has that record. Use the "
+    "server at the address `leader` in the details, if it is known.",
     SOON_MS,
 )
 READ_ONLY = Problem(

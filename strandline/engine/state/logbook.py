@@ -31,7 +31,8 @@ Listener = Callable[["Logbook"], None]
 #: What a logbook consists of, without what others think of it: its listeners, totals and counters of changes.
 _CONTENTS = (
     "assigned", "base", "cap_floor", "config", "count", "created_ts", "cursors", "earliest", "filed_in", "forks",
-    "gaps", "head", "idempotency", "last_ts", "notes", "producers", "runs", "size", "tail", "ttl_floor", "volatile_from",
+    "gaps", "head", "idempotency", "last_ts", "notes", "producers", "runs", "size", "tail", "ttl_floor",
+    "volatile_from",
 )  # fmt: skip
 
 

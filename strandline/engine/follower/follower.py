@@ -77,6 +77,8 @@ class Follower:
         self._engine: Engine | None = None
         #: Whether the next state must be loaded as a whole.
         self._must_reload = False
+        #: Whether chunks were removed before they were read, so that the directory must be made again.
+        self._has_missed_chunks = False
         #: The follower has everything that was in the replica at this time.
         self._current_at = now()
         self._states = self._reloads = 0
@@ -154,12 +156,14 @@ class Follower:
         began = self._now()
         while True:
             try:
+                if self._has_missed_chunks:
+                    self._reload(self._mirror.begin())
                 for chunk in self._mirror.new_chunks():
                     self._take(chunk)
                 break
             except ChunksRemoved as error:
                 log.info("%s; loading the last state", error)
-                self._reload(self._mirror.begin())
+                self._has_missed_chunks = True
         self._current_at = began
 
     def _take(self, chunk: Chunk) -> None:
@@ -216,7 +220,7 @@ class Follower:
         with engine.lock:
             engine.replace_books(recovered.books)
             self._replay.attach(engine)
-        self._must_reload = False
+        self._must_reload = self._has_missed_chunks = False
         self._reloads += 1
         self._use(manifest)
         engine.tell_kept(engine.by_epoch.values())

@@ -362,7 +362,8 @@ class Engine:
                 if cold is None and options.cold_url:
                     cold = ObjectStoreCold(options.cold_url, **options.cold_options)
                 store = replica or ObjectStoreReplica(options.follow, **options.replica_options)
-                follower = Follower(disk, Mirror(disk, store), options.follow_interval_ms)
+                mirror = Mirror(disk, store) if background else Mirror(disk, store, looks_per_list=1)
+                follower = Follower(disk, mirror, options.follow_interval_ms)
                 engine = cls(disk, options, clock or SteadyClock(), cold, None, follower=follower)
                 follower.look()
             except BaseException:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class LiveReplay(Replay):
-    """Until :meth:`attach`, this replays into logbooks that nobody reads yet."""
+    """Until :meth:`attach`, this replays into logbooks that have no readers yet."""
 
     def __init__(self, books: dict[int, Logbook], segments: Segments, recovered: Recovered) -> None:
         super().__init__(books, segments, recovered)

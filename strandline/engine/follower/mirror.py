@@ -27,6 +27,10 @@ from strandline.engine.state.checkpoints import (
     write_manifest,
 )
 
+#: A chunk that does not exist may have been removed, if the follower was paused for longer than a round of the leader's
+#: housekeeping. Only a list of the chunks shows that, which stores charge like a write, so it is requested this rarely.
+LOOKS_PER_LIST = 50
+
 
 class NoLeaderYet(EngineError):
     """No server has stored a state in the replica."""
@@ -42,8 +46,11 @@ class ChunksRemoved(EngineError):
 class Mirror:
     """Not thread-safe, except for :meth:`fetch`."""
 
-    def __init__(self, disk: Disk, store: ReplicaStore) -> None:
+    def __init__(self, disk: Disk, store: ReplicaStore, looks_per_list: int = LOOKS_PER_LIST) -> None:
         self._disk = disk
+        self._looks_per_list = looks_per_list
+        #: How often the next chunk was looked for and did not exist.
+        self._empty_looks = 0
         self._store = store
         self._chain = Chain(store)
         #: The last chunk that was read.
@@ -100,7 +107,8 @@ class Mirror:
         while True:
             chunk = self._chain.read(self.number + 1)
             if chunk is None:
-                later = self._chain.numbers(self.number)
+                self._empty_looks += 1
+                later = [] if self._empty_looks % self._looks_per_list else self._chain.numbers(self.number)
                 if not later:
                     return
                 if later[0] > self.number + 1:

@@ -18,6 +18,7 @@ import pytest
 from hypothesis import settings
 from support import distribution
 from support.memory_directory import is_about_disks, memory_directory
+from support.minio_server import MinioServer, find_minio, minio_server
 from support.server_process import ServerProcess, Share, StartServer
 from support.topics_client import Client
 from xdist.scheduler import LoadGroupScheduling
@@ -120,6 +121,13 @@ def server(lane: str, share: Share, memory: Path) -> ServerProcess:
     Webhooks may go to this machine, where the tests receive them."""
     data = memory / f"server-{lane}"
     return share(ServerProcess(data, fast_lane=lane == "fast", settings={"webhook_allow_loopback": True}))
+
+
+@pytest.fixture(scope="session")
+def minio(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MinioServer]:
+    """MinIO with a bucket that all tests share: use a prefix of your own."""
+    with minio_server(tmp_path_factory.mktemp("minio") / "data", find_minio()) as server:
+        yield server
 
 
 @pytest.fixture

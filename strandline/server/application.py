@@ -329,6 +329,10 @@ class Application:
                     raise
                 log.error("the takeover failed; this standby waits again: %s", error)
                 await asyncio.to_thread(standby.give_back, options.address, options.replica_lease_ms)
+            except StartGivenUp:
+                if standby is not None:
+                    await asyncio.to_thread(standby.give_back, options.address, options.replica_lease_ms)
+                raise
 
     async def _stand_by(self, standby: Standby) -> None:
         """Wait until it is time to take over. Raises StartGivenUp if the server should stop."""

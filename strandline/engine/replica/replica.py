@@ -118,10 +118,10 @@ class Replica:
         #: Whether the data directory was made from the replica.
         self.restored = False
 
-    def begin_term(self) -> None:
+    def begin_term(self, proceed: Callable[[], None]) -> None:
         """See :func:`takeover.begin_term`."""
         options = self._options
-        begun = begin_term(self._disk, self._chain, options.address, options.lease_ms, options.expected_term)
+        begun = begin_term(self._disk, self._chain, options.address, options.lease_ms, options.expected_term, proceed)
         self.restored = begun.restored
         self._needed = 0 if begun.state is None else begun.state.first_chunk
         self._files.begin_term(self._chain.term, begun.state)

@@ -153,4 +153,5 @@ def show_lag(replica: dict[str, Any]) -> str:
     """What would be lost with the machine."""
     if not replica["waiting_bytes"]:
         return "nothing"
-    return f"{decimal(replica['waiting_bytes'])}, for {replica['lag_ms'] / 1000:.1f} s"
+    records, size = f"{replica['waiting_records']:,} records", decimal(replica["waiting_bytes"])
+    return f"{size} with {records} of logs below `replicated`, for {replica['lag_ms'] / 1000:.1f} s"

@@ -69,6 +69,8 @@ class ReplicaStats(msgspec.Struct, frozen=True, kw_only=True):
     #: The bytes of the journal that the replica lacks, and for how long it has lacked the oldest of them.
     waiting_bytes: int
     lag_ms: float
+    #: The acknowledged records in these bytes that would be lost with the machine.
+    waiting_records: int
     #: The commits that wait for the replica, and how long the oldest has waited.
     waiting_commits: int
     waiting_ms: float
@@ -268,6 +270,7 @@ class Replica:
             term=self._chain.term,
             chunk=self._chain.number,
             waiting_bytes=self._shipper.waiting,
+            waiting_records=self._shipper.waiting_records,
             lag_ms=0.0 if lacking is None else (now - lacking) * 1000,
             waiting_commits=self._engine.flushing.unshipped,
             waiting_ms=0.0 if since is None else (now - since) * 1000,

@@ -18,10 +18,12 @@ import pytest
 from hypothesis import settings
 from support import distribution
 from support.memory_directory import is_about_disks, memory_directory
-from support.minio_server import MinioServer, find_minio, minio_server
+from support.minio_server import find_minio
 from support.server_process import ServerProcess, Share, StartServer
 from support.topics_client import Client
 from xdist.scheduler import LoadGroupScheduling
+
+from bench.minio import MinioServer, minio_server
 
 # The tests start hundreds of programs that import the same modules: these are compiled once, also where the environment
 # says that compiled modules are not to be kept.

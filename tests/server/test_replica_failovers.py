@@ -5,8 +5,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from support.minio_server import MinioServer
 from support.replica_failovers import Failover, Pair
+
+from bench.minio import MinioServer
 
 
 def test_nothing_is_lost_or_used_twice_whatever_happens_to_the_leader(tmp_path: Path, minio: MinioServer) -> None:

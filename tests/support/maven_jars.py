@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
+import os
 import re
 import shutil
 import subprocess
 import uuid
 from pathlib import Path
 
-from support.cache_directory import cache_directory
 from support.prerequisites import need, unavailable
 
 #: The first resolution downloads up to 100 MB.
@@ -42,7 +42,7 @@ def resolve(coordinates: list[str], *, without_spark: bool = False) -> list[Path
 
 def _directory(coordinates: list[str]) -> Path:
     digest = hashlib.sha256("\n".join(coordinates).encode()).hexdigest()[:16]
-    cache = cache_directory("maven-jars")
+    cache = _cache()
     directory = cache / digest
     if directory.is_dir():
         return directory
@@ -95,6 +95,13 @@ def _pom(coordinates: list[str]) -> str:
         "<groupId>strandline.tests</groupId><artifactId>jars</artifactId><version>1</version><packaging>pom</packaging>"
         f"<repositories>{repositories}</repositories><dependencies>{dependencies}</dependencies></project>"
     )
+
+
+def _cache() -> Path:
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    cache = Path(base) / "strandline-tests" / "maven-jars"
+    cache.mkdir(parents=True, exist_ok=True)
+    return cache
 
 
 def _shipped_by_spark() -> set[str]:

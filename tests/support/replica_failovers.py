@@ -26,9 +26,9 @@ from uuid import uuid4
 
 import httpx
 
+from bench.minio import BUCKET, MinioServer, build_minio, minio_server
 from strandline.client import Client, Patience, Tombstone
 from support.command_line import Cli
-from support.minio_server import BUCKET, MinioServer, build_minio, minio_server
 from support.server_process import ServerProcess
 from support.topics_client import eventually
 

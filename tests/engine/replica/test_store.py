@@ -6,8 +6,8 @@ from random import Random
 from uuid import uuid4
 
 import pytest
-from support.minio_server import BUCKET, MinioServer
 
+from bench.minio import BUCKET, MinioServer
 from strandline.engine.errors import BadConfig
 from strandline.engine.replica.store import ObjectStoreReplica, ReplicaStore, StoredObject
 from strandline.engine.segments.cold_tier import PART_BYTES

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,11 @@ import pytest
 from support.command_line import Cli
 from support.server_process import ServerProcess, StartServer
 from support.topics_client import Client, eventually
+
+from bench.delaying_proxy import delaying_proxy
+from bench.minio import BUCKET, MinioServer
+from bench.peers import free_port
+from strandline.engine.replica.takeover import has_data
 
 #: Chunks follow each other at once, and no write fails because the machine is busy.
 QUICK = {"replica_interval_ms": 1, "replica_timeout_ms": 60_000}
@@ -220,3 +226,34 @@ def test_a_takeover_without_a_standby_fails(start_server: StartServer, tmp_path:
     assert Cli("").lines("takeover", replica_of(tmp_path), "--wait", 0) == [requested]
     failed = Cli("").fails(1, "takeover", replica_of(tmp_path), "--wait", 0.01)
     assert "no server has taken over within 0.01 s; start a server with --standby" in failed
+
+
+def test_a_server_stops_during_a_takeover(tmp_path: Path, minio: MinioServer) -> None:
+    with delaying_proxy(free_port(), int(minio.url.rpartition(":")[2])) as proxy, ExitStack() as endings:
+
+        def machine(name: str) -> ServerProcess:
+            settings = {"replica": f"s3://{BUCKET}/{tmp_path.name}", "replica_interval_ms": 0}
+            environment = {**minio.environment, "AWS_ENDPOINT_URL": proxy.url}
+            server = ServerProcess(tmp_path / name, settings=settings, environment=environment)
+            endings.callback(server.end)
+            return server
+
+        first = machine("first").start()
+        client = first.client()
+        client.put("kept", durability="replicated")
+        for number in range(300):
+            client.write("kept", [number])
+        first.kill()
+
+        # Every write is a chunk, and eight of them are read at a time: this takes 19 seconds.
+        proxy.delay(500)
+        second = machine("second")
+        second.launch()
+        eventually(lambda: list(second.data.glob("journal/*.journal")), SECONDS)
+        assert second.stop() == 0
+        assert "stopped while replaying the journal" in second.log()
+        assert not has_data(second.data)
+
+        proxy.delay(0)
+        second.start()
+        assert len(second.client().diff("kept", limit=1000)["records"]) == 300

@@ -115,7 +115,7 @@ def _build(program: Path, seconds: float) -> None:
     _check_go()
     with tempfile.TemporaryDirectory(prefix="build-", dir=program.parent) as name:
         command = ["go", "install", "-ldflags", "-s -w", f"{MODULE}@{VERSION}"]
-        # The work is done once, so its intermediate files are not kept: they need 2 GB.
+        # The work is done once, so its intermediate files, about a gigabyte, are not kept.
         environment = os.environ | {"GOBIN": name, "GOCACHE": f"{name}/cache", "GOFLAGS": "-buildvcs=false"}
         try:
             done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=seconds)

@@ -303,7 +303,7 @@ class Engine:
 
         ``background=False`` starts no thread and no process, for tests: waiting for a commit flushes, and ``maintain``
         seals when it is called. For the same purpose, ``path`` may be a :class:`Disk`. ``progress`` is called with
-        numbers from 0.0 to 1.0 while the journal is replayed.
+        numbers from 0.0 to 1.0 while the journal is replayed, and with 0.0 while it is fetched from a replica.
         """
         options = options or Options()
         is_path = isinstance(path, (str, os.PathLike))
@@ -323,7 +323,7 @@ class Engine:
                 copy = None
                 if replica is not None:
                     copy = Replica(disk, replica, options.for_replica())
-                    copy.begin_term()
+                    copy.begin_term(lambda: None if progress is None else progress(0.0))
                 engine = cls(disk, options, clock or SteadyClock(), cold, worker, progress, replica=copy)
             except BaseException:
                 if worker is not None:

@@ -149,6 +149,9 @@ class ReplicaFigures(msgspec.Struct):
     chunk: Number
     #: The bytes of the journal that the replica lacks, and the age of the oldest in `lag_ms`.
     waiting_bytes: Number
+    #: The records in these bytes that would be lost with the machine: those of logs with a durability below
+    #: `replicated`. Estimated from the bytes while a part of them has been uploaded.
+    waiting_records: Number
     #: The changes that wait for the replica, and the age of the oldest in `waiting_ms`.
     waiting_commits: Number
     waiting_ms: Annotated[float, Meta(ge=0)]

@@ -338,6 +338,10 @@ class Application:
                     raise
                 log.error("the takeover failed; this standby waits again: %s", error)
                 await asyncio.to_thread(standby.give_back, options.address, options.replica_lease_ms)
+            except StartGivenUp:
+                if standby is not None:
+                    await asyncio.to_thread(standby.give_back, options.address, options.replica_lease_ms)
+                raise
 
     async def _follow(self, options: Options) -> Engine:
         """Open a copy of the logs of another server. Waits until there is one, and while the store is away. Raises

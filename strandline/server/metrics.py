@@ -286,6 +286,7 @@ def _replica(stats: ReplicaStats) -> dict[str, int | float | bool]:
         "term": stats.term,
         "chunk": stats.chunk,
         "waiting_bytes": stats.waiting_bytes,
+        "waiting_records": stats.waiting_records,
         "waiting_commits": stats.waiting_commits,
         "waiting_ms": round(stats.waiting_ms, 3),
         "lag_ms": round(stats.lag_ms, 3),

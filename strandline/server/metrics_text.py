@@ -177,6 +177,8 @@ def _replica(stats: ReplicaStats | None) -> Iterator[str]:
     yield from _gauge("replica_term", help, stats.term)
     yield from _gauge("replica_chunk", "Number of the last chunk in the replica.", stats.chunk)
     yield from _gauge("replica_waiting_bytes", "Bytes of the journal that the replica lacks.", stats.waiting_bytes)
+    help = "Records in these bytes that would be lost with the machine: those of logs below `replicated`."
+    yield from _gauge("replica_waiting_records", help, stats.waiting_records)
     yield from _gauge("replica_lag_seconds", "Age of the oldest of these bytes.", stats.lag_ms / 1000)
     help = "Number of changes that wait for the replica."
     yield from _gauge("replica_waiting_commits", help, stats.waiting_commits)

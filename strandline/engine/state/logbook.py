@@ -14,7 +14,7 @@ from typing import NamedTuple
 from strandline.engine.clock import FUTURE_MS, MAX_AHEAD_MS
 from strandline.engine.errors import UnknownLog
 from strandline.engine.journal.bodies import Extras
-from strandline.engine.record import Appended, Config, Cursor, LogState, ProducerState, Reason, Remembered
+from strandline.engine.record import AT_RISK, Appended, Config, Cursor, LogState, ProducerState, Reason, Remembered
 from strandline.engine.state.block import Block
 from strandline.engine.state.forks import ForkBase, earliest_of, evict_floor_of
 from strandline.engine.state.idempotency import remember, remember_keys
@@ -215,8 +215,11 @@ class Logbook:
 
     def assign(self, block: Block, ts: int, extras: Extras | None, now: int) -> Appended:
         """Assign the block's seqs. They are used from now on, whether or not readers see the records."""
-        appended = Appended(block.first, block.last, ts)
-        self.assigned = block.last
+        first, last = block.first, block.last
+        appended = Appended(first, last, ts)
+        self.assigned = last
+        if self.config.durability in AT_RISK:
+            self.totals.at_risk += last - first + 1
         if ts - now <= FUTURE_MS:
             self.last_ts = ts
         self.active_ts = now

@@ -79,6 +79,8 @@ class State(msgspec.Struct, frozen=True):
     first_chunk: int
     #: The objects with the manifest's hot segments, in its order.
     segments: list[str] = []
+    #: Objects of earlier states that backups need.
+    kept: list[str] = []
 
 
 class End(msgspec.Struct, frozen=True):

@@ -322,7 +322,7 @@ def test_what_a_lost_server_left_behind_is_removed_by_the_next(tmp_path: Path) -
         fill(make(engine, f"d{number}"), "x")
         engine.seal()
         replica_of(engine).keep_files()  # copied, but no state names it
-    store.put("segments/00000099-abc.arrow", b"")
+    store.put("segments/00000099-0123456789abcdef-1-9.arrow", b"")
     with served(directory(tmp_path, "two"), store) as other:
         replica_of(other).ship_all()
         replica_of(other).keep_files()

@@ -109,7 +109,13 @@ def complete(store: ReplicaStore, name: str, objects: Iterable[str], description
     try:
         check_kept(store, wanted)
         target = f"{BACKUPS}/{name}.json"
-        if not store.create(target, description) and store.read(target) != description:
+        try:
+            is_created = store.create(target, description)
+        except OSError:
+            is_created = store.read(target) == description
+            if not is_created:
+                raise
+        if not is_created:
             raise NameTaken
     except (NotShared, NameTaken):
         store.delete(claim)

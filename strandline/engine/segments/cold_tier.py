@@ -119,6 +119,8 @@ class ObjectStoreCold:
                 link = self._directory / f"{name}#link"
                 os.link(directory, link)
                 link.replace(self._directory / name)
+                # If both are the same file already, the name of the link is left.
+                link.unlink(missing_ok=True)
                 sync_path(self._directory)
                 return True
             here, there = urlsplit(self._url), urlsplit(source)

@@ -35,7 +35,7 @@ from strandline.engine.replica.store import ReplicaStore
 CLAIMS = "claims"
 #: The folder of the descriptions in a pool of backups.
 BACKUPS = "backups"
-#: A claim exists for a few requests. A backup whose claim is given up too early fails and can be repeated.
+#: A claim exists for a few requests. A backup whose claim is removed too early takes another name.
 STALE_SECONDS = 3600.0
 #: A backup that runs at the same time may remove a description between its listing and its reading.
 ATTEMPTS = 10
@@ -44,7 +44,7 @@ log = logging.getLogger(__name__)
 
 
 class NameTaken(Exception):
-    """Another backup has this name, or the server has given up this one."""
+    """Another backup has this name, or the server has taken it because the claim was old."""
 
 
 class NotShared(EngineError):
@@ -128,7 +128,8 @@ def complete(store: ReplicaStore, name: str, objects: Iterable[str], description
 
 
 def check_kept(store: ReplicaStore, objects: Iterable[str]) -> None:
-    """Check that the last state names all of these objects. Without a server, nobody removes any."""
+    """Check that the last state names all of these objects. Without a state, there is no server
+    that removes any."""
     state = last_state(store)
     if state is not None:
         for name in sorted(set(objects) - objects_of(state)):

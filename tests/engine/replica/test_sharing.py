@@ -267,7 +267,9 @@ def test_whatever_a_server_does_between_two_requests_of_a_backup(tmp_path: Path)
     raise AssertionError
 
 
-def test_whatever_is_backed_up_between_two_requests_of_a_server(tmp_path: Path) -> None:
+@pytest.mark.parametrize("of", ["leader", "replaced"])
+def test_whatever_is_backed_up_between_two_requests_of_a_server(tmp_path: Path, of: str) -> None:
+    """The directory of a server that was replaced still has the segments that the leader merges."""
     for number in count():
         path = tmp_path / str(number)
         path.mkdir()
@@ -275,8 +277,11 @@ def test_whatever_is_backed_up_between_two_requests_of_a_server(tmp_path: Path) 
         pool = simulated_pool(store.bucket, "backup")
         engine = start(directory(path, "one"), store)
         four_segments(engine)
+        source = engine.disk
+        if of == "replaced":
+            engine = start(directory(path, "two"), store)
         happened = at_request(
-            store.bucket, "test", number, lambda disk=engine.disk, pool=pool: backup(disk, pool, clock=ManualClock(NOW))
+            store.bucket, "test", number, lambda disk=source, pool=pool: backup(disk, pool, clock=ManualClock(NOW))
         )
         next_state(engine, "5")
         next_state(engine, "6")
@@ -285,7 +290,7 @@ def test_whatever_is_backed_up_between_two_requests_of_a_server(tmp_path: Path) 
             return
         (taken,) = Pool(pool).backups()
         assert restored(pool, taken, path / "copy") == list("1234567")[: len(restored(pool, taken, path / "again"))]
-        with served(directory(path, "two"), store) as other:
+        with served(directory(path, "three"), store) as other:
             assert everything(other) == list("1234567")
     raise AssertionError
 

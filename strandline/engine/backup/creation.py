@@ -196,7 +196,7 @@ class _Taking:
     def run(self, keep: int | None) -> BackupReport:
         taken, retries = self._take_until_complete()
         shared = [copy for copy in taken.files if is_shared(copy.name)]
-        for name in self._superseded - {copy.name for copy in taken.journal}:
+        for name in sorted(self._superseded - {copy.name for copy in taken.journal}):
             self._pool.delete("journal", name)
         gone, pruned_files = ([], 0) if keep is None else self._pool.prune(keep)
         return BackupReport(

@@ -486,5 +486,5 @@ class Replica:
 
 
 def _is_same(one: Manifest, other: Manifest) -> bool:
-    """Return whether two manifests name the same segments and checkpoints, in the same tiers."""
+    """Return whether two manifests need the same objects. Every round of housekeeping has a boundary of its own."""
     return one.boundary == other.boundary and one.segments == other.segments

@@ -464,7 +464,7 @@ def test_a_server_that_comes_back_late_finds_its_number_taken(tmp_path: Path) ->
                     replica._copy_files()
                     replica.ship_all()
                     assert replica._stored is not None
-                    replica._remove_others(replica._stored[1])
+                    replica._remove_others(*replica._stored)
                 chunks = [replica._chain.read(number) for number in replica._chain.numbers()]
                 kinds = [chunk.kind for chunk in chunks if chunk is not None]
                 assert kinds.count(ChunkKind.TERM) == term

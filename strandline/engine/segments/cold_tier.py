@@ -128,7 +128,7 @@ class ObjectStoreCold:
             here, there = urlsplit(self._url), urlsplit(source)
             if self._directory is not None or (here.scheme, here.netloc) != (there.scheme, there.netloc):
                 return False
-            bucket = _open_s3(f"s3://{here.netloc}", self._options)
+            bucket = open_object_store("cold", f"s3://{here.netloc}", self._options, RETRY)
             obstore.copy(bucket, there.path.strip("/"), f"{here.path}/{name}".strip("/"))
         except (obstore.exceptions.BaseError, OSError) as error:
             log.warning("%s is uploaded, because it cannot be copied from %s: %s", name, source, reason_of(error))

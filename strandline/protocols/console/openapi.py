@@ -293,6 +293,7 @@ _OPERATIONS: dict[tuple[str, str], Operation] = {
             "unsupported_media_type",
             "query_limit",
             "throttled",
+            "not_installed",
         ),
     ),
     ("POST", routes.SQL_CANCEL): Operation(

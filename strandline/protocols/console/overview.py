@@ -18,6 +18,7 @@ from strandline.protocols.console.context import ConsoleContext
 from strandline.protocols.console.rates import Rates
 from strandline.protocols.console.routers import ConsoleRouters
 from strandline.protocols.console.sample_history import SampleHistory
+from strandline.protocols.console.sql import is_available
 from strandline.protocols.console.tail import ConsoleStream
 from strandline.protocols.console.wire import (
     BusyLog,
@@ -153,6 +154,7 @@ class Overview:
                 keys_required=around.keys_required,
                 key=key if known else None,
                 pipeline=around.has_pipeline(),
+                sql=is_available(),
             )
         )
 

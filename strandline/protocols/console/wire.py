@@ -33,6 +33,8 @@ class SessionAnswer(msgspec.Struct, kw_only=True):
     keys_required: bool
     key: KeyAnswer | None
     pipeline: bool
+    #: Whether the server can answer queries in SQL.
+    sql: bool
 
 
 class SampleAnswer(msgspec.Struct, kw_only=True, gc=False):

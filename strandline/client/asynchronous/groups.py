@@ -159,8 +159,8 @@ class AsyncGroupMember(Generic[T]):
             )
 
     async def records(self, *, size: int = 256, until_end: bool = False) -> AsyncIterator[Record[T]]:
-        """The records of this member's shares, and new ones as they arrive. With ``until_end``, up to the current end.
-        ``size`` is how many are read at a time."""
+        """The records of this member's shares, and new ones as they arrive. With ``until_end``, until all members have
+        processed all records. ``size`` is how many are read at a time."""
         while True:
             found = await self._next(1, size, until_end)
             if not found:
@@ -196,9 +196,9 @@ class AsyncGroupMember(Generic[T]):
                 await self._report_patiently()
             wanted = shares.next_read()
             if wanted is None:
-                if until_end:
+                if until_end and await self._is_done():
                     return []
-                await self._finished.wait(min(self._interval, calls.LONGEST_WAIT_MS / 1000))
+                await self._pause()
                 await self._report_patiently()
                 continue
             page = await self._read(wanted, size, until_end)
@@ -211,7 +211,9 @@ class AsyncGroupMember(Generic[T]):
                 if self._settings.auto_commit:
                     shares.finish()
                     await self._report_patiently()
-                return []
+                if await self._is_done():
+                    return []
+                await self._pause()
 
     async def _read(self, wanted: NextRead, size: int, until_end: bool) -> Page[T] | None:
         """The page; None if the server could not be reached for now."""
@@ -257,7 +259,15 @@ class AsyncGroupMember(Generic[T]):
         if not is_passing(error):
             raise error
         log.warning("member %s retries: %s", self.node, error)
+        await self._pause()
+
+    async def _pause(self) -> None:
         await self._finished.wait(min(self._interval, calls.LONGEST_WAIT_MS / 1000))
+
+    async def _is_done(self) -> bool:
+        """Whether the other members have processed everything too."""
+        state = await self._transport.ask(calls.state(self._path), calls.GROUP)
+        return all(share.node == self.node or share.seq >= state.head_seq for share in state.shares)
 
     async def _beat(self) -> None:
         """Report periodically."""

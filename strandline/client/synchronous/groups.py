@@ -159,8 +159,8 @@ class GroupMember(Generic[T]):
             )
 
     def records(self, *, size: int = 256, until_end: bool = False) -> Iterator[Record[T]]:
-        """The records of this member's shares, and new ones as they arrive. With ``until_end``, up to the current end.
-        ``size`` is how many are read at a time."""
+        """The records of this member's shares, and new ones as they arrive. With ``until_end``, until all members have
+        processed all records. ``size`` is how many are read at a time."""
         while True:
             found = self._next(1, size, until_end)
             if not found:
@@ -196,9 +196,9 @@ class GroupMember(Generic[T]):
                 self._report_patiently()
             wanted = shares.next_read()
             if wanted is None:
-                if until_end:
+                if until_end and self._is_done():
                     return []
-                self._finished.wait(min(self._interval, calls.LONGEST_WAIT_MS / 1000))
+                self._pause()
                 self._report_patiently()
                 continue
             page = self._read(wanted, size, until_end)
@@ -211,7 +211,9 @@ class GroupMember(Generic[T]):
                 if self._settings.auto_commit:
                     shares.finish()
                     self._report_patiently()
-                return []
+                if self._is_done():
+                    return []
+                self._pause()
 
     def _read(self, wanted: NextRead, size: int, until_end: bool) -> Page[T] | None:
         """The page; None if the server could not be reached for now."""
@@ -257,7 +259,15 @@ class GroupMember(Generic[T]):
         if not is_passing(error):
             raise error
         log.warning("member %s retries: %s", self.node, error)
+        self._pause()
+
+    def _pause(self) -> None:
         self._finished.wait(min(self._interval, calls.LONGEST_WAIT_MS / 1000))
+
+    def _is_done(self) -> bool:
+        """Whether the other members have processed everything too."""
+        state = self._transport.ask(calls.state(self._path), calls.GROUP)
+        return all(share.node == self.node or share.seq >= state.head_seq for share in state.shares)
 
     def _beat(self) -> None:
         """Report periodically."""

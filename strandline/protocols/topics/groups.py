@@ -11,6 +11,7 @@ import msgspec
 from strandline.delivery.consumer_groups import Assignment, ConsumerGroup, LeaseNumbers
 from strandline.engine import Log
 from strandline.engine.commit import Commit, after_all
+from strandline.key_share import share_consumer, share_name
 from strandline.nearest_name import decode_body
 from strandline.protocols.topics.consumers import Consumers
 from strandline.protocols.topics.context import Context, performance
@@ -37,15 +38,7 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,239}", re.ASCII)
 #: The number of shares of a group whose first member asks for no other number, and how long its leases last.
 DEFAULT_SHARES = 16
 DEFAULT_LEASE_MS = 10_000
-#: The first share of a group. It is created last and deleted first, so the others are valid if it is there.
-_FIRST = re.compile(r"(?P<group>.+):0+-of-(?P<of>[1-9][0-9]{0,2})", re.ASCII)
-
 _decoder = msgspec.json.Decoder(GroupBody)
-
-
-def share_name(group: str, share: int, of: int) -> str:
-    """The name of the consumer that has the position of a share."""
-    return f"{group}:{share:0{len(str(of - 1))}}-of-{of}"
 
 
 class _Group:
@@ -199,13 +192,10 @@ class ConsumerGroups:
         group = self._groups.get((topic.log.epoch, name))
         if group is None:
             for cursor in sorted(topic.log.cursors()):
-                found = _FIRST.fullmatch(cursor, len(CONSUMER)) if cursor.startswith(CONSUMER) else None
-                if (
-                    found is not None
-                    and found["group"] == name
-                    and cursor == CONSUMER + share_name(name, 0, of := int(found["of"]))
-                ):
-                    group = self._remember(_Group(topic.log, name, self._members(of, self._started)))
+                share = share_consumer(cursor.removeprefix(CONSUMER)) if cursor.startswith(CONSUMER) else None
+                # The first share is created last and deleted first, so the others are valid if it is there.
+                if share is not None and share.group == name and share.number == 0:
+                    group = self._remember(_Group(topic.log, name, self._members(share.of, self._started)))
                     break
         return group
 

@@ -15,6 +15,8 @@ from strandline.key_share import share_of
 
 T = TypeVar("T")
 
+#: Higher than any seq.
+MAX_SEQ = 1 << 63
 #: How long a read of a member that has read everything waits for new records.
 LONGEST_WAIT_MS = 1000
 
@@ -139,6 +141,14 @@ class MemberShare:
         return self.leaving and self.done >= self.delivered
 
 
+class _Asked(NamedTuple):
+    """The shares of a read, of how many, and up to which seq its page counts."""
+
+    shares: list[MemberShare]
+    of: int
+    end: int
+
+
 class NextRead(NamedTuple):
     """The next page of a member: the records of these shares after a seq. ``wait`` says whether it may wait."""
 
@@ -156,6 +166,8 @@ class MemberShares(Generic[T]):
         self._lock = Lock()
         self._of = 1
         self._shares: dict[int, MemberShare] = {}
+        #: What was asked for last, for ``fill``.
+        self._asked = _Asked([], 1, 0)
         #: The records of the page that are not delivered yet, the shares that the page is about, and its end.
         self._page: deque[tuple[MemberShare, Record[T]]] = deque()
         self._reading: list[MemberShare] = []
@@ -192,16 +204,17 @@ class MemberShares(Generic[T]):
     # --- reading ---------------------------------------------------------------------------------------------------
 
     def next_read(self) -> NextRead | None:
-        """What to read after the page. None if there is nothing to read from."""
+        """What to read after the page. None if there is nothing to read from. If the read fails, ask again."""
         with self._lock:
             shares = [share for share in self._shares.values() if not share.leaving]
             if not shares:
                 return None
             after = min(share.through for share in shares)
             # The shares that are furthest behind first, until they have caught up with the others.
-            self._reading = [share for share in shares if share.through == after]
-            self._end = min((share.through for share in shares if share.through > after), default=1 << 63)
-            only = sorted(share.number for share in self._reading)
+            reading = [share for share in shares if share.through == after]
+            end = min((share.through for share in shares if share.through > after), default=MAX_SEQ)
+            self._asked = _Asked(reading, self._of, end)
+            only = sorted(share.number for share in reading)
             return NextRead(after, self._of, only, len(only) == len(shares))
 
     def fill(self, page: Page[T]) -> None:
@@ -209,11 +222,12 @@ class MemberShares(Generic[T]):
         with self._lock:
             self._head = page.head_seq
             # What the other shares have read is read again together with them.
-            self._end = min(self._end, page.next_from_seq)
+            self._end = min(self._asked.end, page.next_from_seq)
+            self._reading = self._asked.shares
             by_number = {share.number: share for share in self._reading}
             for record in page.records:
                 if record.seq <= self._end:
-                    self._page.append((by_number[share_of(record.tag, record.seq, self._of)], record))
+                    self._page.append((by_number[share_of(record.tag, record.seq, self._asked.of)], record))
             if not self._page:
                 self._end_page()
 

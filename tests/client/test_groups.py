@@ -212,6 +212,16 @@ def test_shares_that_are_behind_catch_up_with_the_others() -> None:
     assert shares.next_read() == (10, 2, [0, 1], True)
 
 
+def test_a_read_that_fails_moves_nothing() -> None:
+    shares: MemberShares[int] = MemberShares()
+    shares.accept(answer((0, 7, 10), (1, 8, 4)), shares.report())
+    wanted = shares.next_read()
+    assert shares.take(10) == []
+    shares.finish()
+    assert reported(shares) == [(0, 10, False), (1, 4, False)]
+    assert shares.next_read() == wanted
+
+
 def test_a_share_leaves_when_what_was_delivered_is_processed() -> None:
     shares: MemberShares[int] = MemberShares()
     shares.accept(answer((0, 7, 0), (1, 8, 0)), shares.report())

@@ -166,7 +166,7 @@ class MemberShares(Generic[T]):
         self._lock = Lock()
         self._of = 1
         self._shares: dict[int, MemberShare] = {}
-        #: What was asked for last, for ``fill``.
+        #: The last read, for ``fill``.
         self._asked = _Asked([], 1, 0)
         #: The records of the page that are not delivered yet, the shares that the page is about, and its end.
         self._page: deque[tuple[MemberShare, Record[T]]] = deque()

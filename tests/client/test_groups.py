@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import signal
 import subprocess
 import sys
+import threading
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,6 +24,7 @@ from support.topics_client import eventually
 
 from strandline.client import Client, Conflict, Draft, NotFound, RecordsLost
 from strandline.client.group_calls import GrantedShare, GroupAnswer, MemberShares
+from strandline.client.retry import NO_PATIENCE
 from strandline.client.topic_types import Page, Record
 from strandline.key_share import share_of
 
@@ -409,3 +412,47 @@ def test_members_survive_a_killed_server(mortal: ServerProcess, name: str) -> No
         # It has kept its shares: nothing was delivered twice.
         assert seqs == list(range(1, 101))
         assert group.state().lag == 0
+
+
+class StartAgain(logging.Handler):
+    """Starts a killed server again as soon as a member has not reached it."""
+
+    def __init__(self, server: ServerProcess) -> None:
+        super().__init__()
+        self._server = server
+        self.is_killed = threading.Event()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if " retries: " in record.getMessage() and self.is_killed.is_set() and not self._server.running:
+            self._server.start(self._server.port)
+
+
+def test_a_read_that_fails_skips_nothing(mortal: ServerProcess, name: str) -> None:
+    """The server is killed while the member waits for records, and the client does not repeat the read by itself."""
+    handler = StartAgain(mortal)
+    logger = logging.getLogger("strandline.client.group")
+    with Client(mortal.url) as client, Client(mortal.url, patience=NO_PATIENCE) as impatient:
+        topic = client.topic(name)
+        topic.configure(durability="fsync")
+        topic.write_many(records(1, 100))
+        seqs: list[int] = []
+        with impatient.topic(name).consumer_group("group").join(node="a", lease_ms=60_000) as member:
+
+            def follow() -> None:
+                seqs.extend(record.seq for record in member.records(size=10))
+
+            thread = threading.Thread(target=follow)
+            logger.addHandler(handler)
+            try:
+                thread.start()
+                eventually(lambda: topic.consumer_group("group").state().lag == 0)
+                mortal.kill()
+                handler.is_killed.set()
+                eventually(lambda: mortal.running)
+                topic.write_many(records(101, 100))
+                eventually(lambda: topic.consumer_group("group").state().lag == 0)
+            finally:
+                member.stop()
+                thread.join(30)
+                logger.removeHandler(handler)
+        assert seqs == list(range(1, 201))

@@ -33,6 +33,9 @@ class SessionAnswer(msgspec.Struct, kw_only=True):
     keys_required: bool
     key: KeyAnswer | None
     pipeline: bool
+    #: Whether there are any that the key may access.
+    tables: bool
+    collections: bool
 
 
 class SampleAnswer(msgspec.Struct, kw_only=True, gc=False):

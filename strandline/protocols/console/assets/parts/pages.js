@@ -6,8 +6,11 @@ import { ApiError } from "../api.js";
 const MOST = 10_000;
 /** The most rows of one request. */
 const AT_ONCE = 500;
-/** A page may be empty although there are further rows. After this many in a row, the user has to ask for more. */
-const EMPTY_PAGES = 20;
+/** A page may be empty although there are further rows. After this many requests, the user has to ask for more. */
+const MOST_REQUESTS = 20;
+/** Rows that change all the time are only read again by themselves if that takes little: this many rows, and milliseconds. */
+const QUICK_ROWS = 2000;
+const QUICK_MS = 500;
 
 export class Pages {
   /**
@@ -20,7 +23,7 @@ export class Pages {
     this.next = null;
     this.loading = false;
     this.failed = null;
-    this.ready = false;
+    this._took = 0;
     this._ask = ask;
     this._changed = changed;
     this._size = size;
@@ -31,15 +34,19 @@ export class Pages {
   reload({ fresh = false } = {}) {
     this._stop.abort();
     this._stop = new AbortController();
-    if (fresh) this.ready = false;
-    const wanted = fresh ? this._size : Math.min(AT_ONCE, Math.max(this._size, this.items.length));
-    return this._load([], null, wanted);
+    const wanted = fresh ? 1 : this.items.length;
+    return this._load([], null, wanted, Math.min(AT_ONCE, Math.max(this._size, wanted)));
   }
 
   /** Reads the next page. */
   more() {
     if (this.loading || this.next === null || this.isFull) return undefined;
-    return this._load(this.items, this.next, this._size);
+    return this._load(this.items, this.next, this.items.length + 1, this._size);
+  }
+
+  /** Whether reading the rows again takes so little that it can be done after every change. */
+  get isQuick() {
+    return this.items.length <= QUICK_ROWS && this._took < QUICK_MS;
   }
 
   get isFull() {
@@ -60,19 +67,22 @@ export class Pages {
     this._stop.abort();
   }
 
-  async _load(before, cursor, limit) {
+  /** Reads pages until there are `wanted` rows. */
+  async _load(before, cursor, wanted, limit) {
     const { signal } = this._stop;
+    const began = performance.now();
     let rows = before;
     let next = cursor;
     this.loading = true;
     try {
-      for (let page = 0; page < EMPTY_PAGES && (page === 0 || (next !== null && rows.length === before.length)); page += 1) {
+      for (let request = 0; request < MOST_REQUESTS; request += 1) {
         const answer = await this._ask(next, limit, signal);
         if (signal.aborted) return;
         rows = [...rows, ...answer.rows];
         next = answer.next;
+        if (next === null || rows.length >= wanted) break;
       }
-      Object.assign(this, { items: rows, next, failed: null, ready: true });
+      Object.assign(this, { items: rows, next, failed: null, _took: performance.now() - began });
     } catch (error) {
       if (signal.aborted) return;
       if (!(error instanceof ApiError)) throw error;

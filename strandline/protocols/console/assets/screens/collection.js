@@ -103,7 +103,7 @@ function openDocuments(place, collection, { prefix, keep }) {
       { title: "Document", cell: (row) => h("a.log-name", { href: address("document", row.path), title: row.path }, row.path) },
       { title: regular ? "Versions" : "Elements", class: "number", width: "104px", cell: (row) => count(row.records) },
       { title: "Size", class: "number.wide-only", width: "100px", cell: (row) => bytes(row.bytes) },
-      { title: "Log", class: "wide-only", width: "90px", cell: (row) => h("a.muted", { href: address("log", row.path), "aria-label": `Log of ${row.path}` }, "records") },
+      { title: "Log", class: "wide-only", width: "90px", cell: (row) => h("a.muted", { href: address("log", row.path) }, "records", h("span.unseen", {}, ` of ${row.path}`)) },
       { title: "Last write", class: "number", width: "110px", cell: (row) => (row.last_ts ? ago(row.last_ts) : h("span.none", {}, "–")) },
     ],
     onopen: (row) => go("document", row.path),
@@ -155,11 +155,7 @@ function openAccess(place, collection) {
   replace(place, h("div.stack.declared-table", {},
     card("Who may do what", h("div.stack.pad", {},
       config.rootOnly ? h("p.problem", {}, "Only devices whose certificate is signed by their own key have access, whatever the roles.") : null,
-      plainTable("Roles", [
-        { title: "Action", width: "130px", cell: ([action]) => action },
-        { title: "Roles: a caller needs one", cell: ([, names]) => roles(names) },
-        { title: "Who that is", cell: ([, names, more]) => h("span", {}, names.length ? names.map(meaning).join("; ") : "no one", more ? h("span.muted", {}, `. ${more}`) : null) },
-      ], rules),
+      h("dl.facts.rules", {}, rules.map(([action, names, more]) => h("div", {}, h("dt", {}, action), h("dd", {}, roles(names), " ", h("span.muted", {}, [names.map(meaning).join("; "), more].filter(Boolean).join(". ")))))),
       collection.permissions.length ? [h("h3", {}, "Fields"), plainTable("Field permissions", [
         { title: "Field", width: "24%", cell: (one) => h("code", {}, one.field) },
         { title: "Who sees it", cell: (one) => (one.read_roles.length ? roles(one.read_roles) : h("span.muted", {}, "all who may pull")) },

@@ -89,7 +89,7 @@ function openParent(root, name, params) {
   });
 }
 
-/** Tabs over what `ask` returns, which is asked again and again. */
+/** Tabs over the answer of `ask`, which is refreshed. */
 function frame(root, { title, head, code, views, params, options, ask, show, keep, leave, buttons = h("div.row"), live = null }) {
   const place = h("div.tab-panel", { id: "tab-panel", role: "tabpanel" }, loading());
   let tab = Object.hasOwn(views, params.tab ?? "") ? params.tab : options[0][0];

@@ -35,7 +35,7 @@ export function addRow(table, parent, done) {
 /** Opens a dialog that edits a row. If the row has changed meanwhile, it shows what, and saving again keeps both. */
 export function editRow(table, row, owner, done) {
   const form = payloadForm(fieldsOf(table.schema), payloadOf(row));
-  const place = h("div.stack", {});
+  const place = h("div.stack", { hidden: true });
   const first = payloadOf(row);
   let base = row;
   const { button } = openDialog({
@@ -65,6 +65,7 @@ export function editRow(table, row, owner, done) {
     const stored = payloadOf(now);
     form.set({ ...stored, ...patch });
     button.textContent = "Save anyway";
+    place.hidden = false;
     const last = edits.at(-1);
     const names = [...new Set([...Object.keys(changesOf(first, stored)), ...Object.keys(patch)])];
     replace(place,

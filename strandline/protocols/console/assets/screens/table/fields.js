@@ -85,7 +85,7 @@ function jsonForm(payload) {
 function control(one, value) {
   const input = one.kind === "boolean" && !one.nullable ? h("input", { type: "checkbox" }) : one.kind === "choice" || one.kind === "boolean" ? choice(one) : one.kind === "number" ? h("input", { type: "number", step: "any" }) : one.kind === "text" && !isLong(value) ? h("input", { autocomplete: "off", spellcheck: "false" }) : h("textarea", { rows: one.kind === "text" ? 4 : 3, spellcheck: "false" });
   const problem = h("p.problem", { role: "alert", hidden: true });
-  const hint = [one.about, one.nullable ? "Empty: null." : one.required ? "" : "Optional.", one.kind === "json" ? "JSON." : ""].filter(Boolean).join(" ");
+  const hint = [one.about, one.nullable ? "Empty: null." : "", one.kind === "json" ? "JSON." : ""].filter(Boolean).join(" ");
   let before;
   const set = (next) => {
     before = next;

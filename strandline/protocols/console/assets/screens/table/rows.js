@@ -35,6 +35,7 @@ export function openRows(place, first, { code, buttons, options, keep, reload })
   const where = h("input.grow.mono", { type: "search", value: asked.where, placeholder: filterExample(columns), "aria-label": "Filter rows", title: "As in the tab Filter of a log: .field = value, a word, /an expression/, and, or, not", autocomplete: "off", spellcheck: "false", dataset: { search: "" } });
   const goTo = h("input.go-to.short", { placeholder: "Go to row", "aria-label": "Go to a row", title: "The number of the row", autocomplete: "off", spellcheck: "false", inputmode: "numeric" });
   const status = h("span.muted", { role: "status" });
+  const stale = h("button", { type: "button", hidden: true, title: "Rows were added, changed or removed", onclick: () => pages.reload() }, icon("redrive"), "Show changes");
   const list = h("div.list.place", {}, loading());
   const panel = h("div.detail", { hidden: true });
   const add = h("button.primary", { type: "button", onclick: () => addRow(table, parent, changed), ...needs("write") }, icon("plus"), "New row");
@@ -67,6 +68,7 @@ export function openRows(place, first, { code, buttons, options, keep, reload })
   );
 
   function draw() {
+    stale.hidden = true;
     if (pages.failed && !pages.items.length) {
       status.textContent = "";
       return replace(list, failure(pages.failed, () => restart()));
@@ -160,7 +162,7 @@ export function openRows(place, first, { code, buttons, options, keep, reload })
     return show(index < 0 ? { id, seq: Number(id.slice(id.lastIndexOf(":") + 1)) } : pages.items[index], index);
   }
 
-  const form = h("form.row.toolbar", { role: "search" }, where, h("button.primary", { type: "submit" }, "Filter"), status, goTo, actingField());
+  const form = h("form.row.toolbar", { role: "search" }, where, h("button.primary", { type: "submit" }, "Filter"), status, stale, goTo, actingField());
   form.addEventListener("submit", (event) => {
     event.preventDefault();
     const words = goTo.value.trim();
@@ -190,7 +192,8 @@ export function openRows(place, first, { code, buttons, options, keep, reload })
       const before = told.parent.revision;
       told = next;
       if (before === next.parent.revision) return;
-      pages.reload();
+      if (pages.isQuick && !pages.loading) pages.reload();
+      else stale.hidden = false;
       if (shown && !panel.hidden) openById(shown.id);
     },
     close: () => {

@@ -1,4 +1,4 @@
-/** The removed rows of a parent, which can be restored or deleted for good. */
+/** The removed rows of a parent, which can be restored or deleted permanently. */
 
 import { get } from "../../api.js";
 import { curl, literal, python } from "../../parts/code.js";
@@ -55,8 +55,8 @@ export function openTrash(place, first, { code, buttons, reload }) {
     pages.reload();
   }
   replace(buttons, all);
-  const acting = actingField();
-  replace(place, acting ? h("div.row.toolbar", {}, h("span.grow"), acting) : [], list);
+  const rule = `The owner of the ${table.parent} can restore every row, and authors those that they removed.`;
+  replace(place, h("div.row.toolbar", {}, h("span.grow.muted", {}, rule), actingField()), list);
   view.bindKeys();
   code.set({
     curl: [curl({ path: `${tablePath(table.name, "auth/trash")}?parent=${encodeURIComponent(parent)}` }), curl({ path: tablePath(table.name, "restore"), method: "POST", json: { id: `${parent}:1` } })].join("\n"),

@@ -99,6 +99,14 @@ OPERATIONS: dict[tuple[str, str], Operation] = {
         ),
         errors=("invalid_request", "not_found"),
     ),
+    ("GET", routes.FEED): Operation(
+        group=_GROUP,
+        summary="Read the rows of all parents",
+        description="Returns rows newest first. The table must be declared with `feed`.",
+        answers=shown(RowsAnswer),
+        parameters=(_TABLE, _CURSOR, _limit(tables.MAX_ROWS, logs.DEFAULT_LIMIT)),
+        errors=("invalid_request", "not_found"),
+    ),
     ("GET", routes.PARENT): Operation(
         group=_GROUP,
         summary="Get a parent of a table",

@@ -46,6 +46,7 @@ TABLES = API + "/tables"
 TABLE = API + "/table/{table}"
 PARENTS = TABLE + "/parents"
 PARENT = TABLE + "/parent"
+FEED = TABLE + "/feed"
 ROWS = TABLE + "/rows"
 TRASH = TABLE + "/trash"
 ROW = TABLE + "/row"
@@ -103,6 +104,7 @@ class ConsoleProtocol:
             _route(TABLES, self.tables.tables, "read"),
             _route(TABLE, self.tables.table, "read"),
             _route(PARENTS, self.tables.parents, "read"),
+            _route(FEED, self.tables.feed, "read"),
             _route(PARENT, self.tables.parent, "read"),
             _route(ROWS, self.tables.rows, "read"),
             _route(TRASH, self.tables.trash, "read"),

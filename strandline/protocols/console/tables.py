@@ -33,7 +33,7 @@ from strandline.query.content_filter import ContentFilter
 from strandline.service.access import Access
 from strandline.service.http import Call, Reply
 from strandline.service.parameters import choice, number
-from strandline.service.problems import NOT_FOUND, Refusal, invalid, log_not_found
+from strandline.service.problems import NOT_FOUND, NOT_READY, Refusal, invalid, log_not_found
 from strandline.tables import Row, Table, TableDeclaration, TableError
 from strandline.tables.access import find_parent
 from strandline.tables.columns import sorted_seqs
@@ -104,6 +104,21 @@ class ConsoleTables:
             found = [log for name in listed.names if (log := engine.find(name)) is not None]
             rows = [parent_of(log.name.removeprefix(under), log.name, log) for log in found]
             return _reply(ParentsAnswer(parents=rows, total=listed.total))
+
+        return await self._context.work(look)
+
+    async def feed(self, call: Call) -> Reply:
+        """GET /console/api/table/{table}/feed"""
+        table, access = self._table(call), call.access
+        limit = number(call, "limit", DEFAULT_LIMIT, 1, MAX_ROWS) or DEFAULT_LIMIT
+        cursor = call.query.get("cursor") or None
+
+        def look() -> Reply:
+            with table_errors():
+                page = table.feed(
+                    limit=limit, cursor=cursor, may_read=lambda parent: access.may_touch(rows_log(table.name, parent))
+                )
+            return _reply(RowsAnswer(rows=_shown(page.rows), next=page.cursor))
 
         return await self._context.work(look)
 
@@ -218,6 +233,8 @@ def table_errors() -> Iterator[None]:
             raise Refusal(NOT_FOUND, error.message) from None
         if error.code == "VALIDATION_FAILED":
             raise invalid(error.message) from None
+        if error.code == "UNAVAILABLE":
+            raise Refusal(NOT_READY, error.message) from None
         raise
 
 

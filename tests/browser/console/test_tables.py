@@ -255,6 +255,16 @@ def test_many_rows_are_read_as_one_scrolls(visit: Visit, office: Office, rows: R
     )
 
 
+def test_the_rows_of_all_parents_are_shown(visit: Visit, office: Office, rows: Rows) -> None:
+    parents = [office.poll(1), office.poll(2)]
+    page = visit("table/vote?tab=feed", url=office.url)
+    expect(rows(page, "All rows").first).to_contain_text(f"{parents[1]}:1")
+    page.get_by_role("link", name=f"{parents[0]}:1", exact=True).click()
+    expect(page.get_by_role("region", name=f"Row {parents[0]}:1")).to_be_visible()
+    page = visit("table/poll?tab=feed", url=office.url)
+    expect(page.get_by_role("heading", name="This table has no feed")).to_be_visible()
+
+
 def test_a_declaration_is_readable(visit: Visit, office: Office, rows: Rows) -> None:
     page = visit("table/vote?tab=declaration", url=office.url)
     expect(page.get_by_role("region", name="Access")).to_contain_text("users with the role moderator")
@@ -298,6 +308,7 @@ def test_by_keyboard(visit: Visit, office: Office, rows: Rows) -> None:
     page.keyboard.press("e")
     expect(page.get_by_role("dialog", name=f"Edit row {parent}:2")).to_be_visible()
     page.keyboard.press("Escape")
+    expect(page.locator("dialog[open]")).to_have_count(0)
     page.keyboard.press("Escape")
     expect(page.get_by_role("region", name=f"Row {parent}:2")).to_have_count(0)
     page.keyboard.press("u")
@@ -366,6 +377,7 @@ def test_the_screens_fit_every_size_and_light(
     screens = {
         "tables": "table[aria-label=Tables] tbody a >> nth=0",
         "table/vote": "table[aria-label=Parents] tbody a >> nth=0",
+        "table/vote?tab=feed": "table[aria-label='All rows'] tbody a >> nth=0",
         "table/vote?tab=declaration": "section[aria-label=Schema]",
         f"table/vote?parent={parent}": "table[aria-label=Rows] tbody button >> nth=0",
         f"table/vote?parent={parent}&row=9": "section.record .edits",

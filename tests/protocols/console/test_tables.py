@@ -180,6 +180,20 @@ def test_rows_without_the_field_come_last(polls: ConsoleStand) -> None:
         assert [row["seq"] for row in found] == seqs
 
 
+def test_the_rows_of_all_parents_are_in_the_feed(tmp_path: Path) -> None:
+    chat = make_log("chat", parent="room", schema=Vote, feed=True)
+    with ConsoleStand(tmp_path / "data", "root,hall:r:chat/hall", tables=[chat, poll]) as stand:
+        for room in ("hall", "attic", "hall"):
+            stand.tables["chat"].append(room, {"option": 1}).wait()
+        first = stand.get("/table/chat/feed?limit=2", key="root")
+        assert [row["id"] for row in first["rows"]] == ["hall:2", "attic:1"]
+        rest = stand.get(f"/table/chat/feed?cursor={first['next']}", key="root")
+        assert ([row["id"] for row in rest["rows"]], rest["next"]) == (["hall:1"], None)
+        assert [row["id"] for row in stand.get("/table/chat/feed", key="hall")["rows"]] == ["hall:2", "hall:1"]
+        assert stand.refused("/table/poll/feed", key="root") == (400, "invalid_request")
+        assert stand.refused("/table/chat/feed?cursor=x", key="root") == (400, "invalid_request")
+
+
 def test_removed_rows_are_in_the_trash(polls: ConsoleStand) -> None:
     polls.tables["vote"].rm_bulk(["main:1:1", "main:1:3"], user="ann").wait()
     assert rows(polls) == [4, 2]

@@ -10,6 +10,7 @@ import { icon } from "../shell/icons.js";
 import { bind } from "../shell/keys.js";
 import { address, go, note } from "../shell/routes.js";
 import { openDeclaration } from "./table/declaration.js";
+import { openFeed } from "./table/feed.js";
 import { openParents } from "./table/parents.js";
 import { openRows } from "./table/rows.js";
 import { openTrash } from "./table/trash.js";
@@ -25,7 +26,7 @@ export function open(root, params) {
 }
 
 function openTable(root, name, params) {
-  const views = { parents: openParents, declaration: openDeclaration };
+  const views = { parents: openParents, feed: openFeed, declaration: openDeclaration };
   const head = h("div.log-head", { tabindex: "0", role: "group", "aria-label": "Key figures" });
   const title = heading(name, [h("span.beside.row")], []);
   title.prepend(back("tables", "", "All tables"));
@@ -48,7 +49,7 @@ function openTable(root, name, params) {
   });
   return frame(root, {
     title, head, code, views, params,
-    options: [["parents", "Parents"], ["declaration", "Declaration"]],
+    options: [["parents", "Parents"], ["feed", "All rows"], ["declaration", "Declaration"]],
     ask: async () => ({ table: await get(`/console/api/table/${encodeURIComponent(name)}`) }),
     show: ({ table }) => show(table),
     keep: (tab, more) => note("table", name, { tab: tab === "parents" ? "" : tab, ...more }),

@@ -51,7 +51,7 @@ export function editRow(table, row, owner, done) {
       } catch (error) {
         if (error.code !== "CONFLICT" || error.members.updatedAt === undefined) throw error;
         await showConflict(patch);
-        return Promise.reject(new Error("The row was changed by another request. Check the fields below and save again."));
+        return Promise.reject(new Error("The row was changed by another request. Check your fields and save again."));
       }
       notice(`Row ${row.id} was saved.`);
       return done(row.id);
@@ -76,6 +76,7 @@ export function editRow(table, row, owner, done) {
         { title: "Stored now", cell: (name) => (same(first[name], stored[name]) ? shownValue(stored[name]) : h("span.is", {}, shownValue(stored[name]))) },
         { title: "Yours", cell: (name) => (name in patch ? shownValue(patch[name]) : h("span.muted", {}, "unchanged")) },
       ], names));
+    place.scrollIntoView({ block: "nearest" });
   }
 }
 

@@ -76,7 +76,7 @@ export function optionChips(table) {
     table.soft_delete ? chip("trash", "Removed rows can be restored") : null,
     table.feed ? chip("feed", "The rows of all parents can be read together") : null,
     table.search.length ? chip("search", `Searchable: ${table.search.join(", ")}`) : null,
-    limit ? chip(`${count(limit.max)} / ${duration(limit.window)}`, `A user may append ${plural(limit.max, "row")} within ${duration(limit.window)}`) : null,
+    limit ? chip(`limit ${count(limit.max)} / ${duration(limit.window)}`, `A user may append ${plural(limit.max, "row")} within ${duration(limit.window)}`) : null,
     table.hooks.length ? chip(plural(table.hooks.length, "hook"), table.hooks.map((one) => one.hook).join(", ")) : null,
   ].filter(Boolean).flatMap((one) => [one, " "]);
 }

@@ -21,6 +21,7 @@ from strandline.protocols.console.table_answers import (
 )
 from strandline.query.content_language import MAX_LENGTH
 from strandline.service.openapi import TEXT, Operation, Parameter, Schema, shown
+from strandline.tables.columns import MAX_SORTED
 
 _GROUP = "console"
 _SEQ: Schema = {"type": "integer", "minimum": 0, "maximum": MAX_SEQ}
@@ -123,7 +124,7 @@ OPERATIONS: dict[tuple[str, str], Operation] = {
             _TABLE,
             _PARENT,
             _query("where", "Only rows that match this filter.", {"type": "string", "maxLength": MAX_LENGTH}),
-            _query("sort", f"The order. A parent with at most {100_000:,} rows can be sorted by a field."),
+            _query("sort", f"The order. A parent with at most {MAX_SORTED:,} rows can be sorted by a field."),
             _ORDER,
             _CURSOR,
             _limit(tables.MAX_ROWS, logs.DEFAULT_LIMIT),

@@ -40,8 +40,6 @@ REMOVAL = LOG + "/removal"
 INFERENCE = LOG + "/inference"
 QUEUES = API + "/queues"
 QUEUE = API + "/queue/{name}"
-FIELDS = API + "/fields/{name}"
-ROUTERS = API + "/routers"
 TABLES = API + "/tables"
 TABLE = API + "/table/{table}"
 PARENTS = TABLE + "/parents"
@@ -55,6 +53,8 @@ COLLECTION = API + "/collection"
 DOCUMENTS = API + "/documents"
 DOCUMENT = API + "/document/{name}"
 ELEMENTS = DOCUMENT + "/elements"
+FIELDS = API + "/fields/{name}"
+ROUTERS = API + "/routers"
 SQL = API + "/sql"
 SQL_CANCEL = SQL + "/{id}/cancel"
 
@@ -72,13 +72,13 @@ class ConsoleProtocol:
         self.reading = ConsoleReads(context)
         self.matching = ConsoleMatches(context)
         self.tailing = LogTails(context)
+        self.tables = ConsoleTables(context, self.catalogue)
+        self.collections = ConsoleCollections(context, self.catalogue)
+        self.documents = ConsoleDocuments(context)
         self.keying = ConsoleKeys(context)
         self.queueing = ConsoleQueues(context, self.catalogue)
         self.fields = Fields(context)
         self.querying = ConsoleSql(context)
-        self.tables = ConsoleTables(context, self.catalogue)
-        self.collections = ConsoleCollections(context, self.catalogue)
-        self.documents = ConsoleDocuments(context)
 
     def routes(self) -> list[Route]:
         return [
@@ -99,8 +99,6 @@ class ConsoleProtocol:
             _route(INFERENCE, self.fields.infer, "read"),
             _route(QUEUES, self.queueing.queues, "read"),
             _route(QUEUE, self.queueing.queue, "read"),
-            _route(FIELDS, self.fields.get, "read"),
-            _route(ROUTERS, self.routing.routers, "read"),
             _route(TABLES, self.tables.tables, "read"),
             _route(TABLE, self.tables.table, "read"),
             _route(PARENTS, self.tables.parents, "read"),
@@ -114,6 +112,8 @@ class ConsoleProtocol:
             _route(DOCUMENTS, self.collections.documents, "read"),
             _route(DOCUMENT, self.documents.document, "read"),
             _route(ELEMENTS, self.documents.elements, "read"),
+            _route(FIELDS, self.fields.get, "read"),
+            _route(ROUTERS, self.routing.routers, "read"),
             _route(SQL, self.querying.query, "read", method="POST", body="required"),
             _route(SQL_CANCEL, self.querying.cancel, "read", method="POST"),
         ]

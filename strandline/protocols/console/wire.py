@@ -35,6 +35,9 @@ class SessionAnswer(msgspec.Struct, kw_only=True):
     pipeline: bool
     #: Whether the server can answer queries in SQL.
     sql: bool
+    #: Whether there are any that the key may access.
+    tables: bool
+    collections: bool
 
 
 class SampleAnswer(msgspec.Struct, kw_only=True, gc=False):

@@ -19,6 +19,8 @@ def test_without_keys_everybody_is_let_in(stand: ConsoleStand) -> None:
         "key": None,
         "pipeline": False,
         "sql": True,
+        "tables": False,
+        "collections": False,
     }
 
 

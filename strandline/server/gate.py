@@ -447,7 +447,7 @@ class Gate:
     async def _answer_reached(self, call: Call, route: Route) -> Answer:
         """Answer when the log of the path has the record that the client asks for."""
         assert self.reach is not None
-        await self.reach(call.head.params[route.names[0]], call.head.min_seq)
+        await self.reach(call.head.params[route.reads_log], call.head.min_seq)
         return await _settled(route.handler(call))
 
     async def _count_first(self, call: Call, route: Route, elements: ElementLimit) -> Answer:
@@ -562,8 +562,8 @@ def _min_seq(head: Head, route: Route) -> int:
     text = head.query.get("min_seq")
     if text is None:
         return 0
-    if not route.names or not (text.isascii() and text.isdigit() and int(text) <= MAX_SEQ):
-        expected = "a sequence number" if route.names else "no min_seq, because the path names no log"
+    if not route.reads_log or not (text.isascii() and text.isdigit() and int(text) <= MAX_SEQ):
+        expected = "a sequence number" if route.reads_log else "no min_seq, because the request reads no single log"
         raise Refusal(INVALID_REQUEST, f"min_seq is {text!r}; expected {expected}")
     return int(text)
 

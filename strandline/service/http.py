@@ -306,6 +306,11 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     #: Turns a refusal into a reply with the protocol's codes and shape.
     refuse: Callable[[Refusal], Reply] = refuse
 
+    @property
+    def reads_log(self) -> str:
+        """The parameter with the log that the route reads; empty: it reads none, or several."""
+        return self.names[0] if "read" in self.scopes and self.names[:1] in (("topic",), ("name",)) else ""
+
 
 class Head:
     """A request without its body."""

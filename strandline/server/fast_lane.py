@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import os
+import re
 from itertools import count
 from typing import Any
 
@@ -35,6 +36,9 @@ LARGE_BODY_BYTES = 64 << 10
 #: The maximum bytes that a client may send while its last request is not answered yet.
 MAX_HELD_BYTES = 1 << 20
 
+#: The headers that name the trace of a request. They differ from request to request, so the rest of the head is cached.
+_TRACE_HEADERS = re.compile(rb"\r\n(traceparent|tracestate):[ \t]*([^\r\n]*)", re.IGNORECASE)
+
 _numbers = count(1)
 
 
@@ -48,6 +52,16 @@ class HotHead(Head):
     ) -> None:
         super().__init__(method, path, query_string, headers)
         self.keep_alive = keep_alive
+
+    def of_trace(self, headers: dict[bytes, bytes]) -> HotHead:
+        """The head of a request with further headers, which name its trace."""
+        other = HotHead.__new__(HotHead)
+        other.method, other.path, other.query_string = self.method, self.path, self.query_string
+        other.headers = {**self.headers, **headers}
+        other.length, other.takes_chunks, other.keep_alive = self.length, self.takes_chunks, self.keep_alive
+        other.route, other.params, other.meter, other.access = self.route, self.params, self.meter, self.access
+        other.refused, other.further, other.memo, other._query = self.refused, self.further, self.memo, self._query
+        return other
 
     @property
     def size(self) -> int:
@@ -92,6 +106,11 @@ class Heads:
             return known[key]
         except KeyError:
             pass
+        if b"raceparent:" in raw:
+            headers, rest = _without_trace(raw)
+            if headers:
+                found = self.get(rest)
+                return found.of_trace(headers) if found is not None and self._gate.keeps_traceparent else found
         found = self._parse(raw)
         if len(raw) <= MAX_HEAD_BYTES and (found is None or found.comes_again):
             known[key] = found
@@ -118,6 +137,15 @@ class Heads:
             # The gate has identified the caller, so do not keep the secret.
             parsed.headers.pop(b"authorization", None)
         return head
+
+
+def _without_trace(raw: bytes) -> tuple[dict[bytes, bytes], bytes]:
+    """The headers of a head that name its trace, and the rest of the head. A head that repeats one is left as it is."""
+    found = _TRACE_HEADERS.findall(raw)
+    headers = {name.lower(): value for name, value in found}
+    if len(headers) < len(found):
+        return {}, raw
+    return headers, _TRACE_HEADERS.sub(b"", raw)
 
 
 def _size(key: bytes, found: HotHead | None) -> int:

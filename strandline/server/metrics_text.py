@@ -36,6 +36,7 @@ from strandline.server.metrics import (
 )
 from strandline.server.pipeline.lake_marks import RetentionLag
 from strandline.server.pipeline.supervisor import STATES, PipelineSnapshot
+from strandline.server.traces.exporter import ExportStats
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
@@ -86,6 +87,7 @@ def render_text(snapshot: Snapshot) -> bytes:
         _routers(snapshot.router_rows),
         _consumers(snapshot.consumer_rows),
         _background(snapshot),
+        _traces(snapshot.traces),
         _table_hooks(snapshot.table_hooks),
         _pipeline(snapshot.pipeline, snapshot.time),
         _retained(snapshot.retained),
@@ -190,6 +192,15 @@ def _replica(stats: ReplicaStats | None) -> Iterator[str]:
     yield from _gauge("replica_away", help, int(stats.away))
     help = "1 if another server has taken over, so that this one refuses all requests."
     yield from _gauge("replica_superseded", help, int(stats.superseded))
+
+
+def _traces(stats: ExportStats | None) -> Iterator[str]:
+    if stats is None:
+        return
+    yield from _counter("traces_spans_sent_total", "Spans that the trace collector took.", stats.sent)
+    help = "Spans that were dropped, because the trace collector was away, too slow, or did not take them."
+    yield from _counter("traces_spans_dropped_total", help, stats.dropped)
+    yield from _gauge("traces_waiting_spans", "Spans that wait for the trace collector.", stats.waiting)
 
 
 def _sealing(sealing: Sealing) -> Iterator[str]:

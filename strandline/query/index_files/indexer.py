@@ -36,6 +36,7 @@ from strandline.query.index_files.table import IndexEntry
 from strandline.query.payloads import prepare as prepare_extraction
 from strandline.query.search import Coverage
 from strandline.query.searcher import LogIndexStatus, Searcher
+from strandline.spans import background
 
 log = logging.getLogger(__name__)
 
@@ -372,10 +373,13 @@ class Indexer:
             self._build_job(of, step, config, versions) if isinstance(step, Build) else self._join_job(of, step, config)
         )
         try:
-            if isinstance(step, Build) and step.is_cold:
-                entry = _InThisThread(self._engine).run(job)
-            else:
-                entry = self._runner.run(job)
+            with background(self._engine.tracer, "indexing") as span:
+                if span is not None:
+                    span.attributes["strandline.log"] = of.name
+                if isinstance(step, Build) and step.is_cold:
+                    entry = _InThisThread(self._engine).run(job)
+                else:
+                    entry = self._runner.run(job)
         except DamagedFile as error:
             if not error.path.startswith(f"{FOLDER}/"):
                 raise

@@ -76,7 +76,8 @@ class Span:
         #: How long the work took, once the span has ended.
         self.nanoseconds = 0
         self._collect = collect
-        self._root = root or self
+        #: None: this span is the root. It does not refer to itself, so that it is freed without the garbage collector.
+        self._root = root
         self._parts = 0
         self._begun = begun or perf_counter_ns()
         #: In nanoseconds since 1970. All times of a trace follow from one look at the system clock, which may be set
@@ -95,11 +96,11 @@ class Span:
     @property
     def is_over(self) -> bool:
         """Whether the whole request or work has ended."""
-        return self._root.ended
+        return (self._root or self).ended
 
     def part(self, name: str, begun: int = 0) -> Span | None:
         """Begin a part of the work; None if the work is over or has too many parts."""
-        root = self._root
+        root = self._root or self
         if root.ended:
             return None
         root._parts += 1
@@ -144,14 +145,20 @@ def begin(name: str) -> Span | None:
     return None if span is None else span.part(name)
 
 
-@contextmanager
-def inside(span: Span | None) -> Iterator[None]:
-    """Do the work of a span, which does not end with the block. Without a span, do work that is not traced."""
-    token = _current.set(span)
-    try:
-        yield
-    finally:
-        _current.reset(token)
+class Inside:
+    """A block that does the work of a span, which does not end with the block. Without a span, the work of the block is
+    not traced."""
+
+    __slots__ = ("_span", "_token")
+
+    def __init__(self, span: Span | None) -> None:
+        self._span = span
+
+    def __enter__(self) -> None:
+        self._token = _current.set(self._span)
+
+    def __exit__(self, *_: object) -> None:
+        _current.reset(self._token)
 
 
 @contextmanager
@@ -161,7 +168,7 @@ def recorded(span: Span | None) -> Iterator[Span | None]:
         yield None
         return
     try:
-        with inside(span):
+        with Inside(span):
             yield span
     except BaseException as error:
         span.end(type(error).__name__)

@@ -63,7 +63,7 @@ from strandline.server.pipeline.supervisor import OwnServer, PipelineSupervisor,
 from strandline.server.probes import Probes
 from strandline.server.settings import BadSettings, Settings
 from strandline.server.traces.gate import TracedGate
-from strandline.server.traces.traces import MissingPackage, Traces
+from strandline.server.traces.traces import Traces
 from strandline.server.websocket_protocol import UnfinishedMessages
 from strandline.service.access import ALL_SCOPES, Access, Keys
 from strandline.service.admission import SAMPLE_MS
@@ -144,10 +144,7 @@ class Application:
         )
         self.keys = ApiKeys(self._keys(), self._clock.now, self._end_key)
         traced = settings.traces
-        try:
-            self.traces = Traces(traced) if traced.traces_endpoint else None
-        except MissingPackage as error:
-            raise BadSettings(str(error)) from None
+        self.traces = Traces(traced) if traced.traces_endpoint else None
         gate: Callable[..., Gate] = Gate
         if self.traces is not None:
             scheme = "https" if settings.server.tls_certificate else "http"

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import os
-import re
 from itertools import count
 from typing import Any
 
@@ -36,8 +35,9 @@ LARGE_BODY_BYTES = 64 << 10
 #: The maximum bytes that a client may send while its last request is not answered yet.
 MAX_HELD_BYTES = 1 << 20
 
-#: The headers that name the trace of a request. They differ from request to request, so the rest of the head is cached.
-_TRACE_HEADERS = re.compile(rb"\r\n(traceparent|tracestate):[ \t]*([^\r\n]*)", re.IGNORECASE)
+#: The headers that name the trace of a request, by their names, and how each is found, also with a capital letter. They
+#: differ from request to request, so the rest of the head is cached.
+_TRACE_HEADERS = {b"traceparent": b"raceparent:", b"tracestate": b"racestate:"}
 
 _numbers = count(1)
 
@@ -106,10 +106,10 @@ class Heads:
             return known[key]
         except KeyError:
             pass
-        if b"raceparent:" in raw:
+        if _TRACE_HEADERS[b"traceparent"] in raw:
             headers, rest = _without_trace(raw)
             if headers:
-                found = self.get(rest)
+                found = known.get(rest) or self.get(rest)
                 return found.of_trace(headers) if found is not None and self._gate.keeps_traceparent else found
         found = self._parse(raw)
         if len(raw) <= MAX_HEAD_BYTES and (found is None or found.comes_again):
@@ -140,12 +140,19 @@ class Heads:
 
 
 def _without_trace(raw: bytes) -> tuple[dict[bytes, bytes], bytes]:
-    """The headers of a head that name its trace, and the rest of the head. A head that repeats one is left as it is."""
-    found = _TRACE_HEADERS.findall(raw)
-    headers = {name.lower(): value for name, value in found}
-    if len(headers) < len(found):
-        return {}, raw
-    return headers, _TRACE_HEADERS.sub(b"", raw)
+    """The headers of a head that name its trace, and the rest of the head. A head that repeats one, or has a similar
+    one, is left as it is."""
+    headers: dict[bytes, bytes] = {}
+    rest = raw
+    for name, mark in _TRACE_HEADERS.items():
+        at = rest.find(mark)
+        if at >= 0:
+            if rest.find(mark, at + 1) >= 0 or rest[at - 3 : at] not in (b"\r\nt", b"\r\nT"):
+                return {}, raw
+            end = rest.index(b"\r\n", at)
+            headers[name] = rest[at + len(mark) : end]
+            rest = rest[: at - 3] + rest[end:]
+    return headers, rest
 
 
 def _size(key: bytes, found: HotHead | None) -> int:

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from strandline.engine.errors import SOON_MS, EngineClosed
 from strandline.service.problems import Throttled
-from strandline.spans import WORK, Span, begin, inside
+from strandline.spans import WORK, Inside, Span, begin
 
 log = logging.getLogger(__name__)
 
@@ -257,7 +257,7 @@ class Workers:
 def _traced(span: Span, waits_since: float, work: Callable[..., T], /, *arguments: Any, **named: Any) -> T:
     """Do work as a part of a trace."""
     span.attributes["strandline.waited_seconds"] = round(perf_counter() - waits_since, 6)
-    with inside(span):
+    with Inside(span):
         return work(*arguments, **named)
 
 

@@ -15,12 +15,11 @@ from time import monotonic
 from typing import TYPE_CHECKING, NamedTuple
 
 from strandline.late_import import LateModule
+from strandline.server.traces.otlp import TraceMessages
 from strandline.spans import Span
 
 if TYPE_CHECKING:
     import httpx
-
-    from strandline.server.traces.otlp import TraceMessages
 else:
     httpx = LateModule("httpx")
 

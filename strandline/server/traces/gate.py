@@ -18,7 +18,7 @@ from strandline.server.gate import Gate, Send
 from strandline.server.traces.sampling import SampledTracer
 from strandline.service.http import Answer, Call, Head, Later, Reply, Sink, StreamedAnswer
 from strandline.service.problems import Headers
-from strandline.spans import Span, inside
+from strandline.spans import Inside, Span
 
 #: The methods that OpenTelemetry knows. All others are the same to it, so that clients cannot make up span names.
 METHODS = frozenset(("CONNECT", "DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT", "TRACE"))
@@ -54,7 +54,7 @@ class TracedGate(Gate):
         span = self._tracer.request(head.headers)
         if span is None:
             return super().enter(head, peer, connection, awaits_body=awaits_body)
-        with inside(span):
+        with Inside(span):
             entered = super().enter(head, peer, connection, awaits_body=awaits_body)
         if not span.parent_id and head.route is not None and head.route.probe:
             # Probes come every few seconds. They are traced only if their caller records the trace.
@@ -68,7 +68,7 @@ class TracedGate(Gate):
         if not isinstance(call, TracedCall):
             super().answer(call, body, send)
             return
-        with inside(call.span):
+        with Inside(call.span):
             super().answer(call, body, partial(self._send, call, send))
         call.handled = perf_counter_ns()
 
@@ -80,7 +80,7 @@ class TracedGate(Gate):
             waited = call.span.part(later.part, call.handled)
             if waited is not None:
                 waited.end()
-        with inside(call.span):
+        with Inside(call.span):
             super()._settled(call, send, later)
 
     def open_socket(self, head: Head, peer: str) -> Callable[[int], None]:

@@ -75,7 +75,7 @@ def url_of(endpoint: str) -> str:
     """The URL that spans are sent to. Raises ValueError."""
     parts = urlsplit(endpoint)
     if parts.username is not None:
-        raise ValueError("credentials belong into traces_headers: authorization=Basic%20...")
+        raise ValueError("credentials belong in traces_headers: authorization=Basic%20...")
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ValueError("expected http://HOST:PORT or https://HOST:PORT, the address of a collector")
     return endpoint if parts.path.strip("/") else f"{parts.scheme}://{parts.netloc}{PATH}"

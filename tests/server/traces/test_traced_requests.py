@@ -12,7 +12,7 @@ from typing import NamedTuple
 import httpx
 import pytest
 from support.every_protocol import COLLECTIONS, Request
-from support.server_process import ServerProcess, Share
+from support.server_process import ServerProcess, Share, StartServer
 from support.tables_client import POLLS
 from support.topics_client import Client, eventually
 from support.trace_collector import INTERNAL, SERVER, ReceivedSpan, TraceCollector
@@ -115,7 +115,7 @@ REQUESTS: dict[str, tuple[Request, str, str, int, str | None]] = {
         Request("POST", "/v0/topics/absent/diff", {"from_seq": 0}), "topics", "/v0/topics/{topic}/diff", 404, "absent"
     ),
     "topics bad body": (Request("POST", "/v0/topics/seen", b"{"), "topics", "/v0/topics/{topic}", 400, "seen"),
-    "streams append": (Request("POST", "/v1/stream/pages", [{"page": "/"}]), "streams", "/v1/stream/{name}", 204, "pages"),
+    "streams append": (Request("POST", "/v1/stream/pages", [{"a": 1}]), "streams", "/v1/stream/{name}", 204, "pages"),
     "streams read": (Request("GET", "/v1/stream/pages?offset=-1"), "streams", "/v1/stream/{name}", 200, "pages"),
     "streams head": (Request("HEAD", "/v1/stream/pages"), "streams", "/v1/stream/{name}", 200, "pages"),
     "collections push": (
@@ -337,3 +337,33 @@ def test_metrics_count_spans(traced: Traced) -> None:
     text = client.http.get("/v0/metrics", headers={"accept": "text/plain"}).text
     assert "strandline_traces_spans_dropped_total 0\n" in text
     client.close()
+
+
+# --- API keys ------------------------------------------------------------------------------------------------------
+
+
+def test_a_server_with_traces_checks_api_keys(lane: str, start_server: StartServer, collector: TraceCollector) -> None:
+    server = start_server(keys="secret:rw", lane=lane, traces_endpoint=collector.url, traces_delay_ms=10)
+    requests = [Request("POST", "/v0/topics/t", {"records": [{"data": 1}]}), Request("GET", "/v0/topics")]
+    with httpx.Client(base_url=server.url, trust_env=False) as http:
+        traced = Traced(server, collector, http)
+        for request in requests:
+            for key, succeeds in (("wrong", False), ("secret", True), ("wrong", False), ("secret", True)):
+                response, trace = traced.send(request, authorization=f"Bearer {key}")
+                assert response.is_success == succeeds
+                span = collector.request_of(trace)
+                assert span.attributes["http.response.status_code"] == response.status_code
+                assert key not in repr(span)
+
+
+def test_probes_have_no_spans_of_their_own(lane: str, start_server: StartServer) -> None:
+    collector = TraceCollector()
+    server = start_server(lane=lane, traces_endpoint=collector.url, traces_delay_ms=10)
+    with httpx.Client(base_url=server.url, trust_env=False) as http:
+        traced = Traced(server, collector, http)
+        for path in ("/v0/health", "/v0/ready", "/v0/topics"):
+            assert http.get(path).is_success
+        probed = traced.span_of(Request("GET", "/v0/ready"))
+    assert [span.name for span in collector.spans if span.kind == SERVER] == ["GET /v0/topics", "GET /v0/ready"]
+    assert probed.parent == PARENT
+    collector.close()

@@ -36,7 +36,7 @@ FIRST_PAUSE_SECONDS = 1.0
 MAX_PAUSE_SECONDS = 30.0
 #: How long a server that stops waits for the collector to take the last spans.
 CLOSE_SECONDS = 3.0
-#: The collector may take the same spans later. All other errors are for good.
+#: The collector may take the same spans later. After other errors it never will.
 RETRIED = frozenset((429, 502, 503, 504))
 
 

@@ -367,3 +367,52 @@ def test_probes_have_no_spans_of_their_own(lane: str, start_server: StartServer)
     assert [span.name for span in collector.spans if span.kind == SERVER] == ["GET /v0/topics", "GET /v0/ready"]
     assert probed.parent == PARENT
     collector.close()
+
+
+# --- sealed records, and another server as the collector -----------------------------------------------------------
+
+
+def test_reads_of_sealed_records_are_parts(
+    tmp_path: Path, lane: str, start_server: StartServer, collector: TraceCollector
+) -> None:
+    options = {
+        "lane": lane,
+        "data": tmp_path / "data",
+        "traces_endpoint": collector.url,
+        "traces_delay_ms": 10,
+        "journal_bytes": 65_536,
+        "cold_url": str(tmp_path / "cold"),
+        "hot_segments": 0,
+    }
+    server = start_server(**options)
+    with httpx.Client(base_url=server.url, timeout=30, trust_env=False) as http:
+        http.put("/v1/stream/s", headers={"content-type": "application/json"}).raise_for_status()
+        before = len(collector.spans)
+        for _ in range(12):
+            http.post("/v0/topics/t", json={"records": [{"data": "x" * 10_000}]}).raise_for_status()
+            http.post("/v1/stream/s", json=["x" * 10_000]).raise_for_status()
+        collector.wait(lambda spans: any(span.name == "upload to the cold tier" for span in spans[before:]))
+    for request in (
+        Request("POST", "/v0/topics/t/diff", {"from_seq": 0, "limit": 1}),
+        Request("GET", "/v1/stream/s?offset=-1"),
+    ):
+        # A server that has just started has no records in its caches.
+        assert server.stop() == 0
+        server.start()
+        with httpx.Client(base_url=server.url, timeout=30, trust_env=False) as http:
+            span = Traced(server, collector, http).span_of(request)
+        names = {part.name for part in collector.trace(span.trace) if part.kind == INTERNAL}
+        assert {"read", "fetch from the cold tier"} <= names
+
+
+def test_another_server_takes_the_spans(traced: Traced, lane: str, start_server: StartServer) -> None:
+    traced.http.put("/v1/stream/traces", headers={"content-type": "application/json"}).raise_for_status()
+    traced.http.post("/v1/stream/traces/_profile", json={"profile": {"kind": "otel-traces"}}).raise_for_status()
+    endpoint = f"{traced.server.url}/v1/stream/traces/_otlp/v1/traces"
+    server = start_server(lane=lane, traces_endpoint=endpoint, traces_delay_ms=10, traces_service="events")
+    with httpx.Client(base_url=server.url, trust_env=False) as http:
+        other = Traced(server, traced.collector, http)
+        _, trace = other.send(Request("POST", "/v0/topics/t", {"records": [{"data": 1}]}))
+    found = eventually(lambda: traced.http.get(f"/v1/stream/traces/pk/{trace}").json())
+    (span,) = [span for span in found if span["kind"] == "server"]
+    assert (span["name"], span["service"], span["parentSpanId"]) == ("POST /v0/topics/{topic}", "events", PARENT)

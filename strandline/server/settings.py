@@ -28,7 +28,7 @@ from strandline.engine import Options
 from strandline.engine.record import MAX_RECORD_BYTES
 from strandline.protocols.streams.settings import StreamsSettings
 from strandline.protocols.topics.settings import TopicsSettings
-from strandline.server.traces.settings import TracesSettings, pairs, url_of
+from strandline.server.traces.settings import TracesSettings, headers_of, pairs, url_of
 from strandline.service.access import Keys
 from strandline.service.settings import DeliverySettings, LimitSettings
 from strandline.setting import (
@@ -401,9 +401,9 @@ def _check_traces(traces: TracesSettings) -> None:
             url_of(traces.traces_endpoint)
     except ValueError as error:
         raise BadSettings(f"traces.traces_endpoint: {error}") from None
-    for name in ("traces_headers", "traces_resource"):
+    for name, read in (("traces_headers", headers_of), ("traces_resource", lambda texts: list(pairs(texts)))):
         try:
-            list(pairs(getattr(traces, name)))
+            read(getattr(traces, name))
         except ValueError as error:
             raise BadSettings(f"traces.{name}: {error}; expected name=value, separated by commas") from None
 

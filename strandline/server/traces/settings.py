@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Annotated, Literal, NamedTuple
 from urllib.parse import unquote, urlsplit
@@ -25,6 +26,8 @@ Sampler = Annotated[
     ),
 ]
 Share = Annotated[float, Meta(ge=0, le=1, description="a number from 0 to 1")]
+
+_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
 #: The path of a collector's URL, unless the URL has one.
 PATH = "/v1/traces"
@@ -71,6 +74,18 @@ def pairs(texts: tuple[str, ...]) -> Iterator[Pair]:
         yield Pair(name, value)
 
 
+def headers_of(texts: tuple[str, ...]) -> dict[str, str]:
+    """The headers in texts like name=value. Raises ValueError, without the text."""
+    headers: dict[str, str] = {}
+    for number, (name, value) in enumerate(pairs(texts), 1):
+        if _HEADER_NAME.fullmatch(name) is None:
+            raise ValueError(f"part {number} does not begin with the name of a header")
+        if not value.isascii() or not value.isprintable():
+            raise ValueError(f"the value in part {number} has characters that a header cannot have")
+        headers[name.lower()] = value
+    return headers
+
+
 def url_of(endpoint: str) -> str:
     """The URL that spans are sent to. Raises ValueError."""
     parts = urlsplit(endpoint)
@@ -78,4 +93,8 @@ def url_of(endpoint: str) -> str:
         raise ValueError("credentials belong in traces_headers: authorization=Basic%20...")
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ValueError("expected http://HOST:PORT or https://HOST:PORT, the address of a collector")
+    try:
+        _ = parts.port
+    except ValueError:
+        raise ValueError("expected a port from 0 to 65535") from None
     return endpoint if parts.path.strip("/") else f"{parts.scheme}://{parts.netloc}{PATH}"

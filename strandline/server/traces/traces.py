@@ -9,7 +9,7 @@ import strandline
 from strandline.server.traces.exporter import Exporter
 from strandline.server.traces.otlp import TraceMessages
 from strandline.server.traces.sampling import SampledTracer
-from strandline.server.traces.settings import TracesSettings, pairs, url_of
+from strandline.server.traces.settings import TracesSettings, headers_of, pairs, url_of
 from strandline.spans import Value
 
 
@@ -17,7 +17,7 @@ class Traces:
     """The traces of a server that sends them. ``start`` begins to send; spans may be recorded before."""
 
     def __init__(self, settings: TracesSettings) -> None:
-        url, headers = url_of(settings.traces_endpoint), dict(pairs(settings.traces_headers))
+        url, headers = url_of(settings.traces_endpoint), headers_of(settings.traces_headers)
         self.exporter = Exporter(url, headers, TraceMessages(attributes_of(settings)), settings.traces_delay_ms / 1000)
         self.tracer = SampledTracer(settings, self.exporter.collect)
 

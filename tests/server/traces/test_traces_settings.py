@@ -79,6 +79,12 @@ def test_variables_come_after_the_file_and_strandlines_own_last(tmp_path: Path) 
         ({"STRANDLINE_TRACES_ENDPOINT": "collector:4318"}, "traces_endpoint: expected http://HOST:PORT"),
         ({"STRANDLINE_TRACES_ENDPOINT": "http://a:s3cret@c"}, "credentials belong in traces_headers"),
         ({"STRANDLINE_TRACES_HEADERS": "a=b,s3cret"}, "traces_headers: part 2 .* expected name=value"),
+        (
+            {"STRANDLINE_TRACES_HEADERS": "a b=s3cret"},
+            "traces_headers: part 1 does not begin with the name of a header",
+        ),
+        ({"STRANDLINE_TRACES_HEADERS": "a=s3cret%0d%0ab"}, "traces_headers: the value in part 1 has characters"),
+        ({"STRANDLINE_TRACES_ENDPOINT": "http://c:99999"}, "traces_endpoint: expected a port"),
         ({"STRANDLINE_TRACES_RESOURCE": "=b"}, "traces_resource: part 1"),
         ({"STRANDLINE_TRACES_RATIO": "2"}, "STRANDLINE_TRACES_RATIO is '2'; expected a number from 0 to 1"),
         (ENDPOINT | {"OTEL_TRACES_SAMPLER": "xray"}, "OTEL_TRACES_SAMPLER is 'xray'; expected always_on, .* or par"),

@@ -35,9 +35,13 @@ LARGE_BODY_BYTES = 64 << 10
 #: The maximum bytes that a client may send while its last request is not answered yet.
 MAX_HELD_BYTES = 1 << 20
 
-#: The headers that name the trace of a request, by their names, and how each is found, also with a capital letter. They
-#: differ from request to request, so the rest of the head is cached.
-_TRACE_HEADERS = {b"traceparent": b"raceparent:", b"tracestate": b"racestate:"}
+#: The headers that name the trace of a request: how each is found, also with a capital letter, its name, and the bytes
+#: of its value. They differ from request to request, so the rest of the head is cached.
+_TRACEPARENT = b"raceparent:"
+_TRACE_HEADERS = (
+    (_TRACEPARENT, b"traceparent", b" 0123456789abcdef-"),
+    (b"racestate:", b"tracestate", bytes(range(0x20, 0x7F))),
+)
 
 _numbers = count(1)
 
@@ -106,7 +110,7 @@ class Heads:
             return known[key]
         except KeyError:
             pass
-        if _TRACE_HEADERS[b"traceparent"] in raw:
+        if _TRACEPARENT in raw:
             headers, rest = _without_trace(raw)
             if headers:
                 found = known.get(rest) or self.get(rest)
@@ -140,17 +144,26 @@ class Heads:
 
 
 def _without_trace(raw: bytes) -> tuple[dict[bytes, bytes], bytes]:
-    """The headers of a head that name its trace, and the rest of the head. A head that repeats one, or has a similar
-    one, is left as it is."""
+    """The headers of a head that name its trace, and the rest of the head.
+
+    A head that is unusual is left as it is, because the parser has to see it: one that repeats a header, has a similar
+    one, or has a value with other bytes or in several lines.
+    """
     headers: dict[bytes, bytes] = {}
     rest = raw
-    for name, mark in _TRACE_HEADERS.items():
+    for mark, name, allowed in _TRACE_HEADERS:
         at = rest.find(mark)
         if at >= 0:
-            if rest.find(mark, at + 1) >= 0 or rest[at - 3 : at] not in (b"\r\nt", b"\r\nT"):
-                return {}, raw
             end = rest.index(b"\r\n", at)
-            headers[name] = rest[at + len(mark) : end]
+            value = rest[at + len(mark) : end]
+            if (
+                rest.find(mark, at + 1) >= 0
+                or rest[at - 3 : at] not in (b"\r\nt", b"\r\nT")
+                or rest[end + 2 : end + 3] in (b" ", b"\t")
+                or value.translate(None, allowed)
+            ):
+                return {}, raw
+            headers[name] = value
             rest = rest[: at - 3] + rest[end:]
     return headers, rest
 

@@ -121,14 +121,16 @@ class Exporter:
                     self._wake.wait(self._delay)
                 self._wake.clear()
                 self._send_waiting(client)
+            # What ended during the last request to the collector.
+            self._send_waiting(client)
 
     def _send_waiting(self, client: httpx.Client) -> None:
-        """Send all batches, up to the first failure."""
-        while True:
+        """Send what is waiting now, up to the first failure. Spans that end meanwhile wait for others."""
+        left = len(self._waiting)
+        while self._batch or left:
             if not self._batch:
                 self._batch = self._next_batch()
-            if not self._batch:
-                return
+                left = max(left - len(self._batch), 0)
             closing = self._closing.is_set()
             seconds = self._until - monotonic() if closing else TIMEOUT_SECONDS
             if seconds <= 0:

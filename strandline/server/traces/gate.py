@@ -25,6 +25,7 @@ METHODS = frozenset(("CONNECT", "DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "PO
 OTHER_METHOD = "_OTHER"
 #: A longer path is cut.
 MAX_PATH = 1024
+MAX_PORT_DIGITS = 5
 
 
 class TracedCall(Call):
@@ -171,6 +172,6 @@ def _address(host: bytes) -> tuple[str, int]:
     """The name and the port in a `Host` header; port 0: none."""
     text = host.decode("latin-1")
     name, colon, port = text.rpartition(":")
-    if colon and port.isdecimal() and not name.endswith(":"):
+    if colon and port.isdecimal() and len(port) <= MAX_PORT_DIGITS and not name.endswith(":"):
         return name.strip("[]"), int(port)
     return text.strip("[]"), 0

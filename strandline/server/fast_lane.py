@@ -60,11 +60,9 @@ class HotHead(Head):
     def of_trace(self, headers: dict[bytes, bytes]) -> HotHead:
         """The head of a request with further headers, which name its trace."""
         other = HotHead.__new__(HotHead)
-        other.method, other.path, other.query_string = self.method, self.path, self.query_string
+        for name in _PARTS:
+            setattr(other, name, getattr(self, name))
         other.headers = {**self.headers, **headers}
-        other.length, other.takes_chunks, other.keep_alive = self.length, self.takes_chunks, self.keep_alive
-        other.route, other.params, other.meter, other.access = self.route, self.params, self.meter, self.access
-        other.refused, other.further, other.memo, other._query = self.refused, self.further, self.memo, self._query
         return other
 
     @property
@@ -77,6 +75,10 @@ class HotHead(Head):
     def comes_again(self) -> bool:
         """Whether another request may have the same head. A signed head is sent only once."""
         return b"authorization" not in self.headers
+
+
+#: The attributes of a head.
+_PARTS = (*Head.__slots__, *HotHead.__slots__)
 
 
 class Heads:

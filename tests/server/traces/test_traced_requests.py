@@ -246,8 +246,9 @@ def test_the_wait_for_records_is_a_part_of_a_long_poll(traced: Traced) -> None:
         Request("POST", "/v0/topics/quiet/diff", {"from_seq": 1, "wait_ms": 20}),
         Request("GET", "/v1/stream/pages?offset=now&live=long-poll&timeout=20ms"),
     ):
-        (waited,) = traced.parts_of(request, "wait for records")
-        assert waited.end - waited.start > 10_000_000
+        # A poll that wakes up without a record waits again.
+        waits = traced.parts_of(request, "wait for records")
+        assert sum(wait.end - wait.start for wait in waits) > 10_000_000
 
 
 def test_a_search_and_other_work_on_threads_are_parts(traced: Traced) -> None:

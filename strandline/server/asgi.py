@@ -157,10 +157,17 @@ class SocketDoor:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         websocket = WebSocket(scope, receive, send)
+        head = Head("GET", scope["path"], "", _headers(scope, self._gate))
+        answered = self._gate.open_socket(head, _peer(scope))
+
+        async def accept() -> None:
+            await websocket.accept()
+            answered(101)
+
         try:
-            access = self._gate.admit_socket(_headers(scope, self._gate))
-            await self._serve(websocket.accept, receive, send, access)
+            await self._serve(accept, receive, send, self._gate.admit_socket(head))
         except Refusal as refusal:
+            answered(refusal.status)
             await _deny(websocket, refuse(refusal))
 
 

@@ -11,7 +11,7 @@ cache it.
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from time import perf_counter
 
@@ -119,6 +119,9 @@ class Status(msgspec.Struct):
 
 class Gate:
     """``keys`` is None if no API keys are configured: then every client may do everything."""
+
+    #: Whether the fast lane passes on the headers that name the trace of a request, instead of leaving them out.
+    keeps_traceparent = False
 
     def __init__(
         self,
@@ -260,10 +263,13 @@ class Gate:
             return NOBODY
         return access
 
-    def admit_socket(self, headers: Mapping[bytes, bytes]) -> Access:
+    def open_socket(self, head: Head, peer: str) -> Callable[[int], None]:
+        """A client opens a WebSocket. Call the result with the status of the answer."""
+        return _no_answer
+
+    def admit_socket(self, head: Head) -> Access:
         """The access of a client that opens a WebSocket. The API key must be in a header. Raises Refusal."""
         self.status.check()
-        head = Head("GET", "", "", headers)
         self.origins.check(head)
         access = self._identify(head)
         if access is None:
@@ -522,6 +528,10 @@ Send = Callable[[Call, Answer], None]
 
 #: The access of a caller without a valid API key, at a route that checks permissions itself.
 NOBODY = Access("", frozenset(), ())
+
+
+def _no_answer(status: int) -> None:
+    """Nothing records the answer."""
 
 
 def _forget_frames(error: BaseException | None) -> None:

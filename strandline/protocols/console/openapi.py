@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from strandline.engine.record import MAX_SEQ, MAX_TIME
-from strandline.protocols.console import keys, logs, matches, overview, queues, read, routes, sql, wire
+from strandline.protocols.console import dry_runs, keys, logs, matches, overview, queues, read, routes, sql, wire
 from strandline.protocols.console.catalogue import SORTS
 from strandline.protocols.console.errors import PROBLEMS
 from strandline.protocols.console.kinds import KINDS
 from strandline.query.content_language import MAX_LENGTH
 from strandline.query.inference import SAMPLE_RECORDS
+from strandline.schema.dry_run import MAX_EXAMPLES, MAX_REJECTIONS, DryRun
+from strandline.schema.updates import SchemaUpdate
 from strandline.service.openapi import (
     EVENT_STREAM,
     EVENTS,
@@ -96,6 +98,11 @@ A query may take {sql.TABLE.seconds} seconds and {sql.TABLE.memory_bytes >> 20} 
 the first {sql.TABLE.rows:,} rows, at most {sql.TABLE.result_bytes >> 20} MB; `truncated` says whether there are more.
 The other formats are files with all rows, at most {sql.DOWNLOAD.rows:,} rows or {sql.DOWNLOAD.result_bytes >> 20} MB,
 in {sql.DOWNLOAD.seconds} seconds. {sql.MAX_QUERIES} queries may run and wait at a time."""
+
+_DRY_RUN = f"""Takes the body of `POST /v1/stream/{{name}}/_schema` and installs nothing. Returns the configuration
+before and after, why the server would refuse the update, which of the last records a writer could not append any more,
+and what the searchable fields find in them. Examines the newest records first, for {dry_runs.MAX_SECONDS:.0f} s and
+{dry_runs.MAX_BYTES >> 20} MB at most; `complete` says whether the time was enough."""
 
 _OPERATIONS: dict[tuple[str, str], Operation] = {
     ("GET", routes.PAGE): Operation(
@@ -312,6 +319,19 @@ _OPERATIONS: dict[tuple[str, str], Operation] = {
         parameters=(_NAME,),
         errors=("invalid_request", "log_not_found"),
     ),
+    ("POST", routes.DRY_RUN): Operation(
+        group=_GROUP,
+        summary="Try a change of the schema or the searchable fields",
+        description=_DRY_RUN,
+        answers=shown(DryRun),
+        parameters=(
+            _NAME,
+            _query("limit", "Number of records.", _whole(1, dry_runs.MAX_LIMIT, dry_runs.DEFAULT_LIMIT)),
+        ),
+        body={JSON: SchemaUpdate},
+        needs_body=True,
+        errors=("invalid_request", "log_not_found", "payload_too_large", "unsupported_media_type"),
+    ),
 }
 
 _LOG_FIELDS = {
@@ -350,6 +370,24 @@ CONSOLE = Described(
             "records": "Number of records in the sample that are JSON objects.",
             "fields": "The new fields.",
             "search": "The search configuration of the log with the new fields; null if there are none.",
+        },
+        "DryRun": {
+            "refused": "Why the server would refuse the update; null if it would install it.",
+            "installed": "The installed schema, routing key and searchable fields.",
+            "proposed": "The same after the update, with its lens.",
+            "records": "Number of records that were examined.",
+            "complete": "Whether all of the wanted records were examined.",
+            "rejected": "Number of records that could not be appended any more; null if the update changes neither the "
+            "schema nor the routing key.",
+            "rejections": f"The newest of them, at most {MAX_REJECTIONS}.",
+            "fields": "The searchable fields after the update.",
+        },
+        "FieldDryRun": {
+            "records": "Number of records that have a value.",
+            "values": "Number of these values.",
+            "unfit": "Number of records that have the member, but no value of this kind.",
+            "examples": f"Different values, at most {MAX_EXAMPLES}; a long text is cut.",
+            "unfit_examples": "Different values that are not of this kind.",
         },
         "InferredField": {
             "records": "Number of records in the sample that have the member.",

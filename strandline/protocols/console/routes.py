@@ -5,6 +5,7 @@ from __future__ import annotations
 from strandline.protocols.console.assets import Assets
 from strandline.protocols.console.catalogue import Catalogue
 from strandline.protocols.console.context import ConsoleContext
+from strandline.protocols.console.dry_runs import DryRuns
 from strandline.protocols.console.fields import Fields
 from strandline.protocols.console.keys import ConsoleKeys
 from strandline.protocols.console.log_description import LogDescriptions
@@ -35,6 +36,7 @@ TAIL = LOG + "/tail"
 KEYS = LOG + "/keys"
 REMOVAL = LOG + "/removal"
 INFERENCE = LOG + "/inference"
+DRY_RUN = LOG + "/dry-run"
 QUEUES = API + "/queues"
 QUEUE = API + "/queue/{name}"
 FIELDS = API + "/fields/{name}"
@@ -59,6 +61,7 @@ class ConsoleProtocol:
         self.keying = ConsoleKeys(context)
         self.queueing = ConsoleQueues(context, self.catalogue)
         self.fields = Fields(context)
+        self.dry_running = DryRuns(context)
         self.querying = ConsoleSql(context)
 
     def routes(self) -> list[Route]:
@@ -78,6 +81,7 @@ class ConsoleProtocol:
             _route(KEYS, self.keying.keys, "read"),
             _route(REMOVAL, self.keying.removal, "read", "delete"),
             _route(INFERENCE, self.fields.infer, "read"),
+            _route(DRY_RUN, self.dry_running.post, "read", method="POST", body="required"),
             _route(QUEUES, self.queueing.queues, "read"),
             _route(QUEUE, self.queueing.queue, "read"),
             _route(FIELDS, self.fields.get, "read"),

@@ -132,8 +132,9 @@ _OPERATIONS: dict[tuple[str, str], Operation] = {
     ("GET", routes.HISTORY): Operation(
         group=_GROUP,
         summary="Get the state of the server over hours or days",
-        description="Averages since the start of the server: one sample per minute for a day, then one per ten minutes "
-        "for a week. A longer time has fewer samples: at most 360.",
+        description="Averages: one sample per minute for a day, then one per ten minutes for a week. They survive a "
+        "restart; there is no sample of a time when the server did not run. A longer time has fewer samples: at most "
+        "360.",
         answers=shown(wire.SampleHistoryAnswer),
         parameters=(_query("hours", "The last hours.", _whole(1, overview.MAX_HOURS, 1)),),
         errors=("invalid_request",),
@@ -399,6 +400,20 @@ CONSOLE = Described(
             "flush_p50_us": "Median time of a journal flush in microseconds; null without flushes.",
             "flush_p99_us": "99th percentile of the time of a journal flush in microseconds.",
             "pressure": "How busy the server is, from 0 to 1.",
+            "disk_bytes": "Bytes of the data directory and the lake on the disk; null before they are measured.",
+            "disk_free_bytes": "Free bytes of the disk; null before they are measured.",
+        },
+        "OverviewAnswer": {"disk": "Measured every minute; null before that, and if the directory cannot be read."},
+        "DiskAnswer": {
+            "lake_bytes": "Bytes of the lake; null if it is in an object store.",
+            "other_bytes": "Caches, damaged files and other files of the data directory.",
+            "used_bytes": "The sum of all of these.",
+            "complete": "Whether all files were counted. A directory with very many files has more bytes than shown.",
+            "free_bytes": "Bytes of the disk that the server may use.",
+            "total_bytes": "The size of the disk.",
+            "growth_bytes_per_day": "The trend of the used bytes in the history of up to a week; null if it is shorter "
+            "than an hour.",
+            "full_in_ms": "When the disk is full if this trend continues; null if the size does not grow.",
         },
         "QueueCounts": {
             "ready": "Jobs that can be claimed now.",

@@ -53,6 +53,9 @@ class SampleAnswer(msgspec.Struct, kw_only=True, gc=False):
     live_bytes: Number
     connections: Number
     pressure: Rate
+    #: Bytes of the data directory and the lake on the disk, and free bytes; null before they are measured.
+    disk_bytes: Number | None = None
+    disk_free_bytes: Number | None = None
 
 
 class BusyLog(msgspec.Struct, kw_only=True):
@@ -67,6 +70,21 @@ class TotalsAnswer(msgspec.Struct, kw_only=True):
     bytes: Number
     segments: Number
     journal_bytes: Number
+
+
+class DiskAnswer(msgspec.Struct, kw_only=True):
+    journal_bytes: Number
+    segment_bytes: Number
+    checkpoint_bytes: Number
+    index_bytes: Number
+    lake_bytes: Number | None
+    other_bytes: Number
+    used_bytes: Number
+    complete: bool
+    free_bytes: Number
+    total_bytes: Number
+    growth_bytes_per_day: float | None
+    full_in_ms: Number | None
 
 
 class HealthAnswer(msgspec.Struct, kw_only=True):
@@ -86,6 +104,7 @@ class OverviewAnswer(msgspec.Struct, kw_only=True):
     totals: TotalsAnswer
     health: HealthAnswer
     busiest: list[BusyLog]
+    disk: DiskAnswer | None
 
 
 # --- logs ------------------------------------------------------------------------------------------------------------

@@ -33,6 +33,7 @@ SCREENS = {
     "config": ("log/{log}?tab=config", "form.config select >> nth=0"),
     "schema": ("log/{stream}?tab=schema", "table[aria-label=Fields]"),
     "readers": ("log/{log}?tab=readers", "section[aria-label=Consumers]"),
+    "activity": ("log/{log}?tab=activity", "main canvas >> nth=3"),
     "queues": ("queues", "table[aria-label=Queues] tbody a >> nth=0"),
     "queue": ("queue/{queue}", "table[aria-label='Dead letters']"),
     "routers": ("routers", "svg .node >> nth=0"),

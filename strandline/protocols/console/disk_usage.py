@@ -54,7 +54,7 @@ class _Walk:
     """Adds up sizes, without ``apart`` and what is in it. Files may disappear meanwhile."""
 
     def __init__(self, apart: Path | None) -> None:
-        self._apart = None if apart is None else str(apart)
+        self._apart = _identity(apart)
         self._files = 0
         self._until = perf_counter() + MAX_SECONDS
         self.complete = True
@@ -62,11 +62,14 @@ class _Walk:
     def size(self, entry: os.DirEntry[str]) -> int:
         try:
             if entry.is_dir(follow_symlinks=False):
-                return 0 if entry.path == self._apart else self.below(entry.path)
+                return 0 if self._is_apart(entry) else self.below(entry.path)
             self._files += 1
             return entry.stat(follow_symlinks=False).st_blocks * _UNIT
         except FileNotFoundError:
             return 0
+
+    def _is_apart(self, entry: os.DirEntry[str]) -> bool:
+        return self._apart is not None and entry.inode() == self._apart[1] and _identity(entry.path) == self._apart
 
     def below(self, directory: str | Path) -> int:
         found, waiting = 0, [os.fspath(directory)]
@@ -77,13 +80,22 @@ class _Walk:
             try:
                 with os.scandir(waiting.pop()) as entries:
                     for entry in entries:
-                        if entry.is_dir(follow_symlinks=False) and entry.path != self._apart:
-                            waiting.append(entry.path)
-                        else:
+                        if not entry.is_dir(follow_symlinks=False):
                             found += self.size(entry)
+                        elif not self._is_apart(entry):
+                            waiting.append(entry.path)
             except FileNotFoundError:
                 continue
         return found
+
+
+def _identity(path: str | Path | None) -> tuple[int, int] | None:
+    """The same for all paths of a directory; None if there is none."""
+    try:
+        found = None if path is None else os.stat(path)
+    except FileNotFoundError:
+        return None
+    return None if found is None else (found.st_dev, found.st_ino)
 
 
 def disk_answer(usage: DiskUsage, history: Sequence[SampleAnswer]) -> DiskAnswer:

@@ -38,6 +38,9 @@ def test_files_are_counted_by_kind(data: Path) -> None:
     assert [in_blocks(each) for each in sizes] == [4, 2, 0, 1, 3]
     assert (in_blocks(shown.other_bytes), in_blocks(shown.used_bytes), shown.complete) == (2, 12, True)
     assert 0 < shown.free_bytes <= shown.total_bytes
+    # The data directory may have another path.
+    (data.parent / f"{data.name}-linked").symlink_to(data)
+    assert measure_disk(data.parent / f"{data.name}-linked", data / "lake").used == shown.used_bytes
 
 
 def test_a_lake_elsewhere_is_counted_and_one_in_an_object_store_is_not(data: Path, tmp_path: Path) -> None:

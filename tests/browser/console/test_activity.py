@@ -22,17 +22,18 @@ def test_the_records_of_a_log_are_counted_over_time(visit: Visit, shop: Shop) ->
     expect(lag.locator(".chart-values")).to_have_text("20")
     shop.write(name, *range(5))
     expect(lag.locator(".chart-values")).to_have_text("25")
-    panel.get_by_role("radio", name="24 h").check()
+    expect(panel.get_by_role("status")).to_have_text("35 records")
+    panel.get_by_role("radio", name="All time").check()
     expect(panel.get_by_role("status")).to_have_text("35 records")
     page.reload()
-    expect(panel.get_by_role("radio", name="24 h")).to_be_checked()
+    expect(panel.get_by_role("radio", name="All time")).to_be_checked()
     expect(panel.get_by_role("status")).to_have_text("35 records")
 
 
 def test_a_range_leads_to_its_records(visit: Visit, shop: Shop) -> None:
     name = shop.topic(records=30)
     written = datetime.fromtimestamp(shop.state(name)["last_write_ts"] / 1000, UTC)
-    page = visit(f"log/{name}?tab=activity", zone="UTC")
+    page = visit(f"log/{name}?tab=activity&hours=all", zone="UTC")
     expect(page.get_by_role("tabpanel").get_by_role("status")).to_have_text("30 records")
     box = page.locator(".histogram .u-over").bounding_box()
     assert box is not None

@@ -138,6 +138,15 @@ def test_times_are_shown_and_typed_in_the_chosen_zone(visit: Visit, shop: Shop) 
     expect(page.get_by_role("button", name="Times: Local")).to_be_visible()
 
 
+def test_a_phone_switches_to_utc_as_well(visit: Visit) -> None:
+    page = visit("logs", look="phone")
+    page.get_by_role("button", name="Go to a log or screen").click()
+    page.get_by_role("combobox", name="Go to").fill("utc")
+    page.get_by_role("option", name="Times: UTC").click()
+    expect(page.locator(".zone-button")).to_have_text("Times: UTC")
+    expect(page.get_by_role("dialog")).to_have_count(0)
+
+
 def test_the_theme_is_chosen_and_kept(visit: Visit) -> None:
     page = visit("queues", look="dark")
     ground = "getComputedStyle(document.body).backgroundColor"

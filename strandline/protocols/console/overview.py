@@ -239,9 +239,8 @@ class Overview:
         """Take a sample and send it to all live streams."""
         context = self._context
         if not self._restored:
-            earlier = await context.workers.normal.run(self._log.read)
-            self._history.restore(earlier)
-            self._logged = max([context.hub.now() - 1, *(one.at for one in earlier)])
+            self._history = await context.workers.normal.run(self._earlier)
+            self._logged = max(context.hub.now() - 1, self._history.last)
             self._restored = True
         await self._measure_disk()
         now, connections = context.hub.now(), context.surroundings.connections()
@@ -251,6 +250,12 @@ class Overview:
         self._history.add(sample)
         self._keep(TOGETHER)
         self._tell(sample)
+
+    def _earlier(self) -> SampleHistory:
+        """The history of earlier runs. Averaging a week takes a tenth of a second, so call it on a thread."""
+        history = SampleHistory()
+        history.restore(self._log.read())
+        return history
 
     async def _measure_disk(self) -> None:
         """Measure the disk if it is time. A directory that cannot be read has no size: the journal reports why."""

@@ -17,9 +17,11 @@ MAX_SHOWN = 360
 
 
 class SampleHistory:
-    """Use it only on the event loop's thread."""
+    """Use it on one thread at a time."""
 
     def __init__(self) -> None:
+        #: The time of the last minute of an earlier run.
+        self.last = 0
         self._minutes = _Averages(MINUTE_MS, MINUTES)
         self._tens = _Averages(10 * MINUTE_MS, TENS)
 
@@ -32,10 +34,9 @@ class SampleHistory:
     def restore(self, minutes: Iterable[SampleAnswer]) -> None:
         """Add the minutes of an earlier run, oldest first, before all others. One that is out of order is left out: the
         clock was set back."""
-        last = 0
         for minute in minutes:
-            if minute.at > last:
-                last = minute.at
+            if minute.at > self.last:
+                self.last = minute.at
                 self._minutes.keep(minute)
                 self._tens.add(minute)
 

@@ -14,12 +14,12 @@ import msgspec
 from strandline.engine import Batch, Config, Engine
 from strandline.engine.errors import EngineError
 from strandline.protocols.console.wire import SampleAnswer
+from strandline.service.catalog import SAMPLE_LOG
 from strandline.service.frequent_warning import FrequentWarning
 
 log = logging.getLogger(__name__)
 _lost = FrequentWarning(log, "%d times, the history of the overview could not be written: %s")
 
-SAMPLE_LOG = "__samples__"
 #: The minutes of a week.
 MAX_RECORDS = 7 * 1440
 KEPT_MS = MAX_RECORDS * 60_000

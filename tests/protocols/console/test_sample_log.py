@@ -12,7 +12,8 @@ from support.console_in_process import NOW, ConsoleStand
 from strandline.engine import Config, Engine, ManualClock, Options
 from strandline.engine.errors import BadConfig
 from strandline.protocols.console.sample_history import MINUTE_MS
-from strandline.protocols.console.sample_log import MAX_RECORDS, SAMPLE_LOG, TOGETHER, SampleLog
+from strandline.protocols.console.sample_log import MAX_RECORDS, TOGETHER, SampleLog
+from strandline.service.catalog import SAMPLE_LOG
 
 HOUR_MS = 60 * MINUTE_MS
 #: What an idle server may write in a day.

@@ -23,6 +23,7 @@ from strandline.protocols.console.sample_log import TOGETHER, SampleLog
 from strandline.protocols.console.tail import ConsoleStream
 from strandline.protocols.console.wire import (
     BusyLog,
+    DiskAnswer,
     HealthAnswer,
     KeyAnswer,
     OverviewAnswer,
@@ -143,6 +144,7 @@ class Overview:
         #: The time of the last minute that is in the log.
         self._logged = 0
         self._disk: DiskUsage | None = None
+        self._disk_shown: DiskAnswer | None = None
         self._disk_due = 0
         self._sampler = Sampler(context.engine, context.kernel.pressure, rates)
         self._timer: asyncio.TimerHandle | None = None
@@ -188,7 +190,7 @@ class Overview:
                 ),
                 health=HealthAnswer(ready=around.is_serving(), read_only=stats.read_only, uptime_ms=around.uptime_ms()),
                 busiest=self._busiest(access),
-                disk=None if self._disk is None else disk_answer(self._disk, self._history.week()),
+                disk=self._disk_shown,
             )
         )
 
@@ -252,7 +254,7 @@ class Overview:
         self._tell(sample)
 
     def _earlier(self) -> SampleHistory:
-        """The history of earlier runs. Averaging a week takes a tenth of a second, so call it on a thread."""
+        """The history of earlier runs. Averaging a week takes 50 ms, so call it on a thread."""
         history = SampleHistory()
         history.restore(self._log.read())
         return history
@@ -267,6 +269,7 @@ class Overview:
             self._disk = await context.workers.normal.run(measure_disk, around.data_directory, around.lake_directory)
         except OSError:
             self._disk = None
+        self._disk_shown = None if self._disk is None else disk_answer(self._disk, self._history.week())
         self._disk_due = began + max(DISK_MS, DISK_SHARE * (context.hub.now() - began))
 
     def _keep(self, least: int) -> None:

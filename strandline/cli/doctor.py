@@ -9,7 +9,6 @@ import shutil
 import sys
 import time
 from collections.abc import Iterator
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -27,6 +26,7 @@ from strandline.cli.server_choice import DEFAULT_URL
 from strandline.cli.server_state import Health, health_of, metrics_of, show_lag
 from strandline.cli.times import show_age
 from strandline.client.errors import Forbidden, NotAuthenticated, StrandlineError
+from strandline.extras import install, is_installed
 
 if TYPE_CHECKING:
     from strandline.client import Client
@@ -37,6 +37,8 @@ Result = Literal["ok", "warn", "fail"]
 CLOCK_WARN_MS, CLOCK_FAIL_MS = 2_000, 60_000
 #: A journal that is this full is about to slow writes down.
 JOURNAL_WARN = 0.8
+#: A follower looks for new records ten times a second.
+FOLLOWER_WARN_MS = 10_000
 #: A replica that lacks something for this long has a problem: chunks take milliseconds.
 REPLICA_WARN_MS = 30_000
 #: A server has a file per connection, journal file and segment.
@@ -45,12 +47,11 @@ FILES = 4096
 FREE_WARN, FREE_FAIL = 5 << 30, 256 << 20
 #: File systems that lose data on a restart, and those whose locks and flushes may not work.
 VOLATILE, REMOTE = frozenset({"tmpfs", "ramfs"}), frozenset({"nfs", "nfs4", "cifs", "smb3", "fuse.sshfs"})
-#: The packages of the extra `server` that commands use, and the commands.
-PACKAGES = {
-    "pyarrow": "serve, sql, import and export",
-    "uvloop": "serve",
-    "duckdb": "sql",
-    "deltalake": "sql on a lake, and pipeline",
+#: What the extras are for, and their packages. `spark_check` looks for Spark.
+EXTRAS = {
+    "server": ("serve, verify, import, export and others", ("pyarrow", "uvloop")),
+    "sql": ("SQL here and in the console of a server", ("duckdb",)),
+    "lake": ("SQL and exports from a lake", ("deltalake",)),
 }
 
 
@@ -196,6 +197,8 @@ def load_checks(metrics: dict[str, Any]) -> Iterator[Check]:
         yield Check("files", "ok", "no damaged file was found")
     if "replica" in metrics:
         yield replica_check(metrics["replica"])
+    if "follower" in metrics:
+        yield follower_check(metrics["follower"])
     yield pipeline_check(metrics["pipeline"])
 
 
@@ -207,6 +210,13 @@ def replica_check(replica: dict[str, Any]) -> Check:
         advice = "check the object store and the network; writes to `replicated` logs wait or are refused"
         return Check("replica", "fail" if replica["away"] else "warn", text, advice)
     return Check("replica", "ok", text)
+
+
+def follower_check(follower: dict[str, Any]) -> Check:
+    text = f"{follower['lag_ms'] / 1000:.1f} s behind the leader (term {follower['term']})"
+    if follower["lag_ms"] > FOLLOWER_WARN_MS:
+        return Check("follower", "warn", text, "check the object store, the network and the log of this server")
+    return Check("follower", "ok", text)
 
 
 def pipeline_check(pipeline: dict[str, Any]) -> Check:
@@ -226,19 +236,24 @@ def pipeline_check(pipeline: dict[str, Any]) -> Check:
 
 def machine_checks() -> Iterator[Check]:
     yield Check("python", "ok", f"{platform.python_version()} in {sys.prefix}")
-    missing = [name for name in PACKAGES if find_spec(name) is None]
-    if missing:
-        text = "; ".join(f"{name} is missing, for {PACKAGES[name]}" for name in missing)
-        yield Check("packages", "warn", text, "`pip install 'strandline[server]'`, if you need these commands here")
-    else:
-        yield Check("packages", "ok", "all packages of the server are installed")
+    yield extras_check()
     yield spark_check()
     yield files_check(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
     yield contexts_check()
 
 
+def extras_check() -> Check:
+    missing = [extra for extra, (_, packages) in EXTRAS.items() if not all(map(is_installed, packages))]
+    installed = ", ".join(extra for extra in EXTRAS if extra not in missing)
+    text = f"the extras {installed} are installed" if installed else "no extra is installed"
+    if missing:
+        text += "; missing: " + ", ".join(f"{extra}, for {EXTRAS[extra][0]}" for extra in missing)
+    advice = f"`{install(','.join(missing))}`, if you need them here" if missing else ""
+    return Check("extras", "warn" if missing else "ok", text, advice)
+
+
 def spark_check() -> Check:
-    if find_spec("pyspark") is None:
+    if not is_installed("pyspark"):
         return Check(
             "spark",
             "warn",

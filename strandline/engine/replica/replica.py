@@ -28,7 +28,7 @@ from strandline.engine.replica.shipper import NOWHERE, FilesMissing, Shipper
 from strandline.engine.replica.store import ReplicaStore
 from strandline.engine.replica.takeover import begin_term, own_id
 from strandline.engine.segments.store import Describes, UnknownSegment
-from strandline.engine.state.checkpoints import Manifest
+from strandline.engine.state.checkpoints import Manifest, SegmentEntry
 from strandline.engine.state.logbook import Logbook
 
 if TYPE_CHECKING:
@@ -69,6 +69,8 @@ class ReplicaStats(msgspec.Struct, frozen=True, kw_only=True):
     #: The bytes of the journal that the replica lacks, and for how long it has lacked the oldest of them.
     waiting_bytes: int
     lag_ms: float
+    #: The acknowledged records in these bytes that would be lost with the machine.
+    waiting_records: int
     #: The commits that wait for the replica, and how long the oldest has waited.
     waiting_commits: int
     waiting_ms: float
@@ -118,10 +120,10 @@ class Replica:
         #: Whether the data directory was made from the replica.
         self.restored = False
 
-    def begin_term(self) -> None:
+    def begin_term(self, proceed: Callable[[], None]) -> None:
         """See :func:`takeover.begin_term`."""
         options = self._options
-        begun = begin_term(self._disk, self._chain, options.address, options.lease_ms, options.expected_term)
+        begun = begin_term(self._disk, self._chain, options.address, options.lease_ms, options.expected_term, proceed)
         self.restored = begun.restored
         self._needed = 0 if begun.state is None else begun.state.first_chunk
         self._files.begin_term(self._chain.term, begun.state)
@@ -147,7 +149,7 @@ class Replica:
     def start(self, health: Health) -> None:
         """Start the threads."""
         engine = self._engine
-        engine.kept.append(lambda _: self._wake_files.set())
+        engine.kept.append(lambda _: self.files_changed())
         self._threads = [
             BackgroundThread(
                 Task("replica", self._ship, health, max_delay=MAX_DELAY_SECONDS),
@@ -253,6 +255,24 @@ class Replica:
         name = self._files.object_of(entry)
         return name is not None and fetch_segment(self._disk, self._store, entry, name)
 
+    def place_of(self, entry: Describes) -> str | None:
+        """Return the URL of the object with a segment, or None if there is none."""
+        name = self._files.object_of(entry)
+        return None if name is None else f"{self._place}/{name}"
+
+    def has(self, entry: SegmentEntry) -> bool:
+        """Return whether this server has stored a state with this segment.
+
+        Only then may it go to the cold tier, where the number of a segment is the name of its object: servers that take
+        over have the same segment with this number, or none.
+        """
+        stored = self._stored
+        return stored is not None and entry in stored[0].segments
+
+    def files_changed(self) -> None:
+        """Prepare another state soon: the manifest names other files, or the same in other places."""
+        self._wake_files.set()
+
     def ship_for(self, wanted: Commit[Any]) -> None:
         if not self._threads:
             with suppress(Superseded):  # the commit raises it
@@ -268,6 +288,7 @@ class Replica:
             term=self._chain.term,
             chunk=self._chain.number,
             waiting_bytes=self._shipper.waiting,
+            waiting_records=self._shipper.waiting_records,
             lag_ms=0.0 if lacking is None else (now - lacking) * 1000,
             waiting_commits=self._engine.flushing.unshipped,
             waiting_ms=0.0 if since is None else (now - since) * 1000,
@@ -370,6 +391,7 @@ class Replica:
 
     def _ship_state(self, ready: tuple[Manifest, State]) -> int:
         position = self._shipper.ship_state(ready[1], ready[0].boundary)
+        self._files.note_stored(ready[1])
         # In this order: a state is always known as ready or as stored.
         self._stored, self._is_clean = ready, False
         if self._ready is ready:
@@ -435,9 +457,9 @@ class Replica:
         stored = self._stored
         try:
             if ready is None and stored is not None and not self._is_clean:
-                self._remove_others(stored[1])
+                self._remove_others(*stored)
             newest = ready or stored
-            if newest is None or newest[0].boundary != self._engine.maintenance.manifest.boundary:
+            if newest is None or not _is_same(newest[0], self._engine.maintenance.manifest):
                 self._copy_files()
                 self._wake.set()
         except BaseException:
@@ -453,10 +475,19 @@ class Replica:
                 return
             except MissingFile:
                 # Housekeeping has replaced the manifest.
-                if self._engine.maintenance.manifest.boundary == manifest.boundary:
+                if _is_same(self._engine.maintenance.manifest, manifest):
                     raise
 
-    def _remove_others(self, state: State) -> None:
+    def _remove_others(self, manifest: Manifest, state: State) -> None:
         self._files.remove_others(state)
+        try:
+            self._engine.store.remove_cold({entry.id for entry in manifest.segments})
+        except OSError as error:
+            log.warning("objects of the cold tier are removed after the next state, because of this error: %s", error)
         self._chain.remove_before(self._shipper.first_needed)
         self._is_clean = True
+
+
+def _is_same(one: Manifest, other: Manifest) -> bool:
+    """Return whether two manifests need the same objects. Every round of housekeeping has a boundary of its own."""
+    return one.boundary == other.boundary and one.segments == other.segments

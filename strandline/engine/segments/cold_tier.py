@@ -12,11 +12,12 @@ it keeps filling it until the Segment is closed.
 from __future__ import annotations
 
 import errno
+import logging
 import os
 import re
 import weakref
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
@@ -30,7 +31,7 @@ from strandline.late_import import LateModule
 if TYPE_CHECKING:
     import obstore.exceptions
     import obstore.store
-    from obstore.store import ClientConfig, LocalStore, RetryConfig, S3Store
+    from obstore.store import ClientConfig, LocalStore, ObjectStore, RetryConfig
 else:
     obstore = LateModule("obstore")
 
@@ -40,12 +41,18 @@ PARTS_AT_A_TIME = 4
 #: Readers wait for these retries, so they bridge a short failure but not an outage: about six seconds in total.
 RETRY: RetryConfig = {"max_retries": 6, "retry_timeout": timedelta(seconds=30)}
 
+log = logging.getLogger(__name__)
+
 _OS_ERROR = re.compile(r"\(os error (\d+)\)")
 
 
 class ColdStore(Protocol):
     def put(self, name: str, data: bytes | Path) -> None:
         """Store an object atomically and durably, replacing an existing one. A Path means the contents of that file."""
+        ...
+
+    def copy(self, name: str, source: str) -> bool:
+        """Copy an object of the same store, given by its URL, without a transfer. Return False if that fails."""
         ...
 
     def read(self, name: str, start: int, end: int) -> bytes:
@@ -81,11 +88,14 @@ class ObjectStoreCold:
 
     def __init__(self, url: str, **options: str | bool) -> None:
         self._url = url.rstrip("/")
+        self._options = options
         self._directory = directory_of(url)
-        if self._directory is None:
-            self._store: LocalStore | S3Store = _open_s3(url, options)
+        if self._directory is not None:
+            self._store: ObjectStore = open_directory("a cold tier", self._directory, options)
+        elif urlsplit(url).scheme != "s3":
+            raise BadConfig("cold", url, "expected a path, file:///path or s3://bucket/prefix")
         else:
-            self._store = _open_directory(self._directory, options)
+            self._store = open_object_store("cold", url, options, RETRY)
 
     def __repr__(self) -> str:
         return f"ObjectStoreCold({self._url!r})"
@@ -101,6 +111,29 @@ class ObjectStoreCold:
                 # The library renames a finished file into place but does not flush it.
                 sync_path(self._directory / name)
                 sync_path(self._directory)
+
+    def copy(self, name: str, source: str) -> bool:
+        """In a directory, the copy is a hard link."""
+        directory = directory_of(source)
+        try:
+            if self._directory is not None and directory is not None:
+                self._remove_unfinished(name)
+                link = self._directory / f"{name}#link"
+                os.link(directory, link)
+                link.replace(self._directory / name)
+                # If both are the same file already, the name of the link is left.
+                link.unlink(missing_ok=True)
+                sync_path(self._directory)
+                return True
+            here, there = urlsplit(self._url), urlsplit(source)
+            if self._directory is not None or (here.scheme, here.netloc) != (there.scheme, there.netloc):
+                return False
+            bucket = open_object_store("cold", f"s3://{here.netloc}", self._options, RETRY)
+            obstore.copy(bucket, there.path.strip("/"), f"{here.path}/{name}".strip("/"))
+        except (obstore.exceptions.BaseError, OSError) as error:
+            log.warning("%s is uploaded, because it cannot be copied from %s: %s", name, source, reason_of(error))
+            return False
+        return True
 
     def read(self, name: str, start: int, end: int) -> bytes:
         if start >= end:
@@ -179,9 +212,10 @@ def directory_of(url: str) -> Path | None:
     return None
 
 
-def _open_directory(directory: Path, options: dict[str, str | bool]) -> LocalStore:
+def open_directory(what: str, directory: Path, options: Mapping[str, str | bool]) -> LocalStore:
+    """Create a directory if need be. ``what`` is in it, for messages."""
     for option, value in options.items():
-        raise BadConfig(option, value, "a cold tier in a directory has no options")
+        raise BadConfig(option, value, f"{what} in a directory has no options")
     create_directory(directory)
     return obstore.store.LocalStore(directory)
 
@@ -194,18 +228,24 @@ def create_directory(directory: Path) -> None:
             sync_path(parent.parent)
 
 
-def _open_s3(url: str, options: dict[str, str | bool]) -> S3Store:
-    if urlsplit(url).scheme != "s3":
-        raise BadConfig("cold", url, "expected a path, file:///path or s3://bucket/prefix")
+def open_object_store(setting: str, url: str, options: Mapping[str, str | bool], retries: RetryConfig) -> ObjectStore:
+    """Open any store that the library knows. ``setting`` is the name of the setting with the URL, for messages."""
     settings: dict[str, Any] = dict(options)
     client: ClientConfig | None = None
     if "allow_http" in settings:
         # The client reads its settings from the environment only if no client option is given.
-        client = {"allow_http": settings.pop("allow_http")}
+        client = {"allow_http": bool(settings.pop("allow_http"))}
     try:
-        return obstore.store.S3Store.from_url(url, client_options=client, retry_config=RETRY, **settings)
-    except obstore.exceptions.BaseError as error:
-        raise BadConfig("cold", url, reason_of(error)) from error
+        return obstore.store.from_url(url, client_options=client, retry_config=retries, **settings)
+    except (obstore.exceptions.BaseError, ValueError) as error:
+        raise BadConfig(setting, without_secrets(url), reason_of(error)) from error
+
+
+def without_secrets(url: str) -> str:
+    if "://" not in url:
+        return url
+    parts = urlsplit(url)
+    return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="").geturl()
 
 
 def reason_of(error: Exception) -> str:

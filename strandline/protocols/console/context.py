@@ -6,6 +6,7 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
+from strandline.collections import Collections
 from strandline.delivery.watch import Feeds
 from strandline.engine import Log
 from strandline.service.catalog import Catalog
@@ -14,6 +15,7 @@ from strandline.service.kernel import Kernel
 from strandline.service.parameters import name_of
 from strandline.service.problems import log_not_found
 from strandline.service.request_meter import RequestTotals
+from strandline.tables import Tables
 
 T = TypeVar("T")
 
@@ -39,8 +41,10 @@ class Surroundings(NamedTuple):
 class ConsoleContext:
     """Created on the event loop's thread after the engine is open."""
 
-    def __init__(self, kernel: Kernel, surroundings: Surroundings) -> None:
+    def __init__(self, kernel: Kernel, surroundings: Surroundings, tables: Tables, collections: Collections) -> None:
         self.kernel = kernel
+        self.tables = tables
+        self.collections = collections
         self.engine = kernel.engine
         self.hub = kernel.hub
         self.surroundings = surroundings

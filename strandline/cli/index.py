@@ -13,6 +13,7 @@ import typer
 
 from strandline.cli.command_class import Command, ReadingCommand
 from strandline.cli.connection import connect
+from strandline.cli.dry_run import DRY_RUN_RECORDS, DryRunLimit, DryRunOnly, show_dry_run
 from strandline.cli.exit_codes import CommandFailed, Exit, naming
 from strandline.cli.options import ApiKey, AsJson, LogName, Url
 from strandline.cli.output import counted, open_console, print_json, print_line, print_table
@@ -165,6 +166,8 @@ def set_command(
         Path,
         typer.Argument(metavar="FILE", help="JSON file with the search configuration; - for standard input."),
     ],
+    dry_run: DryRunOnly = False,
+    limit: DryRunLimit = DRY_RUN_RECORDS,
     no_wait: NoWait = False,
     as_json: AsJson = False,
     url: Url = DEFAULT_URL,
@@ -172,13 +175,17 @@ def set_command(
 ) -> None:
     """Install a search configuration, or replace the one that a log has. The log may have records.
 
-    The command waits until all records are indexed. Ctrl-C ends the wait; indexing continues on the server.
+    The command waits until all records are indexed. Ctrl-C ends the wait; indexing continues on the server. `--dry-run`
+    shows the difference to the installed configuration, and what its fields find in the last records.
 
     Example:
+      strandline index set orders search.json --dry-run
       strandline index set orders search.json
     """
     config = _read(file)
     with connect(url, api_key) as client, naming("log", log):
+        if dry_run:
+            return show_dry_run(client, log, {"search": config}, limit, as_json)
         installed = _install(client.stream(log), config, no_wait)
     if as_json:
         print_json({"log": log, "search": installed})

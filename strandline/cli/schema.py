@@ -11,6 +11,7 @@ import typer
 
 from strandline.cli.command_class import Command, ReadingCommand
 from strandline.cli.connection import connect
+from strandline.cli.dry_run import DRY_RUN_RECORDS, DryRunLimit, DryRunOnly, show_dry_run
 from strandline.cli.exit_codes import CommandFailed, Exit, naming
 from strandline.cli.options import ApiKey, AsJson, LogName, Url
 from strandline.cli.output import counted, print_json, print_line, put, say
@@ -74,6 +75,8 @@ def set_command(
         Path,
         typer.Argument(metavar="FILE", help="JSON file with a schema, or with schema, lens and search; - reads input."),
     ],
+    dry_run: DryRunOnly = False,
+    limit: DryRunLimit = DRY_RUN_RECORDS,
     as_json: AsJson = False,
     url: Url = DEFAULT_URL,
     api_key: ApiKey = None,
@@ -84,11 +87,17 @@ def set_command(
     records that are not valid. A log that has records and no schema cannot get one: create another log with `log create
     --schema`.
 
+    `--dry-run` shows the difference to the installed configuration, the last records that would be rejected, and what
+    searchable fields would find. It fails with exit code 6 if the server would refuse the update.
+
     Example:
+      strandline schema set orders orders.json --dry-run
       strandline schema set orders orders.json
     """
     update = _read(file)
     with connect(url, api_key) as client, naming("log", log):
+        if dry_run:
+            return show_dry_run(client, log, update, limit, as_json)
         try:
             registry = client.stream(log).set_schema(update)
         except BadRequest as error:

@@ -452,6 +452,8 @@ class Application:
             requests=lambda: RequestMeter.totals(self.gate.meters()),
             # The certificate of a server with TLS is rarely valid for an address of this machine.
             url=lambda: f"http://{self.address}" if self.address and not self.settings.server.tls_certificate else "",
+            data_directory=Path(self.settings.storage.data_dir).absolute(),
+            lake_directory=Lake.at(self.settings.lake).directory,
         )
 
     async def _serve_socket(

@@ -44,6 +44,10 @@ CONSUMER = "consumer:"
 #: The internal streams that every client may read.
 METRICS_STREAM = "__stream_metrics__"
 SYSTEM = frozenset({METRICS_STREAM})
+#: The history of the console's overview.
+SAMPLE_LOG = "__samples__"
+#: What the server writes about itself. Their own growth is not a reason to write more.
+MEASUREMENTS = (METRICS_STREAM, SAMPLE_LOG)
 #: The internal logs that a key without the admin scope may read. Followers need the erasures.
 READABLE = SYSTEM | {ERASURES}
 #: The delay before the server retries a failed removal of an expired log.

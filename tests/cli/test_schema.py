@@ -6,6 +6,7 @@ from pathlib import Path
 from support.command_line import Cli
 
 SCHEMA = {"type": "object", "required": ["x"], "properties": {"x": {"type": "integer"}}}
+SEARCH = {"fields": {"x": {"kind": "integer", "column": True, "bindings": [{"version": 1, "jsonPointer": "/x"}]}}}
 
 
 def test_a_schema_is_installed_shown_and_enforced(cli: Cli, name: str, tmp_path: Path) -> None:
@@ -61,3 +62,39 @@ def test_an_inferred_schema_fits_a_log_with_the_same_records(cli: Cli, name: str
     assert "has no records" in cli.fails(6, "schema", "infer", f"{name}-empty")
     cli.lines("log", "create", f"{name}-text", "--content-type", "text/plain")
     assert "does not hold JSON" in cli.fails(6, "schema", "infer", f"{name}-text")
+
+
+def test_a_dry_run_shows_what_would_change_and_installs_nothing(cli: Cli, name: str, tmp_path: Path) -> None:
+    file = tmp_path / "schema.json"
+    file.write_text(json.dumps({"schema": SCHEMA, "search": SEARCH}))
+    cli.lines("log", "append", name, '{"x":1}', '{"x":"text"}', '{"y":2}')
+    result = cli("schema", "set", name, file, "--dry-run")
+    assert result.exit_code == 6
+    assert "the server would refuse this: first schema requires empty stream" in " ".join(result.stderr.split())
+    lines = result.stdout.splitlines()
+    assert lines[:3] == ["--- installed", "+++ proposed", f"@@ -0,0 +1,{len(lines) - 10} @@"]
+    assert [" ".join(line.split()) for line in lines[-7:]] == [
+        "examined the last 3 records: 2 would be rejected",
+        "seq reason",
+        '3 "x" is a required property',
+        '2 /x value is not of type "integer"',
+        "field kind records values unfit examples",
+        'x integer 1 1 1 1, "text"',
+        "dry run: nothing was installed",
+    ]  # fmt: skip
+    assert "has no schema" in cli.fails(3, "schema", "get", name)
+
+
+def test_a_dry_run_of_fields(cli: Cli, name: str, tmp_path: Path) -> None:
+    file = tmp_path / "search.json"
+    file.write_text(json.dumps(SEARCH))
+    cli.lines("log", "append", name, '{"x":1}', '{"x":"text"}', '{"x":3}')
+    found = cli.json("index", "set", name, file, "--dry-run", "--limit", "2")
+    assert (found["log"], found["records"], found["first_seq"], found["rejected"]) == (name, 2, 2, None)
+    assert found["fields"][0]["examples"] == [{"seq": 3, "value": 3}]
+    cli.lines("index", "set", name, file)
+    lines = cli.lines("index", "set", name, file, "--dry-run")
+    assert lines[:2] == ["no difference to the installed configuration", "examined the last 3 records"]
+    file.write_text('{"fields":{"x":{"kind":"word","bindings":[]}}}')
+    assert "search.fields.x.kind must be keyword" in cli.fails(2, "index", "set", name, file, "--dry-run")
+    cli.fails(3, "index", "set", f"{name}-absent", file, "--dry-run")

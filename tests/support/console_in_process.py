@@ -97,6 +97,7 @@ class ConsoleStand:
         **options: Any,
     ) -> None:
         self.clock = ManualClock(NOW)
+        self.path = path
         self.engine = Engine.open(path, Options(**options), clock=self.clock, background=False)
         self._loop = asyncio.new_event_loop()
         self.tables = Tables(self.engine, tables)
@@ -111,7 +112,15 @@ class ConsoleStand:
         self.topics = Context(kernel, TopicsSettings())
         self.streams = StreamsContext(kernel, StreamsSettings(metrics_flush_ms=0))
         around = Surroundings(
-            self._keys is not None, lambda: False, lambda: True, lambda: 1_000, lambda: 7, self._totals, str
+            self._keys is not None,
+            lambda: False,
+            lambda: True,
+            lambda: 1_000,
+            lambda: 7,
+            self._totals,
+            str,
+            self.path,
+            self.path / "lake",
         )
         self.face = ConsoleProtocol(ConsoleContext(kernel, around, self.tables, self.collections))
         self.catalogue = self.face.catalogue

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
+from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from strandline.collections import Collections
@@ -32,6 +33,9 @@ class Surroundings(NamedTuple):
     requests: Callable[[], RequestTotals]
     #: Where a process on this machine reaches the server over plain HTTP; empty if it cannot.
     url: Callable[[], str]
+    #: The data directory, and the lake if it is a directory; None if unknown.
+    data_directory: Path | None = None
+    lake_directory: Path | None = None
 
 
 class ConsoleContext:

@@ -5,13 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 from strandline.engine.record import MAX_SEQ, MAX_TIME
-from strandline.protocols.console import keys, logs, matches, overview, queues, read, routes, sql, wire
+from strandline.protocols.console import dry_runs, keys, logs, matches, overview, queues, read, routes, sql, wire
 from strandline.protocols.console.catalogue import SORTS
 from strandline.protocols.console.data_operations import DESCRIPTIONS, OPERATIONS
 from strandline.protocols.console.errors import PROBLEMS
 from strandline.protocols.console.kinds import KINDS
 from strandline.query.content_language import MAX_LENGTH
 from strandline.query.inference import SAMPLE_RECORDS
+from strandline.schema.dry_run import MAX_EXAMPLES, MAX_REJECTIONS, DryRun
+from strandline.schema.updates import SchemaUpdate
 from strandline.service.openapi import (
     EVENT_STREAM,
     EVENTS,
@@ -98,6 +100,11 @@ the first {sql.TABLE.rows:,} rows, at most {sql.TABLE.result_bytes >> 20} MB; `t
 The other formats are files with all rows, at most {sql.DOWNLOAD.rows:,} rows or {sql.DOWNLOAD.result_bytes >> 20} MB,
 in {sql.DOWNLOAD.seconds} seconds. {sql.MAX_QUERIES} queries may run and wait at a time."""
 
+_DRY_RUN = f"""Takes the body of `POST /v1/stream/{{name}}/_schema` and installs nothing. Returns the configuration
+before and after, why the server would refuse the update, which of the last records a writer could not append any more,
+and what the searchable fields find in them. Examines the newest records first, for {dry_runs.MAX_SECONDS:.0f} s and
+{dry_runs.MAX_BYTES >> 20} MB at most; `complete` says whether the time was enough."""
+
 _OPERATIONS: dict[tuple[str, str], Operation] = {
     **OPERATIONS,
     ("GET", routes.PAGE): Operation(
@@ -127,8 +134,9 @@ _OPERATIONS: dict[tuple[str, str], Operation] = {
     ("GET", routes.HISTORY): Operation(
         group=_GROUP,
         summary="Get the state of the server over hours or days",
-        description="Averages since the start of the server: one sample per minute for a day, then one per ten minutes "
-        "for a week. A longer time has fewer samples: at most 360.",
+        description="Averages: one sample per minute for a day, then one per ten minutes for a week. They survive a "
+        "restart; there is no sample of a time when the server did not run. A longer time has fewer samples: at most "
+        "360.",
         answers=shown(wire.SampleHistoryAnswer),
         parameters=(_query("hours", "The last hours.", _whole(1, overview.MAX_HOURS, 1)),),
         errors=("invalid_request",),
@@ -315,6 +323,19 @@ _OPERATIONS: dict[tuple[str, str], Operation] = {
         parameters=(_NAME,),
         errors=("invalid_request", "log_not_found"),
     ),
+    ("POST", routes.DRY_RUN): Operation(
+        group=_GROUP,
+        summary="Try a change of the schema or the searchable fields",
+        description=_DRY_RUN,
+        answers=shown(DryRun),
+        parameters=(
+            _NAME,
+            _query("limit", "Number of records.", _whole(1, dry_runs.MAX_LIMIT, dry_runs.DEFAULT_LIMIT)),
+        ),
+        body={JSON: SchemaUpdate},
+        needs_body=True,
+        errors=("invalid_request", "log_not_found", "payload_too_large", "unsupported_media_type"),
+    ),
 }
 
 _LOG_FIELDS = {
@@ -355,6 +376,24 @@ CONSOLE = Described(
             "fields": "The new fields.",
             "search": "The search configuration of the log with the new fields; null if there are none.",
         },
+        "DryRun": {
+            "refused": "Why the server would refuse the update; null if it would install it.",
+            "installed": "The installed schema, routing key and searchable fields.",
+            "proposed": "The same after the update, with its lens.",
+            "records": "Number of records that were examined.",
+            "complete": "Whether all of the wanted records were examined.",
+            "rejected": "Number of records that could not be appended any more; null if the update changes neither the "
+            "schema nor the routing key.",
+            "rejections": f"The newest of them, at most {MAX_REJECTIONS}.",
+            "fields": "The searchable fields after the update.",
+        },
+        "FieldDryRun": {
+            "records": "Number of records that have a value.",
+            "values": "Number of these values.",
+            "unfit": "Number of records that have the member, but no value of this kind.",
+            "examples": f"Different values, at most {MAX_EXAMPLES}; a long text is cut.",
+            "unfit_examples": "Different values that are not of this kind.",
+        },
         "InferredField": {
             "records": "Number of records in the sample that have the member.",
             "example": "A value of the field. A long text is cut.",
@@ -365,6 +404,20 @@ CONSOLE = Described(
             "flush_p50_us": "Median time of a journal flush in microseconds; null without flushes.",
             "flush_p99_us": "99th percentile of the time of a journal flush in microseconds.",
             "pressure": "How busy the server is, from 0 to 1.",
+            "disk_bytes": "Bytes of the data directory and the lake on the disk; null before they are measured.",
+            "disk_free_bytes": "Free bytes of the disk; null before they are measured.",
+        },
+        "OverviewAnswer": {"disk": "Measured every minute; null before that, and if the directory cannot be read."},
+        "DiskAnswer": {
+            "lake_bytes": "Bytes of the lake; null if it is in an object store.",
+            "other_bytes": "Caches, damaged files and other files of the data directory.",
+            "used_bytes": "The sum of all of these.",
+            "complete": "Whether all files were counted. A directory with very many files has more bytes than shown.",
+            "free_bytes": "Bytes of the disk that the server may use.",
+            "total_bytes": "The size of the disk.",
+            "growth_bytes_per_day": "The trend of the used bytes in the history of up to a week; null if it is shorter "
+            "than an hour.",
+            "full_in_ms": "When the disk is full if this trend continues; null if the size does not grow.",
         },
         "QueueCounts": {
             "ready": "Jobs that can be claimed now.",

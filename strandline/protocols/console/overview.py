@@ -1,4 +1,4 @@
-"""The state of the server: one sample per second, kept for ten minutes."""
+"""The state of the server: one sample per second, kept for ten minutes, and averages for a week."""
 
 from __future__ import annotations
 
@@ -16,13 +16,16 @@ from strandline.engine.background import Task
 from strandline.protocols.console import collections, tables
 from strandline.protocols.console.catalogue import Catalogue
 from strandline.protocols.console.context import ConsoleContext
+from strandline.protocols.console.disk_usage import DiskUsage, disk_answer, measure_disk
 from strandline.protocols.console.rates import Rates
 from strandline.protocols.console.routers import ConsoleRouters
 from strandline.protocols.console.sample_history import SampleHistory
+from strandline.protocols.console.sample_log import TOGETHER, SampleLog
 from strandline.protocols.console.sql import is_available
 from strandline.protocols.console.tail import ConsoleStream
 from strandline.protocols.console.wire import (
     BusyLog,
+    DiskAnswer,
     HealthAnswer,
     KeyAnswer,
     OverviewAnswer,
@@ -41,6 +44,9 @@ from strandline.service.request_meter import BOUNDS, RequestTotals
 #: Ten minutes.
 MAX_SAMPLES = 600
 EVERY_SECONDS = 1.0
+#: How often the disk is measured, at most: a slow disk is measured less often.
+DISK_MS = 60_000
+DISK_SHARE = 20
 #: A week.
 MAX_HOURS = 168
 HOUR_MS = 3_600_000
@@ -63,7 +69,7 @@ class Sampler:
         self._taken_at = 0
         self.samples: deque[SampleAnswer] = deque(maxlen=MAX_SAMPLES)
 
-    def take(self, now: int, connections: int, requests: RequestTotals) -> SampleAnswer:
+    def take(self, now: int, connections: int, requests: RequestTotals, disk: DiskUsage | None = None) -> SampleAnswer:
         stats = self._engine.stats()
         self._rates.measure(now, stats.frames)
         flushes = _since(stats.flush_us.counts, self._flushes)
@@ -87,6 +93,8 @@ class Sampler:
             live_bytes=stats.size,
             connections=connections,
             pressure=self._pressure.level,
+            disk_bytes=None if disk is None else disk.used,
+            disk_free_bytes=None if disk is None else disk.free,
         )
         self.samples.append(sample)
         return sample
@@ -133,6 +141,13 @@ class Overview:
         self._catalogue = catalogue
         self._routing = routing
         self._history = SampleHistory()
+        self._log = SampleLog(context.engine)
+        self._restored = False
+        #: The time of the last minute that is in the log.
+        self._logged = 0
+        self._disk: DiskUsage | None = None
+        self._disk_shown: DiskAnswer | None = None
+        self._disk_due = 0
         self._sampler = Sampler(context.engine, context.kernel.pressure, rates)
         self._timer: asyncio.TimerHandle | None = None
         self._sampling = Task("console samples", self._again, context.hub.health)
@@ -182,6 +197,7 @@ class Overview:
                 ),
                 health=HealthAnswer(ready=around.is_serving(), read_only=stats.read_only, uptime_ms=around.uptime_ms()),
                 busiest=self._busiest(access),
+                disk=self._disk_shown,
             )
         )
 
@@ -231,12 +247,43 @@ class Overview:
     async def sample(self) -> None:
         """Take a sample and send it to all live streams."""
         context = self._context
+        if not self._restored:
+            self._history = await context.workers.normal.run(self._earlier)
+            self._logged = max(context.hub.now() - 1, self._history.last)
+            self._restored = True
+        await self._measure_disk()
         now, connections = context.hub.now(), context.surroundings.connections()
         self._routing.measure(now)
         requests = context.surroundings.requests()
-        sample = await context.workers.urgent.run(self._sampler.take, now, connections, requests)
+        sample = await context.workers.urgent.run(self._sampler.take, now, connections, requests, self._disk)
         self._history.add(sample)
+        self._keep(TOGETHER)
         self._tell(sample)
+
+    def _earlier(self) -> SampleHistory:
+        """The history of earlier runs. Averaging a week takes 50 ms, so call it on a thread."""
+        history = SampleHistory()
+        history.restore(self._log.read())
+        return history
+
+    async def _measure_disk(self) -> None:
+        """Measure the disk if it is time. A directory that cannot be read has no size: the journal reports why."""
+        context, around = self._context, self._context.surroundings
+        began = context.hub.now()
+        if around.data_directory is None or began < self._disk_due:
+            return
+        try:
+            self._disk = await context.workers.normal.run(measure_disk, around.data_directory, around.lake_directory)
+        except OSError:
+            self._disk = None
+        self._disk_shown = None if self._disk is None else disk_answer(self._disk, self._history.week())
+        self._disk_due = began + max(DISK_MS, DISK_SHARE * (context.hub.now() - began))
+
+    def _keep(self, least: int) -> None:
+        """Append the minutes that the log lacks, if there are that many. They wait while the log cannot be written."""
+        lacking = self._history.minutes_after(self._logged)
+        if len(lacking) >= least and self._log.append(lacking):
+            self._logged = lacking[-1].at
 
     def _tell(self, sample: SampleAnswer) -> None:
         """Streams with the same access get the same bytes. A stream that does not keep up misses samples."""
@@ -253,6 +300,8 @@ class Overview:
         return sse.frame(b"sample", msgspec.json.encode(told), b"%d" % sample.at)
 
     def stop(self) -> None:
+        if self._restored:
+            self._keep(1)
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

@@ -7,6 +7,7 @@ from strandline.protocols.console.catalogue import Catalogue
 from strandline.protocols.console.collections import ConsoleCollections
 from strandline.protocols.console.context import ConsoleContext
 from strandline.protocols.console.documents import ConsoleDocuments
+from strandline.protocols.console.dry_runs import DryRuns
 from strandline.protocols.console.fields import Fields
 from strandline.protocols.console.keys import ConsoleKeys
 from strandline.protocols.console.log_description import LogDescriptions
@@ -38,6 +39,7 @@ TAIL = LOG + "/tail"
 KEYS = LOG + "/keys"
 REMOVAL = LOG + "/removal"
 INFERENCE = LOG + "/inference"
+DRY_RUN = LOG + "/dry-run"
 QUEUES = API + "/queues"
 QUEUE = API + "/queue/{name}"
 TABLES = API + "/tables"
@@ -78,6 +80,7 @@ class ConsoleProtocol:
         self.keying = ConsoleKeys(context)
         self.queueing = ConsoleQueues(context, self.catalogue)
         self.fields = Fields(context)
+        self.dry_running = DryRuns(context)
         self.querying = ConsoleSql(context)
 
     def routes(self) -> list[Route]:
@@ -97,6 +100,7 @@ class ConsoleProtocol:
             _route(KEYS, self.keying.keys, "read"),
             _route(REMOVAL, self.keying.removal, "read", "delete"),
             _route(INFERENCE, self.fields.infer, "read"),
+            _route(DRY_RUN, self.dry_running.post, "read", method="POST", body="required"),
             _route(QUEUES, self.queueing.queues, "read"),
             _route(QUEUE, self.queueing.queue, "read"),
             _route(TABLES, self.tables.tables, "read"),

@@ -1,9 +1,10 @@
-"""Samples of the overview for longer than ten minutes: averages, in memory since the start of the server."""
+"""Samples of the overview for longer than ten minutes: averages of a day and of a week."""
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator
+from itertools import takewhile
 
 from strandline.protocols.console.wire import SampleAnswer
 
@@ -16,9 +17,11 @@ MAX_SHOWN = 360
 
 
 class SampleHistory:
-    """Use it only on the event loop's thread."""
+    """Use it on one thread at a time."""
 
     def __init__(self) -> None:
+        #: The time of the last minute of an earlier run.
+        self.last = 0
         self._minutes = _Averages(MINUTE_MS, MINUTES)
         self._tens = _Averages(10 * MINUTE_MS, TENS)
 
@@ -27,6 +30,23 @@ class SampleHistory:
         minute = self._minutes.add(sample)
         if minute is not None:
             self._tens.add(minute)
+
+    def restore(self, minutes: Iterable[SampleAnswer]) -> None:
+        """Add the minutes of an earlier run, oldest first, before all others. One that is out of order is left out: the
+        clock was set back."""
+        for minute in minutes:
+            if minute.at > self.last:
+                self.last = minute.at
+                self._minutes.keep(minute)
+                self._tens.add(minute)
+
+    def minutes_after(self, at: int) -> list[SampleAnswer]:
+        """The complete minutes after this time that are in memory."""
+        return self._minutes.done_after(at)
+
+    def week(self) -> list[SampleAnswer]:
+        """The samples of the last week, one per ten minutes."""
+        return list(self._tens.complete())
 
     def since(self, since: int, now: int) -> list[SampleAnswer]:
         """At most ``MAX_SHOWN`` samples from this time on, oldest first."""
@@ -56,6 +76,14 @@ class _Averages:
         self._open.append(sample)
         return ended
 
+    def keep(self, ended: SampleAnswer) -> None:
+        """Add the average of an interval."""
+        self._done.append(ended)
+
+    def done_after(self, at: int) -> list[SampleAnswer]:
+        found = list(takewhile(lambda one: one.at > at, reversed(self._done)))
+        return found[::-1]
+
     def complete(self) -> Iterator[SampleAnswer]:
         """The averages, and that of the current interval."""
         yield from self._done
@@ -79,6 +107,8 @@ def average(samples: list[SampleAnswer]) -> SampleAnswer:
         live_bytes=samples[-1].live_bytes,
         connections=max(one.connections for one in samples),
         pressure=max(one.pressure for one in samples),
+        disk_bytes=samples[-1].disk_bytes,
+        disk_free_bytes=samples[-1].disk_free_bytes,
     )
 
 

@@ -58,6 +58,9 @@ class SampleAnswer(msgspec.Struct, kw_only=True, gc=False):
     live_bytes: Number
     connections: Number
     pressure: Rate
+    #: Bytes of the data directory and the lake on the disk, and free bytes; null before they are measured.
+    disk_bytes: Number | None = None
+    disk_free_bytes: Number | None = None
 
 
 class BusyLog(msgspec.Struct, kw_only=True):
@@ -72,6 +75,21 @@ class TotalsAnswer(msgspec.Struct, kw_only=True):
     bytes: Number
     segments: Number
     journal_bytes: Number
+
+
+class DiskAnswer(msgspec.Struct, kw_only=True):
+    journal_bytes: Number
+    segment_bytes: Number
+    checkpoint_bytes: Number
+    index_bytes: Number
+    lake_bytes: Number | None
+    other_bytes: Number
+    used_bytes: Number
+    complete: bool
+    free_bytes: Number
+    total_bytes: Number
+    growth_bytes_per_day: float | None
+    full_in_ms: Number | None
 
 
 class HealthAnswer(msgspec.Struct, kw_only=True):
@@ -91,6 +109,7 @@ class OverviewAnswer(msgspec.Struct, kw_only=True):
     totals: TotalsAnswer
     health: HealthAnswer
     busiest: list[BusyLog]
+    disk: DiskAnswer | None
 
 
 # --- logs ------------------------------------------------------------------------------------------------------------

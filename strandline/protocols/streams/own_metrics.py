@@ -4,8 +4,8 @@ It has no series per stream: a million streams would be a million series.
 
 An interval has only the series that changed: counters that increased, and gauges with another value than the last one
 written. If there was no request and no other log changed, nothing is written, and the interval continues. So the
-stream's own appends, and the journal's frames for them, are not a reason for the next ones. All gauges are written once
-per hour.
+stream's own appends and those of the console's history, and the journal's frames for them, are not a reason for the
+next ones. All gauges are written once per hour.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from strandline.protocols.streams.stream import StreamTraits
 from strandline.schema.profiles import METRICS
 from strandline.schema.profiles.metrics import SCHEMA
 from strandline.schema.registry import Registry
-from strandline.service.catalog import METRICS_STREAM
+from strandline.service.catalog import MEASUREMENTS, METRICS_STREAM
 from strandline.service.meters import Measured
 
 log = logging.getLogger(__name__)
@@ -162,12 +162,12 @@ class OwnMetrics:
 
     def _read_gauges(self) -> dict[tuple[str, str], int]:
         context = self._context
-        stats, stream = context.engine.stats(), context.streams.find(METRICS_STREAM)
-        own_records, own_bytes = (0, 0) if stream is None else (stream.log.book.count, stream.log.book.size)
+        stats = context.engine.stats()
+        own = [found.book for name in MEASUREMENTS if (found := context.engine.find(name)) is not None]
         return {
             ("logs", "logs"): stats.logs,
-            ("records", "records"): stats.records - own_records,
-            ("bytes", "bytes"): stats.size - own_bytes,
+            ("records", "records"): stats.records - sum(book.count for book in own),
+            ("bytes", "bytes"): stats.size - sum(book.size for book in own),
             ("journal.unsealed", "bytes"): stats.journal_bytes,
             ("journal.pending", "commits"): stats.pending,
             ("segments", "segments"): stats.segments,

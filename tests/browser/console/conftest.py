@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, ConsoleMessage, Page, expect
+from playwright.sync_api import Browser, ConsoleMessage, Locator, Page, expect
 from support import declared_office
 from support.browser_pages import PATIENCE_MS
 from support.console_office import Office
@@ -111,6 +111,13 @@ def check(packages: None) -> Callable[[Page], None]:
         check_fits(page)
 
     return check
+
+
+def install(dialog: Locator) -> None:
+    """Look at what a change of a schema or of fields would do, and install it."""
+    dialog.get_by_role("button", name="Review").click()
+    expect(dialog.get_by_role("group", name="Review")).to_be_visible()
+    dialog.get_by_role("button", name="Install").click()
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from typing import Any
 
 import polars
 import pytest
-from browser.console.conftest import Visit
+from browser.console.conftest import Visit, install
 from playwright.sync_api import Page, expect
 from support.console_shop import EXCEPTION, Shop
 from support.document_tables import ROOT
@@ -196,7 +196,7 @@ def test_11(visit: Visit, shop: Shop, rows: Rows, payments: str) -> None:
     page = visit(f"log/{payments}")
     page.get_by_role("tab", name="Schema").click()
     page.get_by_role("button", name="Choose searchable fields…").click()
-    page.get_by_role("dialog").get_by_role("button", name="Install").click()
+    install(page.get_by_role("dialog"))
     page.get_by_role("link", name="Search this log").click()
     page.get_by_label("Query").fill("status:failed amount:>50")
     page.keyboard.press("Enter")

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from browser.console.conftest import LOOKS, Visit
+from browser.console.conftest import LOOKS, Visit, install
 from playwright.sync_api import Locator, Page, Route, expect
 from support.console_shop import Shop
 
@@ -53,7 +53,7 @@ def test_a_topic_with_records_becomes_searchable(visit: Visit, shop: Shop, rows:
     )
     expect(dialog.get_by_label("Primary timestamp")).to_have_value("at")
     choose(dialog, "ms", chosen=False)
-    dialog.get_by_role("button", name="Install").click()
+    install(dialog)
     expect(page.locator(".notice")).to_contain_text("3 fields can be searched.")
     expect(rows(page, "Fields").locator("td:nth-child(1)")).to_have_text(["at", "level", "message"])
     search = search_of(shop, log)
@@ -80,7 +80,7 @@ def test_the_editor_starts_from_what_is_installed(visit: Visit, shop: Shop, log:
     expect(dialog.get_by_label("Primary timestamp")).to_have_value("at")
     dialog.get_by_label("Primary timestamp").select_option("none")
     dialog.get_by_label("Kind of ms").select_option("float")
-    dialog.get_by_role("button", name="Install").click()
+    install(dialog)
     expect(page.get_by_role("table", name="Fields", exact=True)).to_contain_text("float")
     search = search_of(shop, log)
     assert list(search["fields"]) == ["level", "at", "ms"]
@@ -105,13 +105,13 @@ def test_the_configuration_is_edited_as_json(
     expect(dialog.get_by_role("alert").first).to_contain_text("not valid JSON")
     expect(dialog.get_by_role("radio", name="JSON")).to_be_checked()
     text.fill(json.dumps({"fields": {"level": {"kind": "word", "bindings": []}}}))
-    dialog.get_by_role("button", name="Install").click()
+    dialog.get_by_role("button", name="Review").click()
     expect(dialog.get_by_role("alert")).to_contain_text("search.fields.level.kind must be keyword")
     assert search_of(shop, log) is None
     text.fill(json.dumps({**LEVEL, "aliases": {"severity": "level"}}))
     dialog.get_by_role("radio", name="Fields").check()
     expect(rows(page, "Fields of the records").locator("input:checked")).to_have_count(1)
-    dialog.get_by_role("button", name="Install").click()
+    install(dialog)
     expect(page.get_by_role("table", name="Fields", exact=True)).to_contain_text("level")
     assert search_of(shop, log) == {**LEVEL, "aliases": {"severity": "level"}}
 
@@ -120,9 +120,9 @@ def test_without_a_field_nothing_can_be_installed(visit: Visit, log: str) -> Non
     dialog = open_editor(visit(f"log/{log}?tab=schema"))
     for name in RECORDS[0]:
         choose(dialog, name, chosen=False)
-    expect(dialog.get_by_role("button", name="Install")).to_be_disabled()
+    expect(dialog.get_by_role("button", name="Review")).to_be_disabled()
     choose(dialog, "ms", chosen=True)
-    expect(dialog.get_by_role("button", name="Install")).to_be_enabled()
+    expect(dialog.get_by_role("button", name="Review")).to_be_enabled()
 
 
 def test_a_log_without_members_starts_with_an_example(visit: Visit, shop: Shop) -> None:
@@ -182,7 +182,7 @@ def test_indexing_is_shown_until_it_is_complete(visit: Visit, log: str, look: st
     dialog = open_editor(page)
     expect(dialog.get_by_role("checkbox").first).to_be_visible()
     check(page)
-    dialog.get_by_role("button", name="Install").click()
+    install(dialog)
     bar = page.get_by_role("progressbar", name="Indexed records")
     expect(bar).to_have_attribute("value", "81234")
     spaces = "\u202f"
@@ -205,3 +205,61 @@ def test_an_index_status_without_a_progress_is_complete(visit: Visit, shop: Shop
     page.route("**/_index_status", lambda route: route.fulfill(json={"stream": log}))
     expect(rows(page, "Fields")).to_have_count(1)
     expect(page.get_by_role("progressbar")).to_have_count(0)
+
+
+# --- the review -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("look", LOOKS)
+def test_a_change_is_reviewed_before_it_is_installed(
+    visit: Visit, shop: Shop, rows: Rows, log: str, look: str, check: Check
+) -> None:
+    shop.write(log, {"level": 7, "ms": "soon"})
+    shop.call("PUT", f"/v0/topics/{log}", {"search": LEVEL})
+    page = visit(f"log/{log}?tab=schema", look=look)
+    dialog = open_editor(page)
+    choose(dialog, "ms", chosen=True)
+    dialog.get_by_role("button", name="Review").click()
+    difference = dialog.get_by_label("Difference")
+    expect(difference.locator("[data-sign='+']").first).to_be_visible()
+    expect(difference.locator("[data-sign='+']", has_text='"ms": {')).to_have_count(1)
+    expect(difference.locator("[data-sign='-']", has_text='"level"')).to_have_count(0)
+    expect(dialog.get_by_role("status")).to_have_text("3 records examined.")
+    level, ms = (rows(page, "Values of fields").nth(at) for at in (0, 1))
+    # The records, the values, and the records with another type: the kind and the sample are hidden on a phone.
+    expect(level.locator("td.number")).to_have_text(["2", "2", "1"])
+    expect(ms.locator("td.number")).to_have_text(["2", "2", "1"])
+    expect(ms.locator("td.data")).to_have_text('3, 12, "soon"')
+    check(page)
+    assert search_of(shop, log) == LEVEL
+    dialog.get_by_role("button", name="Edit").click()
+    choose(dialog, "ms", chosen=False)
+    dialog.get_by_role("button", name="Review").click()
+    expect(dialog.get_by_text("Nothing changes.")).to_be_visible()
+    dialog.get_by_role("button", name="Install").click()
+    expect(dialog).to_have_count(0)
+
+
+def test_records_that_a_schema_rejects_are_shown_before_it_is_installed(
+    visit: Visit, shop: Shop, rows: Rows, log: str
+) -> None:
+    page = visit(f"log/{log}?tab=schema")
+    dialog = open_editor(page, "Change schema…")
+    strict = {"type": "object", "properties": {"ms": {"type": "integer", "maximum": 10}}}
+    dialog.get_by_label("Update (JSON)").fill(json.dumps({"schema": strict}))
+    dialog.get_by_role("button", name="Review").click()
+    expect(dialog.get_by_role("alert")).to_have_text(
+        "The server would refuse this: first schema requires empty stream."
+    )
+    expect(dialog.get_by_role("status")).to_have_text("2 records examined: 1 would be rejected.")
+    expect(rows(page, "Rejected records")).to_have_text(["1/ms value is greater than the maximum of 10"])
+    expect(dialog.get_by_role("button", name="Install")).to_have_count(0)
+    dialog.get_by_role("button", name="Edit").click()
+    expect(dialog.get_by_label("Update (JSON)")).to_be_focused()
+
+
+def test_json_is_coloured_while_it_is_edited(visit: Visit, log: str) -> None:
+    dialog = open_editor(visit(f"log/{log}?tab=schema"), "Change schema…")
+    dialog.get_by_label("Update (JSON)").fill('{"schema": true, "n": 12')
+    expect(dialog.locator(".json-editor .json-key")).to_have_text(['"schema"', '"n"'])
+    expect(dialog.locator(".json-editor .json-number")).to_have_text("12")

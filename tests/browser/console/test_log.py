@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from browser.console.conftest import Visit
+from browser.console.conftest import Visit, install
 from playwright.sync_api import Page, expect
 from support.console_shop import Shop
 
@@ -228,13 +228,13 @@ class TestOtherParts:
         page.get_by_role("button", name="Change schema…").click()
         dialog = page.get_by_role("dialog")
         page.get_by_label("Update (JSON)").fill('{"schema": 7}')
-        dialog.get_by_role("button", name="Install").click()
+        dialog.get_by_role("button", name="Review").click()
         expect(dialog.get_by_role("alert")).to_be_visible()
         page.get_by_label("Update (JSON)").fill(
             '{"schema": {"type": "object"}, "search": {"fields": {"page": {"kind": "keyword", "exact": true,'
             ' "bindings": [{"version": 1, "jsonPointer": "/page"}]}}}}'
         )
-        dialog.get_by_role("button", name="Install").click()
+        install(dialog)
         expect(page.get_by_role("heading", name="Version 1")).to_be_visible()
         expect(page.get_by_role("table", name="Fields")).to_contain_text("page")
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from browser.console.conftest import Visit
 from playwright.sync_api import Page, expect
 from support.console_shop import Shop
@@ -16,8 +18,8 @@ def test_the_figures_move_by_themselves(visit: Visit, shop: Shop) -> None:
     name = shop.topic("busy", 10)
     page = visit("overview")
     expect(page.locator(".live")).to_have_text("Live")
-    expect(page.locator("main canvas")).to_have_count(8)
-    expect(page.locator(".stats")).to_contain_text("ready")
+    expect(page.locator("main canvas")).to_have_count(9)
+    expect(page.locator(".stats").first).to_contain_text("ready")
     before = figure(page, "Records")
     busiest = page.locator("section[aria-label='Busiest logs']").get_by_role("link", name=name)
     for _ in range(300):
@@ -35,16 +37,65 @@ def test_the_figures_move_by_themselves(visit: Visit, shop: Shop) -> None:
 
 def test_hours_and_days_are_shown(visit: Visit, shop: Shop) -> None:
     page = visit("overview")
-    expect(page.locator("main canvas")).to_have_count(8)
+    expect(page.locator("main canvas")).to_have_count(9)
     with page.expect_response("**/console/api/history?hours=24"):
         page.get_by_role("radio", name="24 h").check()
-    expect(page.locator("main canvas")).to_have_count(8)
+    expect(page.locator("main canvas")).to_have_count(9)
     expect(page.get_by_role("heading", name="Request time")).to_be_visible()
     with page.expect_response("**/console/api/history?hours=24"):
         page.reload()
     expect(page.get_by_role("radio", name="24 h")).to_be_checked()
     page.get_by_role("radio", name="10 min").check()
     expect(page.locator(".live")).to_have_text("Live")
+
+
+def test_the_disk_is_shown(visit: Visit, shop: Shop) -> None:
+    page = visit("overview")
+    disk = page.locator("section[aria-label=Disk]")
+    expect(disk.locator(".stats > div")).to_have_count(4)
+    expect(disk.locator(".stats > div").first).to_have_text(re.compile(r"Used[\d.]+\s.?B"))
+    expect(disk.locator(".legend dt")).to_have_text(
+        ["Journal", "Segments", "Index files", "Checkpoints", "Lake", "Other"]
+    )
+    expect(disk.locator(".legend dd").first).to_have_text(re.compile(r"[1-9][\d.]*\s.?B"))
+    expect(page.locator(".stats").first).to_contain_text("Disk free")
+
+
+def test_a_history_with_a_gap_is_drawn(visit: Visit) -> None:
+    """With the history of a server that has run for hours: tests have no hours."""
+    page = visit("overview?hours=6")
+    now = int(page.evaluate("Date.now()"))
+    minutes = [at for at in range(now - 5 * 3_600_000, now, 60_000) if not 60 < (now - at) // 60_000 < 120]
+    page.route(
+        "**/console/api/history?hours=6",
+        lambda route: route.fulfill(json={"now": now, "samples": [minute(at) for at in minutes]}),
+    )
+    page.reload()
+    memory = page.locator("figure.chart", has=page.get_by_role("heading", name="Memory")).locator(".plot")
+    expect(memory).to_have_attribute("aria-label", re.compile("resident 64.MB"))
+
+
+def minute(at: int) -> dict[str, float | None]:
+    names = (
+        "appends",
+        "bytes",
+        "requests",
+        "errors",
+        "latency_p50_ms",
+        "latency_p99_ms",
+        "flush_p50_us",
+        "flush_p99_us",
+        "live_bytes",
+        "connections",
+        "pressure",
+    )
+    return {
+        "at": at,
+        **dict.fromkeys(names, 1.0),
+        "rss_bytes": 64_000_000,
+        "disk_bytes": 5_000,
+        "disk_free_bytes": 9_000,
+    }
 
 
 def test_it_says_when_the_server_is_gone_and_goes_on_when_it_is_back(

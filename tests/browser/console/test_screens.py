@@ -33,6 +33,7 @@ SCREENS = {
     "config": ("log/{log}?tab=config", "form.config select >> nth=0"),
     "schema": ("log/{stream}?tab=schema", "table[aria-label=Fields]"),
     "readers": ("log/{log}?tab=readers", "section[aria-label=Consumers]"),
+    "activity": ("log/{log}?tab=activity", "main canvas >> nth=3"),
     "queues": ("queues", "table[aria-label=Queues] tbody a >> nth=0"),
     "queue": ("queue/{queue}", "table[aria-label='Dead letters']"),
     "routers": ("routers", "svg .node >> nth=0"),
@@ -135,6 +136,15 @@ def test_times_are_shown_and_typed_in_the_chosen_zone(visit: Visit, shop: Shop) 
     expect(page.get_by_role("button", name="Times: UTC")).to_be_visible()
     page.keyboard.press("z")
     expect(page.get_by_role("button", name="Times: Local")).to_be_visible()
+
+
+def test_a_phone_switches_to_utc_as_well(visit: Visit) -> None:
+    page = visit("logs", look="phone")
+    page.get_by_role("button", name="Go to a log or screen").click()
+    page.get_by_role("combobox", name="Go to").fill("utc")
+    page.get_by_role("option", name="Times: UTC").click()
+    expect(page.locator(".zone-button")).to_have_text("Times: UTC")
+    expect(page.get_by_role("dialog")).to_have_count(0)
 
 
 def test_the_theme_is_chosen_and_kept(visit: Visit) -> None:

@@ -11,9 +11,10 @@ from support.server_process import StartServer
 from support.streams_client import StreamsClient
 from support.streams_handlers import NOW, Stand, at_stand
 
+from strandline.engine import Batch
 from strandline.protocols.streams.own_metrics import IDLE_MS, KEPT_MS
 from strandline.schema.registry import Registry
-from strandline.service.catalog import METRICS_STREAM
+from strandline.service.catalog import METRICS_STREAM, SAMPLE_LOG
 
 JSON_TYPE = {"content-type": "application/json"}
 PATH = METRICS_STREAM
@@ -193,6 +194,21 @@ def test_an_idle_server_writes_once_an_hour(tmp_path: Path) -> None:
         assert ends == [NOW + hour * IDLE_MS for hour in range(25)]
         assert {each["windowStart"] for each in written} == {NOW, *ends[:-1]}
         assert stand.engine.stats().bytes_written - before < 1_000_000
+
+    at_stand(tmp_path, test)
+
+
+def test_the_history_of_the_console_is_not_a_reason_to_write(tmp_path: Path) -> None:
+    async def test(stand: Stand) -> None:
+        stand.face.metrics.flush(NOW)
+        history = stand.engine.create(SAMPLE_LOG).wait()
+        # A new log is one.
+        stand.face.metrics.flush(NOW + 1_000)
+        before = len(intervals(stand))
+        for minute in range(1, 60):
+            history.append(Batch.of(b"{}")).wait()
+            stand.face.metrics.flush(NOW + minute * 60_000)
+        assert len(intervals(stand)) == before
 
     at_stand(tmp_path, test)
 

@@ -6,6 +6,10 @@ import { absolute, clock } from "../shell/format.js";
 import { colour, onTheme } from "../shell/theme.js";
 import { shifted } from "../shell/zone.js";
 
+/** The distances between times on an axis. */
+const SECONDS = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10_800, 14_400, 21_600, 28_800, 43_200, 86_400, 172_800, 345_600, 604_800, 1_209_600, 2_419_200, 4_838_400, 9_676_800, 31_536_000, 63_072_000, 157_680_000];
+/** The shortest time that a chart of lines shows. */
+const LEAST_SECONDS = 10;
 const MONTHS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
 
 /**
@@ -74,14 +78,20 @@ function options({ series, format, height, width, sync, points, fill, whole, bar
     legend: { show: false },
     padding: [8, 28, 0, 0],
     cursor: { y: false, drag: { setScale: false, x: Boolean(onselect), y: false }, points: { size: 6, show: !bars }, sync: sync ? { key: sync } : undefined },
-    scales: { ...(bars ? { x: { range: (plot) => (plot.data[0].length ? [plot.data[0][0], plot.data[0].at(-1) + bars] : [0, 1]) } } : {}), y: { range: (_, low, high) => [Math.min(0, low ?? 0), high > 0 ? high * 1.12 : 1] } },
+    scales: { x: { range: bars ? (plot) => (plot.data[0].length ? [plot.data[0][0], plot.data[0].at(-1) + bars] : [0, 1]) : rangeOfTime }, y: { range: (_, low, high) => [Math.min(0, low ?? 0), high > 0 ? high * 1.12 : 1] } },
     axes: [
-      { ...axis, size: 27, gap: 7, space: 56, values: (_, splits, __, ___, step) => splits.map((second) => tick(second, step)) },
-      { ...axis, size: widthOfLabels, space: 34, incrs: whole ? [1, 2, 5].flatMap((n) => Array.from({ length: 12 }, (_, power) => n * 10 ** power)).sort((a, b) => a - b) : undefined, values: (_, splits) => splits.map((value) => format(value)) },
+      { ...axis, size: 27, gap: 7, space: 64, incrs: SECONDS, values: (_, splits, __, ___, step) => splits.map((second) => tick(second, step)) },
+      { ...axis, size: widthOfLabels, space: height < 130 ? 24 : 34, incrs: whole ? [1, 2, 5].flatMap((n) => Array.from({ length: 12 }, (_, power) => n * 10 ** power)).sort((a, b) => a - b) : undefined, values: (_, splits) => splits.map((value) => format(value)) },
     ],
     series: [{}, ...series.map((one, number) => line(colour(one.colour ?? `series-${(number % 8) + 1}`), points, fill, bars))],
     hooks: { setCursor: [tell], setSelect: onselect ? [(plot) => selected(plot, onselect)] : [] },
   };
+}
+
+/** A few samples do not fill the width: a range of milliseconds has no readable labels. */
+function rangeOfTime({ data: [seconds] }) {
+  const last = seconds.at(-1) ?? Date.now() / 1000;
+  return [Math.min(seconds[0] ?? last, last - LEAST_SECONDS), last];
 }
 
 /** The space for the labels at the left: as much as the longest needs. */
@@ -99,13 +109,13 @@ function selected(plot, onselect) {
 
 function line(stroke, points, fill, bars) {
   if (bars) return { stroke, width: 0, fill: `${stroke}bb`, points: { show: false }, paths: uPlot.paths.bars({ size: [0.85], align: 1 }) };
-  return { stroke, width: 1.5, fill: fill ? `${stroke}22` : undefined, points: { show: points, size: 5, fill: stroke }, spanGaps: false };
+  return { stroke, width: 1.5, fill: fill ? `${stroke}22` : undefined, points: { show: points || ((plot) => plot.data[0].length === 1), size: 5, fill: stroke }, spanGaps: false };
 }
 
 function tick(second, step) {
   const at = shifted(second * 1000);
   if (step >= 86400) return `${MONTHS[at.getUTCMonth()]} ${at.getUTCDate()}`;
-  return at.toISOString().slice(11, step >= 60 ? 16 : step >= 1 ? 19 : step >= 0.1 ? 21 : 23);
+  return at.toISOString().slice(11, step >= 60 ? 16 : 19);
 }
 
 function summary(title, series, format, data) {

@@ -32,6 +32,8 @@ export function tabs(label, options, chosen, onchange) {
       const here = button.dataset.id === id;
       button.setAttribute("aria-selected", String(here));
       button.tabIndex = here ? 0 : -1;
+      // On a phone, not all tabs fit. A new tab bar is in the page in the next frame.
+      if (here) requestAnimationFrame(() => button.scrollIntoView({ block: "nearest", inline: "nearest" }));
     }
   };
   const choose = (id) => {

@@ -41,7 +41,8 @@ function restButton(pre, rest) {
   return button;
 }
 
-function coloured(text, marked) {
+/** Text with JSON in colours, as nodes. It need not be valid. */
+export function coloured(text, marked = null) {
   const pieces = [];
   let at = 0;
   for (const found of text.matchAll(TOKEN)) {

@@ -1,4 +1,4 @@
-/** One log: its records, live or from any position; its keys, configuration, schema and readers. */
+/** One log: its records, live or from any position; its keys, configuration, schema, readers and activity. */
 
 import { get } from "../api.js";
 import { codeBlock } from "../parts/code.js";
@@ -10,6 +10,7 @@ import { ago, bytes, count, rate, short } from "../shell/format.js";
 import { icon } from "../shell/icons.js";
 import { bind } from "../shell/keys.js";
 import { address, go, note } from "../shell/routes.js";
+import { openActivity } from "./log/activity.js";
 import { openConfig } from "./log/config.js";
 import { openFilter } from "./log/filter.js";
 import { openKeys } from "./log/keys.js";
@@ -18,8 +19,8 @@ import { openRecords } from "./log/records.js";
 import { openSchema } from "./log/schema.js";
 
 const REFRESH_MS = 2000;
-const TABS = [["records", "Records"], ["filter", "Filter"], ["keys", "Keys"], ["config", "Configuration"], ["schema", "Schema"], ["readers", "Readers and routers"]];
-const OPEN = { records: openRecords, filter: openFilter, keys: openKeys, config: openConfig, schema: openSchema, readers: openReaders };
+const TABS = [["records", "Records"], ["filter", "Filter"], ["keys", "Keys"], ["config", "Configuration"], ["schema", "Schema"], ["readers", "Readers and routers"], ["activity", "Activity"]];
+const OPEN = { records: openRecords, filter: openFilter, keys: openKeys, config: openConfig, schema: openSchema, readers: openReaders, activity: openActivity };
 
 export function open(root, params) {
   const { name } = params;

@@ -6,7 +6,7 @@ import { codeBlock, curl, python } from "../parts/code.js";
 import { heading, segments, stats } from "../parts/heading.js";
 import { failure, liveMark, loading } from "../parts/states.js";
 import { h, replace } from "../shell/dom.js";
-import { ago, bytes, count, duration, micros, rate, short } from "../shell/format.js";
+import { ago, bytes, count, duration, micros, percent, rate, short } from "../shell/format.js";
 import { address, note } from "../shell/routes.js";
 
 const KEPT = 600;
@@ -89,6 +89,7 @@ function draw(body, overview, samples, live) {
   const figures = h("div");
   const busiest = h("div.busiest");
   const busiestTitle = h("h2", {}, "Busiest logs");
+  const disk = h("div");
   const sync = "overview";
   // A tall window is filled.
   const [large, small] = innerWidth > 760 ? [Math.max(150, Math.round(innerHeight * 0.19)), Math.max(110, Math.round(innerHeight * 0.12))] : [170, 150];
@@ -102,28 +103,34 @@ function draw(body, overview, samples, live) {
     [chart({ title: "Connections", series: [{ label: "connections", colour: "series-6" }], format: short, sync, level: 2, height: small, whole: true }), (one) => [one.connections]],
     [chart({ title: "Pressure", series: [{ label: "pressure", colour: "series-5" }], format: (value) => value.toFixed(2), sync, level: 2, height: small }), (one) => [one.pressure]],
   ];
+  const used = chart({ title: "Used space", series: [{ label: "used", colour: "series-7" }], format: bytes, sync, level: 3, height: small });
+  charts.push([used, (one) => [one.disk_bytes]]);
   replace(
     body,
     figures,
-    h("div.charts", {}, charts.map(([one]) => one.element)),
-    h("section.card", { "aria-label": "Busiest logs" }, busiestTitle, busiest),
+    h("div.charts", {}, charts.slice(0, -1).map(([one]) => one.element)),
+    h("div.columns", {},
+      h("section.card.disk", { "aria-label": "Disk" }, h("h2", {}, "Disk"), disk, used.element),
+      h("section.card", { "aria-label": "Busiest logs" }, busiestTitle, busiest)),
   );
   const plot = () => {
-    const seconds = samples.map((one) => one.at / 1000);
+    const shown = withGaps(samples);
+    const seconds = shown.map((one) => one.at / 1000);
     for (const [one, values] of charts) {
-      const rows = samples.map(values);
+      const rows = shown.map(values);
       one.set(seconds, rows.length ? rows[0].map((_, column) => rows.map((row) => row[column] ?? null)) : values({}).map(() => []));
     }
   };
-  const totals = ({ totals: all, health }) => replace(figures, stats([
+  const totals = ({ totals: all, health, disk: space }) => (showDisk(disk, space), replace(figures, stats([
     ["Health", health.read_only ? "read-only" : health.ready ? "ready" : "not ready", health.ready && !health.read_only ? "good" : "bad"],
     ["Uptime", duration(health.uptime_ms)],
     ["Logs", count(all.logs)],
     ["Records", count(all.records)],
     ["Size", bytes(all.bytes)],
     ["Segments", count(all.segments)],
-    ["Journal", bytes(all.journal_bytes)],
-  ]));
+    ["Unsealed", bytes(all.journal_bytes)],
+    ...(space ? [["Disk used", bytes(space.used_bytes)], ["Disk free", bytes(space.free_bytes), scarce(space)]] : []),
+  ])));
   totals(overview);
   showBusiest(busiest, busiestTitle, overview.busiest);
   plot();
@@ -143,6 +150,42 @@ function draw(body, overview, samples, live) {
     },
     close: () => charts.forEach(([one]) => one.close()),
   };
+}
+
+/** Samples with an empty one where the server did not run, so that no line is drawn there. */
+function withGaps(samples) {
+  if (samples.length < 3) return samples;
+  const steps = samples.slice(1).map((one, index) => one.at - samples[index].at);
+  const usual = [...steps].sort((a, b) => a - b)[Math.floor(steps.length / 2)];
+  return samples.flatMap((one, index) => (index && steps[index - 1] > 3 * usual ? [{ at: samples[index - 1].at + usual }, one] : [one]));
+}
+
+const PARTS = [["journal_bytes", "Journal"], ["segment_bytes", "Segments"], ["index_bytes", "Index files"], ["checkpoint_bytes", "Checkpoints"], ["lake_bytes", "Lake"], ["other_bytes", "Other"]];
+const WEEK_MS = 604_800_000;
+
+/** The class of a figure: whether little space is left. */
+function scarce({ free_bytes: free, total_bytes: total, full_in_ms: full }) {
+  if (free < total * 0.05 || (full !== null && full < WEEK_MS / 7)) return "bad";
+  return free < total * 0.1 || (full !== null && full < WEEK_MS) ? "warn" : undefined;
+}
+
+function showDisk(element, disk) {
+  if (!disk) return void replace(element, h("p.pad.muted", {}, "The disk has not been measured yet."));
+  const parts = PARTS.filter(([part]) => disk[part] !== null);
+  const growth = disk.growth_bytes_per_day;
+  const colour = (index) => `var(--series-${index + 1})`;
+  replace(element,
+    stats([
+      ["Used", `${disk.complete ? "" : "more than "}${bytes(disk.used_bytes)}`],
+      ["Free", `${bytes(disk.free_bytes)} (${percent(disk.free_bytes / Math.max(1, disk.total_bytes))})`, scarce(disk)],
+      ["Growth per day", growth === null ? h("span", { title: "Known after an hour" }, "–") : `${growth < 0 ? "−" : ""}${bytes(Math.abs(growth))}`],
+      ["Full in", disk.full_in_ms === null ? "–" : duration(disk.full_in_ms).split(" ")[0], scarce(disk)],
+    ]),
+    h("div.pad", {},
+      h("div.bar", { "aria-hidden": "true" }, parts.map(([part], index) => h("i", { style: { width: `${(100 * disk[part]) / Math.max(1, disk.used_bytes)}%`, background: colour(index) } }))),
+      h("dl.legend", {}, parts.map(([part, title], index) => h("div", {}, h("dt", {}, h("i.swatch", { style: { background: colour(index) } }), title), h("dd", {}, bytes(disk[part])))))),
+  );
+  return undefined;
 }
 
 function showBusiest(element, title, logs) {

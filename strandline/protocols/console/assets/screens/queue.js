@@ -32,10 +32,11 @@ export function open(root, { name }) {
   const code = codeBlock();
   const add = h("button.primary", { type: "button", onclick: () => appendByHand({ name, kind: "queue", media_type: "application/json", writable_by: ["topics"] }, "", () => refresher.now()), ...needs("write") }, icon("plus"), "Add a job");
   const redriveButton = h("button", { type: "button", hidden: true, onclick: () => redrive(queue, () => refresher.now()), ...needs("read", "write", "delete") }, icon("redrive"), "Redrive…");
+  const height = Math.max(110, Math.round(innerHeight * 0.2));
   const charts = [
-    [chart({ title: "Throughput", series: [{ label: "jobs" }], format: rate, level: 2, height: 110, sync: "queue" }), (one) => one.throughput],
-    [chart({ title: "Age of the oldest ready job", series: [{ label: "age", colour: "series-4" }], format: duration, level: 2, height: 110, sync: "queue" }), (one) => one.oldest_ready_ms ?? 0],
-    [chart({ title: "Failure rate", series: [{ label: "failures", colour: "series-2" }], format: percent, level: 2, height: 110, sync: "queue" }), (one) => one.failure_rate],
+    [chart({ title: "Throughput", series: [{ label: "jobs" }], format: rate, level: 2, height, sync: "queue" }), (one) => one.throughput],
+    [chart({ title: "Age of the oldest ready job", series: [{ label: "age", colour: "series-4" }], format: duration, level: 2, height, sync: "queue" }), (one) => one.oldest_ready_ms ?? 0],
+    [chart({ title: "Failure rate", series: [{ label: "failures", colour: "series-2" }], format: percent, level: 2, height, sync: "queue" }), (one) => one.failure_rate],
   ];
   const samples = [];
   const plot = () => {

@@ -4,7 +4,8 @@ import { h } from "./dom.js";
 import { icon } from "./icons.js";
 
 /**
- * A modal dialog with a form. `submit` may be asynchronous; if it throws, the dialog shows the error and stays open.
+ * A modal dialog with a form. `submit` may be asynchronous; if it throws, the dialog shows the error and
+ * stays open. It also stays open if `submit` returns false.
  * @param {{title: string, body: (Node|string)[], submit?: (form: HTMLFormElement) => any, action?: string, danger?: boolean, wide?: boolean}} options
  * @returns {{dialog: HTMLDialogElement, button: HTMLButtonElement|null, close: () => void, closed: Promise<any>}}
  */
@@ -28,7 +29,7 @@ export function openDialog({ title, body, submit, action = "OK", danger = false,
     problem.hidden = true;
     try {
       result = await submit(form);
-      dialog.close();
+      if (result !== false) dialog.close();
     } catch (error) {
       problem.textContent = error.message;
       problem.hidden = false;

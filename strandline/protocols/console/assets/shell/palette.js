@@ -4,6 +4,7 @@ import { get } from "../api.js";
 import { h, replace } from "./dom.js";
 import { plural } from "./format.js";
 import { address } from "./routes.js";
+import { zone } from "./zone.js";
 
 const SCREENS = ["Overview", "Logs", "Queues", "Tables", "Collections", "Routers", "Search", "SQL", "Pipeline", "Access"];
 const SHOWN = 12;
@@ -32,7 +33,8 @@ export function openPalette() {
   };
   const leave = (option) => {
     dialog.close();
-    location.hash = option.to;
+    if (option.run) option.run();
+    else location.hash = option.to;
   };
   const ask = async () => {
     const number = (asked += 1);
@@ -40,6 +42,9 @@ export function openPalette() {
     hurried = false;
     const words = input.value.trim();
     const screens = SCREENS.filter((name) => name.toLowerCase().includes(words.toLowerCase())).map((name) => ({ name, about: "screen", to: address(name.toLowerCase()) }));
+    // On a phone, there is no room for a button.
+    const times = { name: `Times: ${zone() === "utc" ? "local" : "UTC"}`, about: "setting", run: () => document.querySelector(".zone-button").click() };
+    const settings = times.name.toLowerCase().includes(words.toLowerCase()) ? [times] : [];
     let logs = [];
     try {
       logs = (await get("/console/api/logs", { search: words, limit: SHOWN })).logs;
@@ -49,7 +54,7 @@ export function openPalette() {
     if (number !== asked) return;
     pending = false;
     const found = logs.map((log) => ({ name: log.name, about: `${log.kind}, ${plural(log.records, "record")}`, to: address("log", log.name) }));
-    options = words ? [...found, ...screens] : [...screens, ...found];
+    options = words ? [...found, ...screens, ...settings] : [...screens, ...settings, ...found];
     chosen = 0;
     show();
     if (hurried && options.length) leave(options[0]);

@@ -2,11 +2,13 @@
 
 import { get, send } from "../../api.js";
 import { segments } from "../../parts/heading.js";
+import { jsonEditor } from "../../parts/json_editor.js";
 import { streamPath } from "../../parts/kinds.js";
 import { plainTable } from "../../parts/table.js";
-import { confirm, field, notice, openDialog } from "../../shell/dialogs.js";
+import { confirm, field, notice } from "../../shell/dialogs.js";
 import { h, replace } from "../../shell/dom.js";
 import { count, plural } from "../../shell/format.js";
+import { openReviewed } from "./review.js";
 
 /** The capabilities that a field gets when its kind is changed. */
 const CAPABILITIES = {
@@ -30,11 +32,11 @@ export async function editFields(log, done) {
   let rows = rowsOf(config, (name) => nothingInstalled || !proposed.has(name));
   let view = found.search ? "fields" : "json";
 
-  const text = h("textarea", { rows: 18, spellcheck: "false", "aria-label": "Search configuration (JSON)", oninput: () => (problem.hidden = true) });
+  const text = jsonEditor({ label: "Search configuration (JSON)", oninput: () => (problem.hidden = true) });
   const primary = h("select", { onchange: () => (config = { ...config, primaryTimestampField: primary.value || undefined }) });
   const problem = h("p.problem", { role: "alert", hidden: true });
   const place = h("div.stack");
-  const wanted = () => (view === "json" ? parse(text.value) : assembled(config, rows));
+  const wanted = () => (view === "json" ? parse(text.input.value) : assembled(config, rows));
   const adapt = () => {
     const dates = rows.filter((row) => row.chosen && row.declaration.kind === "date").map((row) => row.name);
     replace(primary, ["", ...dates].map((name) => h("option", { value: name, selected: name === config.primaryTimestampField }, name || "none")));
@@ -42,8 +44,8 @@ export async function editFields(log, done) {
   };
   const show = () => {
     if (view === "json") {
-      text.value = JSON.stringify(config, null, 2);
-      replace(place, text);
+      replace(place, text.element);
+      text.set(JSON.stringify(config, null, 2));
     } else replace(place, plainTable("Fields of the records", columns(proposed, found.records, adapt), rows), field("Primary timestamp", primary, "The time of a record. Charts, rollups and searches within a time range use it."));
     adapt();
   };
@@ -63,13 +65,12 @@ export async function editFields(log, done) {
   };
   const views = segments("View", [["fields", "Fields"], ["json", "JSON"]], view, turn);
   const about = found.fields.length ? `${plural(found.fields.length, "field")} proposed from the last ${plural(found.records, "record")}.` : "The last records have no other members to propose.";
-  const dialog = openDialog({
+  const dialog = openReviewed({
+    log,
     title: `Searchable fields of ${log.name}`,
-    action: "Install",
-    wide: true,
     body: [h("div.row", {}, views, h("span.muted", {}, about)), problem, place],
-    submit: async () => {
-      const search = wanted();
+    update: () => ({ search: wanted() }),
+    install: async ({ search }) => {
       await send("POST", `${streamPath(log.name)}/_schema`, { search });
       notice(`${plural(Object.keys(search.fields).length, "field")} can be searched.`);
       done();
@@ -122,6 +123,8 @@ function assembled(config, rows) {
   if (next.aliases) next.aliases = Object.fromEntries(Object.entries(next.aliases).filter(([, target]) => target in fields));
   if (next.defaultFields) next.defaultFields = next.defaultFields.filter((one) => one.field in fields);
   if (next.containsDefaultFields) next.containsDefaultFields = next.containsDefaultFields.filter((name) => name in fields);
+  // A proposal for fields that were not chosen leaves nothing behind.
+  for (const name of ["aliases", "defaultFields", "containsDefaultFields"]) if (next[name] && !Object.keys(next[name]).length) delete next[name];
   return next;
 }
 

@@ -5,8 +5,8 @@
 
 import { events, get } from "../../api.js";
 import { openComparison } from "../../parts/compare.js";
-import { chart } from "../../parts/chart.js";
 import { curl, literal, python } from "../../parts/code.js";
+import { histogram } from "../../parts/histogram.js";
 import { scalars } from "../../parts/paths.js";
 import { preview, recordView } from "../../parts/record.js";
 import { empty, failure, liveMark } from "../../parts/states.js";
@@ -21,10 +21,6 @@ import { facets } from "./facets.js";
 /** The records that are shown. Further matches are only counted: a range of time narrows them down. */
 const MOST = 1000;
 const PAGE = 200;
-/** The chart has at most this number of bars, and at least a few. */
-const BARS = 80;
-const LEAST_BARS = 20;
-const STEPS = [1, 5, 15, 60, 300, 900, 3600, 10800, 21600, 43200, 86400, 604800, 2592000, 31536000];
 const NARROW = matchMedia("(max-width: 760px)");
 const SYNTAX = [
   [".status = failed", "the member of a JSON object; also != > >= < <="],
@@ -139,23 +135,10 @@ export function openFilter(place, log, { code, buttons, options }) {
       table.sorted(order.sort, order.descending ? "desc" : "asc");
     }
     if (state.ended) values.set([...state.records]);
-    if (!state.chart) return;
-    const { first, last, step } = state;
-    const seconds = Array.from({ length: Math.floor((last - first) / step) + 1 }, (_, index) => first + index * step);
-    state.chart.set(seconds, [seconds.map((at) => state.counts.get(at) ?? 0)]);
+    state.chart?.draw();
   }
-  /** Chooses the interval of the chart from the range of time. */
   function prepare(from, to) {
-    const length = Math.max(1, (to - from) / 1000);
-    state.step = STEPS.find((step) => length / step <= BARS) ?? STEPS.at(-1);
-    state.first = Math.floor(from / 1000 / state.step) * state.step;
-    state.last = Math.max(state.first, Math.floor(to / 1000 / state.step) * state.step);
-    // A few wide bars are hard to read.
-    state.first = Math.min(state.first, state.last - LEAST_BARS * state.step);
-    state.chart = chart({
-      title: "Matches over time: drag to select a range", series: [{ label: "matches" }], format: short, height: 120, level: 2, whole: true, bars: state.step,
-      onselect: (low, high) => range(absolute(Math.max(low, state.first) * 1000).slice(0, 19), absolute(Math.ceil(high) * 1000).slice(0, 19)),
-    });
+    state.chart = histogram({ title: "Matches over time: drag to select a range", label: "matches", from, to, onselect: (low, high) => range(absolute(low).slice(0, 19), absolute(high).slice(0, 19)) });
     drawn.hidden = false;
     replace(drawn, state.chart.element);
   }
@@ -214,12 +197,12 @@ export function openFilter(place, log, { code, buttons, options }) {
     draw();
     while (number === generation && state.ended === "") {
       const limit = Math.min(PAGE, MOST - state.records.length);
-      const answer = await get(`${path}/matches`, { ...asked, before, limit, bucket_ms: state.step * 1000 });
+      const answer = await get(`${path}/matches`, { ...asked, before, limit, bucket_ms: state.chart.step });
       if (number !== generation || state.ended) return;
       state.records.push(...answer.records);
       state.matched += answer.matched;
       state.scanned += answer.scanned;
-      for (const [at, found] of answer.counts) add(at / 1000, found);
+      for (const [at, found] of answer.counts) state.chart.add(at / 1000, found);
       before = answer.next;
       if (before === null) end("complete");
       else draw();
@@ -234,7 +217,7 @@ export function openFilter(place, log, { code, buttons, options }) {
           state.records.unshift(record);
           state.records.length = Math.min(state.records.length, MOST);
           state.matched += 1;
-          add(Math.floor(record.ts / 1000 / state.step) * state.step, 1);
+          state.chart.add(state.chart.start(record.ts), 1);
           // New records come in groups; they are drawn together.
           state.frame ||= requestAnimationFrame(() => {
             state.frame = 0;
@@ -248,11 +231,6 @@ export function openFilter(place, log, { code, buttons, options }) {
         },
       },
     });
-  }
-  function add(at, found) {
-    state.counts.set(at, (state.counts.get(at) ?? 0) + found);
-    state.last = Math.max(state.last, at);
-    state.first = Math.min(state.first, at);
   }
   function end(why) {
     state.ended = why;
@@ -310,7 +288,7 @@ function compared(a, b) {
 }
 
 function blank() {
-  return { records: [], counts: new Map(), matched: 0, scanned: 0, skipped: 0, ended: "", first: 0, last: 0, step: 1, chart: null, frame: 0 };
+  return { records: [], matched: 0, scanned: 0, skipped: 0, ended: "", chart: null, frame: 0 };
 }
 
 function explain() {

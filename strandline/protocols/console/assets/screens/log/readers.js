@@ -65,7 +65,7 @@ function lagChart() {
       names = shown.map((one) => one.name);
       samples = [];
       drawn?.close();
-      drawn = names.length ? chart({ title: "Lag, since this tab was opened", series: names.map((label) => ({ label })), format: short, height: 150, level: 2, whole: true }) : null;
+      drawn = names.length ? chart({ title: "Lag, since this tab was opened", series: names.map((label) => ({ label })), format: short, height: Math.max(150, Math.round(innerHeight * 0.34)), level: 2, whole: true }) : null;
       replace(element, drawn?.element);
       element.hidden = !drawn;
     }

@@ -3,17 +3,19 @@
 import { ApiError, get, send } from "../../api.js";
 import { curl, literal, python } from "../../parts/code.js";
 import { jsonBlock } from "../../parts/json.js";
+import { jsonEditor } from "../../parts/json_editor.js";
 import { streamPath } from "../../parts/kinds.js";
 import { indexProgress } from "../../parts/progress.js";
 import { empty, failure, loading } from "../../parts/states.js";
 import { plainTable } from "../../parts/table.js";
-import { attempt, field, notice, openDialog } from "../../shell/dialogs.js";
+import { attempt, field, notice } from "../../shell/dialogs.js";
 import { h, replace } from "../../shell/dom.js";
 import { plural } from "../../shell/format.js";
 import { icon } from "../../shell/icons.js";
 import { address } from "../../shell/routes.js";
 import { needs } from "../../shell/session.js";
 import { editFields, removeFields } from "./fields.js";
+import { openReviewed } from "./review.js";
 
 export function openSchema(place, log, { code, buttons, reload }) {
   const path = `${streamPath(log.name)}/_schema`;
@@ -105,20 +107,22 @@ function rollups(search) {
 }
 
 function edit(path, log, schema, done) {
-  const text = h("textarea", { rows: 18, spellcheck: "false", required: true, autofocus: true });
-  text.value = JSON.stringify(updateOf(schema), null, 2);
-  openDialog({
+  const text = jsonEditor({ value: JSON.stringify(updateOf(schema), null, 2) });
+  const labelled = field("Update (JSON)", text.input, "“schema” adds a version; a later version also needs a “lens”. “search” and “routingKey” can be changed with it or alone. The server rejects an invalid update as a whole.");
+  text.element.append(text.input);
+  labelled.querySelector("label").after(text.element);
+  openReviewed({
+    log,
     title: `Change schema of ${log.name}`,
-    action: "Install",
-    wide: true,
-    body: [field("Update (JSON)", text, "“schema” adds a version; a later version also needs a “lens”. “search” and “routingKey” can be changed with it or alone. The server rejects an invalid update as a whole.")],
-    submit: async () => {
-      let body;
+    body: labelled,
+    update: () => {
       try {
-        body = JSON.parse(text.value);
+        return JSON.parse(text.input.value);
       } catch (error) {
         throw new Error(`The update is not valid JSON: ${error.message}`);
       }
+    },
+    install: async (body) => {
       await send("POST", path, body);
       notice("Schema installed.");
       done();

@@ -98,7 +98,7 @@ export function openChart(place, subject, { code, asked, remember }) {
     const title = `${shown.of === "count" && shown.name !== "count" ? shown.name : `${shown.of} of ${shown.name}`}, every ${shown.every}${shown.group ? `, by ${shown.group}` : ""}`;
     const drawn = series.slice(0, MOST_SERIES);
     const { seconds, columns } = columnsOf(drawn, range.value === "all" ? { ...shown, ...filled(series, shown) } : shown);
-    drawing = chart({ title, series: drawn.map((one) => ({ label: one.label })), format: short, height: Math.max(300, Math.round(innerHeight * 0.55)), level: 2, points: seconds.length < 80, fill: drawn.length === 1 });
+    drawing = chart({ title, series: drawn.map((one) => ({ label: one.label })), format: short, height: Math.max(300, Math.round(innerHeight * 0.55)), level: 2, whole: shown.of === "count", points: seconds.length < 80, fill: drawn.length === 1 });
     replace(body, drawing.element, totals(series, shown));
     drawing.set(seconds, columns);
     return undefined;

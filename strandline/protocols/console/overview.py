@@ -20,7 +20,7 @@ from strandline.protocols.console.disk_usage import DiskUsage, disk_answer, meas
 from strandline.protocols.console.rates import Rates
 from strandline.protocols.console.routers import ConsoleRouters
 from strandline.protocols.console.sample_history import SampleHistory
-from strandline.protocols.console.sample_log import TOGETHER, SampleLog
+from strandline.protocols.console.sample_log import TOGETHER, TOGETHER_IDLE, SampleLog
 from strandline.protocols.console.sql import is_available
 from strandline.protocols.console.tail import ConsoleStream
 from strandline.protocols.console.wire import (
@@ -282,6 +282,9 @@ class Overview:
     def _keep(self, least: int) -> None:
         """Append the minutes that the log lacks, if there are that many. They wait while the log cannot be written."""
         lacking = self._history.minutes_after(self._logged)
+        if least > 1 and self._context.engine.replica is not None and not any(one.requests for one in lacking):
+            # Each append is an upload, and an idle server should upload hardly anything.
+            least = TOGETHER_IDLE
         if len(lacking) >= least and self._log.append(lacking):
             self._logged = lacking[-1].at
 

@@ -1,7 +1,8 @@
 """Keeps the history of the overview in an internal log, so that it survives a restart.
 
-A record is the average of a minute. Ten of them are appended at a time, and the rest when the server stops. A server
-that is killed loses the last minutes; one that cannot write keeps its history in memory.
+A record is the average of a minute. Ten of them are appended at a time (60 on an idle server with a replica), and the
+rest when the server stops. A server that is killed loses the last minutes; one that cannot write keeps its history in
+memory.
 """
 
 from __future__ import annotations
@@ -23,8 +24,9 @@ _lost = FrequentWarning(log, "%d times, the history of the overview could not be
 #: The minutes of a week.
 MAX_RECORDS = 7 * 1440
 KEPT_MS = MAX_RECORDS * 60_000
-#: The minutes that are appended together: an idle server writes six times an hour.
+#: The minutes that are appended together, and those of a server with a replica that got no request in them.
 TOGETHER = 10
+TOGETHER_IDLE = 60
 _PAGE = 2_000
 
 _encode = msgspec.json.Encoder().encode

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from secrets import token_urlsafe
@@ -48,6 +48,8 @@ from strandline.server.access_log import AccessLog
 from strandline.server.asgi import SocketDoor, make_app
 from strandline.server.audit_routes import AuditRoutes
 from strandline.server.browser_module import BrowserModule
+from strandline.server.client_routes import ClientRoutes
+from strandline.server.clients import Clients
 from strandline.server.connection import ConnectionLimit, connection_limit
 from strandline.server.cors import Origins
 from strandline.server.declarations import NOTHING, Declarations
@@ -70,7 +72,7 @@ from strandline.service.flush_in_place import FlushInPlace
 from strandline.service.http import Reply
 from strandline.service.kernel import Kernel
 from strandline.service.limits import Limits
-from strandline.service.live import LiveResponses
+from strandline.service.live import LiveResponses, SocketResponse
 from strandline.service.request_meter import RequestMeter
 from strandline.service.unread import UnreadBytes
 from strandline.service.workers import Workers
@@ -174,6 +176,8 @@ class Application:
         self.connection_cap = ConnectionLimit(connection_limit(limits.max_connections))
         #: Returns the number of open connections. The listening server replaces it; open streams are a lower bound.
         self.count_connections: Callable[[], int] = lambda: self.limits.streams.used
+        #: Returns the open connections. The listening server replaces it.
+        self.list_connections: Callable[[], Collection[object]] = tuple
         self.engine: Engine | None = None
         self.live: LiveResponses | None = None
         self.indexer: Indexer | None = None
@@ -275,6 +279,7 @@ class Application:
             *pipeline.routes(),
             *KeyRoutes(self.keys, hub).routes(),
             *AuditRoutes(engine, self.workers).routes(),
+            *ClientRoutes(self._clients(), self.keys, self._wall).routes(),
             *Documentation(self.workers).routes(),
             *BrowserModule(self.workers).routes(),
         ]
@@ -377,6 +382,9 @@ class Application:
         keys = self.settings.server.api_keys
         return keys.with_key(self._pipeline_key, Access(PIPELINE_KEY, ALL_SCOPES, ())) if keys else keys
 
+    def _clients(self) -> Clients:
+        return Clients(lambda: self.list_connections(), self.limits.unread)
+
     def _own_server(self) -> OwnServer | None:
         return OwnServer(f"http://{self.address}", self._pipeline_key) if self.address else None
 
@@ -405,10 +413,15 @@ class Application:
         )
 
     async def _serve_socket(
-        self, accept: Callable[[], Awaitable[None]], receive: Receive, send: Send, access: Access
+        self,
+        accept: Callable[[], Awaitable[None]],
+        receive: Receive,
+        send: Send,
+        access: Access,
+        opened: Callable[[SocketResponse], None],
     ) -> None:
         assert self.topics is not None, "the gate admits no request before the server is ready"
-        await self.topics.websockets.serve(accept, receive, send, access, self.limits.unread)
+        await self.topics.websockets.serve(accept, receive, send, access, self.limits.unread, opened)
 
     def _progress(self, progress: float) -> None:
         """Called by the thread that replays the journal."""

@@ -17,6 +17,7 @@ from starlette.types import Receive, Send
 from strandline import arrow
 from strandline.collections.revocation_files import BadRevocationFile
 from strandline.delivery.hub import Hub, Recurrence
+from strandline.delivery.subscriptions import Subscriptions
 from strandline.engine import Engine, Log
 from strandline.engine.clock import Clock, SteadyClock, SystemClock
 from strandline.engine.errors import DamagedFile, Superseded
@@ -47,6 +48,7 @@ from strandline.schema.log_search import search_of
 from strandline.server.access_log import AccessLog
 from strandline.server.asgi import SocketDoor, make_app
 from strandline.server.audit_routes import AuditRoutes
+from strandline.server.backup_routes import BackupRoutes
 from strandline.server.browser_module import BrowserModule
 from strandline.server.client_routes import ClientRoutes
 from strandline.server.clients import Clients
@@ -279,6 +281,7 @@ class Application:
             *pipeline.routes(),
             *KeyRoutes(self.keys, hub).routes(),
             *AuditRoutes(engine, self.workers).routes(),
+            *BackupRoutes(engine, settings, self.workers, self._wall).routes(),
             *ClientRoutes(self._clients(), self.keys, self._wall).routes(),
             *Documentation(self.workers).routes(),
             *BrowserModule(self.workers).routes(),
@@ -385,6 +388,10 @@ class Application:
     def _clients(self) -> Clients:
         return Clients(lambda: self.list_connections(), self.limits.unread)
 
+    def _subscriptions(self) -> Subscriptions:
+        assert self.streams is not None, "the gate admits no request before the server is ready"
+        return self.streams.subscribing.subscriptions
+
     def _own_server(self) -> OwnServer | None:
         return OwnServer(f"http://{self.address}", self._pipeline_key) if self.address else None
 
@@ -409,6 +416,7 @@ class Application:
             connections=lambda: self.count_connections(),
             requests=lambda: RequestMeter.totals(self.gate.meters()),
             # The certificate of a server with TLS is rarely valid for an address of this machine.
+            subscriptions=self._subscriptions,
             url=lambda: f"http://{self.address}" if self.address and not self.settings.server.tls_certificate else "",
         )
 

@@ -166,9 +166,7 @@ def test_an_idle_connection_has_its_last_request(server: LiveServer, lane: str) 
 
 
 def test_a_key_sees_only_connections_of_keys_that_may_do_no_more(server: LiveServer) -> None:
-    added = call(
-        server, "POST", "/v0/keys", body={"name": "shop", "scopes": ["read"], "prefixes": ["mine:a"]}
-    ).json()
+    added = call(server, "POST", "/v0/keys", body={"name": "shop", "scopes": ["read"], "prefixes": ["mine:a"]}).json()
     server.secret = added["secret"]
     call(server, "POST", "/v0/topics/mine:a", body={"records": [{"data": 1}]})
     with server.connect() as theirs, server.connect() as mine:

@@ -97,7 +97,14 @@ class ConsoleStand:
         self.topics = Context(kernel, TopicsSettings())
         self.streams = StreamsContext(kernel, StreamsSettings(metrics_flush_ms=0))
         around = Surroundings(
-            self._keys is not None, lambda: False, lambda: True, lambda: 1_000, lambda: 7, self._totals, str
+            self._keys is not None,
+            lambda: False,
+            lambda: True,
+            lambda: 1_000,
+            lambda: 7,
+            self._totals,
+            str,
+            lambda: self.streams_face.subscribing.subscriptions,
         )
         self.face = ConsoleProtocol(ConsoleContext(kernel, around))
         self.catalogue = self.face.catalogue

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine
 from typing import Any, NamedTuple, TypeVar
 
+from strandline.delivery.subscriptions import Subscriptions
 from strandline.delivery.watch import Feeds
 from strandline.engine import Log
 from strandline.service.catalog import Catalog
@@ -30,6 +31,8 @@ class Surroundings(NamedTuple):
     requests: Callable[[], RequestTotals]
     #: Where a process on this machine reaches the server over plain HTTP; empty if it cannot.
     url: Callable[[], str]
+    #: Call it on the event loop's thread.
+    subscriptions: Callable[[], Subscriptions]
 
 
 class ConsoleContext:

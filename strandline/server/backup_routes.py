@@ -95,6 +95,8 @@ class ReplicaShown(msgspec.Struct, kw_only=True):
     #: The bytes of the journal that the replica lacks, and for how long it has lacked the oldest of them.
     waiting_bytes: Number
     lag_ms: Milliseconds
+    #: The shortest time between two uploads of the journal.
+    interval_ms: Number
     #: The writes that wait for the replica, and how long the oldest has waited.
     waiting_commits: Number
     waiting_ms: Milliseconds
@@ -252,6 +254,7 @@ class BackupRoutes:
             away=stats.away,
             waiting_bytes=stats.waiting_bytes,
             lag_ms=round(stats.lag_ms, 1),
+            interval_ms=storage.replica_interval_ms,
             waiting_commits=stats.waiting_commits,
             waiting_ms=round(stats.waiting_ms, 1),
             missing_segments=stats.missing_segments,

@@ -17,9 +17,13 @@ const SCREENS = {
   queues: () => import("./screens/queues.js"),
   queue: () => import("./screens/queue.js"),
   routers: () => import("./screens/routers.js"),
+  subscriptions: () => import("./screens/subscriptions.js"),
+  subscription: () => import("./screens/subscription.js"),
   search: () => import("./screens/search.js"),
   sql: () => import("./screens/sql.js"),
   pipeline: () => import("./screens/pipeline.js"),
+  clients: () => import("./screens/clients.js"),
+  backups: () => import("./screens/backups.js"),
   access: () => import("./screens/access.js"),
   missing: () => import("./screens/missing.js"),
 };

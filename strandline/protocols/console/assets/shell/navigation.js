@@ -16,13 +16,16 @@ export const SCREENS = [
   ["logs", "Logs", "l"],
   ["queues", "Queues", "q"],
   ["routers", "Routers", "r"],
+  ["subscriptions", "Subscriptions", "w"],
   ["search", "Search", "s"],
   ["sql", "SQL", "d"],
   ["pipeline", "Pipeline", "p"],
+  ["clients", "Clients", "n"],
+  ["backups", "Backups", "b"],
   ["access", "Access", "a"],
 ];
 
-const PARENTS = { log: "logs", queue: "queues" };
+const PARENTS = { log: "logs", queue: "queues", subscription: "subscriptions" };
 
 /** Draws the frame. @returns {{main: HTMLElement, mark: (screen: string) => void}} */
 export function openFrame(body) {
@@ -39,8 +42,10 @@ export function openFrame(body) {
   const mark = (screen) => {
     for (const link of links) {
       const here = link.dataset.screen === (PARENTS[screen] ?? screen);
-      if (here) link.setAttribute("aria-current", "page");
-      else link.removeAttribute("aria-current");
+      if (here) {
+        link.setAttribute("aria-current", "page");
+        link.scrollIntoView({ block: "nearest", inline: "nearest" });
+      } else link.removeAttribute("aria-current");
     }
   };
   return { main, mark };

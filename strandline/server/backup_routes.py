@@ -125,7 +125,7 @@ class BackupsAnswer(msgspec.Struct, kw_only=True):
     data_dir: str
     #: The location in the settings; empty: none is set.
     location: str
-    #: When the stores were asked; null: they have not answered yet.
+    #: The time of the last look at the stores; null: they have not answered yet.
     checked_at: Number | None
     #: What was found at the location; null: nothing yet.
     found: BackupsFound | None

@@ -134,7 +134,7 @@ function look(row, again) {
     ["Sent", row.sent_bytes !== null && bytes(row.sent_bytes)],
     ["Received", row.received_bytes !== null && bytes(row.received_bytes)],
     ["Not read yet", row.unread_bytes ? `${bytes(row.unread_bytes)}${row.stalled_ms === null ? "" : `, nothing read for ${duration(row.stalled_ms)}`}` : ""],
-    ["Logs", row.logs.length > 0 && h("ul", {}, row.logs.map((one) => h("li", {}, h("a", { href: address("log", one.log), onclick: () => shown.close() }, one.log), one.behind === null ? "" : one.behind ? `, ${plural(one.behind, "record")} behind` : ", up to date")), row.log_count > row.logs.length ? h("li.muted", {}, `and ${count(row.log_count - row.logs.length)} more`) : null)],
+    ["Logs", row.logs.length > 0 && h("ul", {}, row.logs.map((one) => h("li", {}, h("a", { href: address("log", one.log), onclick: () => shown.close() }, one.log), one.behind === null ? null : h("span.muted", {}, one.behind ? `${plural(one.behind, "record")} behind` : "up to date"))), row.log_count > row.logs.length ? h("li.muted", {}, `and ${count(row.log_count - row.logs.length)} more`) : null)],
   ].filter(([, value]) => value);
   const button = h("button.danger", { type: "button", onclick: () => {
     shown.close();

@@ -44,14 +44,14 @@ export function open(root, params) {
   const table = virtualTable({
     label: "Clients",
     columns: [
-      { title: "Client", cell: (row) => h("button.link", { type: "button", title: "Details", dataset: { own: "" }, onclick: () => look(row, again) }, row.forwarded_for || row.peer || "unknown", h("span.muted", {}, row.forwarded_for ? "" : `:${row.port}`)) },
+      { title: "Client", cell: (row) => h("button.link", { type: "button", title: "Details", dataset: { own: "" }, onclick: () => look(row, again) }, h("span", {}, row.forwarded_for || row.peer || "unknown", h("span.muted", {}, row.forwarded_for ? "" : `:${row.port}`))) },
       { title: "API key", class: "wide-only", width: "120px", cell: keyOf },
       { title: "Does", width: "122px", cell: (row) => h("span.chip", { dataset: { kind: KINDS[row.kind][2] }, title: KINDS[row.kind][1] }, KINDS[row.kind][0]) },
       { title: "Route", class: "data.wide-only", cell: (row) => (row.route ? h("span", { title: `${row.method} ${row.route}` }, h("b", {}, row.method), ` ${row.route}`) : h("span.none", {}, "no request yet")) },
       { title: "Logs", class: "wide-only", width: "15%", cell: logsOf },
       { title: "Since", class: "wide-only", width: "92px", cell: (row) => ago(row.since ?? row.connected_at) },
       { title: "Sent", class: "number.wide-only", width: "84px", cell: (row) => bytes(row.sent_bytes) },
-      { title: "Behind", class: "number", width: "122px", cell: behindOf },
+      { title: "Behind", class: "number", width: "116px", cell: behindOf },
       { title: "Actions", unseen: true, class: "act.wide-only", width: "64px", cell: (row) => h("button.quiet.in-row", { type: "button", dataset: { own: "" }, "aria-label": `End connection ${row.id}`, onclick: () => end(row, again), ...needs("admin") }, "End…") },
     ],
     rowClass: (row) => (row.stalled_ms === null ? "" : "attention"),

@@ -27,7 +27,7 @@ export function open(root, { name }) {
   const code = codeBlock();
   code.set({
     curl: [curl({ path }), curl({ path: `${path}/claim`, method: "POST", json: { worker: "worker-1" } })].join("\n"),
-    python: python([`subscription = json.loads(client.call("GET", ${literal(`/console/api/subscription/${encodeURIComponent(name)}`)}).body)`, 'for stream in subscription["shown"]:', '    print(stream["name"], stream["acked"], stream["head"])']),
+    python: python([`subscription = json.loads(client.call("GET", ${literal(path)}).body)`, 'for stream in subscription["streams"]:', '    print(stream["path"], stream["acked_offset"])']),
   });
   const add = h("button", { type: "button", onclick: () => addStreams(path, name, () => refresher.now()), ...needs("admin") }, icon("plus"), "Add streams…");
   const remove = h("button.danger", { type: "button", onclick: () => removeAll(path, name), ...needs("admin") }, icon("trash"), "Delete…");

@@ -29,8 +29,8 @@ export function open(root) {
   const add = h("button.primary", { type: "button", onclick: create, ...needs("admin") }, icon("plus"), "New subscription");
   const code = codeBlock();
   code.set({
-    curl: [curl({ path: `${PATH}/mailer`, method: "PUT", json: { type: "webhook", pattern: "mail/*", webhook: { url: "https://example.org/hook" } } }), curl({ path: "/console/api/subscriptions" })].join("\n"),
-    python: python(['for one in json.loads(client.call("GET", "/console/api/subscriptions").body)["subscriptions"]:', '    print(one["id"], one["state"], one["lag"], one["last_failure"])']),
+    curl: [curl({ path: `${PATH}/mailer`, method: "PUT", json: { type: "webhook", pattern: "mail/*", webhook: { url: "https://example.org/hook" } } }), curl({ path: `${PATH}/mailer` })].join("\n"),
+    python: python(['hook = {"type": "webhook", "pattern": "mail/*", "webhook": {"url": "https://example.org/hook"}}', `client.call("PUT", "${PATH}/mailer", hook)`, `print(json.loads(client.call("GET", "${PATH}/mailer").body))`]),
   });
   const table = virtualTable({
     label: "Subscriptions",

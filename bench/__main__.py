@@ -28,6 +28,7 @@ from bench import (
     pipeline,
     read,
     recovery,
+    replica,
     seal,
     search,
     search_first,
@@ -62,6 +63,7 @@ GROUPS: dict[str, Callable[[Path, Effort], Iterator[Row]]] = {
     "pipeline": pipeline.run,
     "typed-tables": pipeline.run_typed,
     "declared": declared.run,
+    "replica": replica.run,
     "peers": peers_run.run,
 }
 UNFIT = "--write-docs needs a full run, because the figures of a quick run mean little"
@@ -87,6 +89,9 @@ def main(
             help='Number of documents of the group "search"; "search-first" has ten times as many.', min=10_000
         ),
     ] = FULL.documents,
+    takeover_records: Annotated[
+        int, typer.Option(help='Number of records of the largest takeover of the group "replica".', min=1_000_000)
+    ] = FULL.takeover_records,
     directory: Annotated[
         Path | None, typer.Option(help="Directory to work in; its disk is measured. Default: a temporary directory.")
     ] = None,
@@ -103,7 +108,7 @@ def main(
         report = _read(shown)
     else:
         with tempfile.TemporaryDirectory(prefix="strandline-bench-", dir=directory) as root:
-            effort = replace(QUICK if quick else FULL, documents=documents)
+            effort = replace(QUICK if quick else FULL, documents=documents, takeover_records=takeover_records)
             report = _measure(Path(root), chosen, effort, quick, console)
     show(console, report)
     if json is not None:

@@ -32,6 +32,7 @@ PAGES = {
     "pipeline": "pipeline",
     "typed-tables": "pipeline",
     "declared": "pipeline",
+    "replica": "replica",
     "peers": "peers",
 }
 BEGIN = "<!-- results: begin -->"

@@ -18,6 +18,7 @@ Unit = Literal[
     "deliveries/s",
     "MB/s",
     "connections",
+    "requests/h",
     "s",
     "ms",
     "µs",
@@ -26,7 +27,7 @@ Unit = Literal[
     "frames",
     "%",
 ]
-COSTS = ("records", "s", "ms", "µs", "MB", "bytes", "frames", "%")
+COSTS = ("records", "requests/h", "s", "ms", "µs", "MB", "bytes", "frames", "%")
 
 
 class Effort(msgspec.Struct, frozen=True):
@@ -39,6 +40,8 @@ class Effort(msgspec.Struct, frozen=True):
     divisor: int
     #: The number of documents of the group "search".
     documents: int = 500_000
+    #: The records of the largest takeover of the group "replica".
+    takeover_records: int = 1_000_000
 
     def scaled(self, amount: int, least: int = 1) -> int:
         return max(amount // self.divisor, least)

@@ -7,9 +7,10 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import msgspec
@@ -31,6 +32,8 @@ TICKS = os.sysconf("SC_CLK_TCK")
 class Server(NamedTuple):
     port: int
     pid: int
+    #: The data directory, if this module started the server.
+    data: Path = Path()
 
     @property
     def url(self) -> str:
@@ -65,20 +68,28 @@ def _processes() -> Iterator[tuple[int, int, int]]:
 
 
 @contextmanager
-def serving(data: Path, *, fast_lane: bool = True, **settings: object) -> Iterator[Server]:
-    """A server on a free port. ``settings`` are settings of the server, by name."""
+def serving(
+    data: Path,
+    *,
+    fast_lane: bool = True,
+    ready: bool = True,
+    environment: Mapping[str, str] = MappingProxyType({}),
+    **settings: object,
+) -> Iterator[Server]:
+    """A server on a free port, once it is ``ready``, or else once it listens. ``settings`` are settings of the server,
+    by name, and ``environment`` further variables."""
     port_file = data.with_name(data.name + ".port")
     command = [sys.executable, "-m", "strandline", "serve", "--data", str(data), "--log-level", "error"]
     command += ["--port", "0", "--port-file", str(port_file)]
     if not fast_lane:
         command.append("--no-fast-lane")
-    environment = {name: value for name, value in child_environment().items() if name not in VARIABLES}
+    own = {name: value for name, value in child_environment().items() if name not in VARIABLES} | environment
     # The measured server has the machine to itself.
     settings = {"pipeline": "off", **settings}
-    environment |= {variable_of(name): str(value) for name, value in settings.items()}
-    process = subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL)
+    own |= {variable_of(name): str(value) for name, value in settings.items()}
+    process = subprocess.Popen(command, env=own, stdin=subprocess.DEVNULL)
     try:
-        yield _ready(process, port_file)
+        yield _started(process, port_file, ready)._replace(data=data)
     finally:
         process.terminate()
         try:
@@ -89,12 +100,12 @@ def serving(data: Path, *, fast_lane: bool = True, **settings: object) -> Iterat
         port_file.unlink(missing_ok=True)
 
 
-def _ready(process: subprocess.Popen[bytes], port_file: Path) -> Server:
+def _started(process: subprocess.Popen[bytes], port_file: Path, ready: bool) -> Server:
     deadline = time.monotonic() + START_SECONDS
     while time.monotonic() < deadline and process.poll() is None:
         if port_file.exists():
             server = Server(int(port_file.read_text().strip().rpartition(":")[2]), process.pid)
-            if _is_ready(server):
+            if not ready or _is_ready(server):
                 return server
         time.sleep(0.01)
     raise RuntimeError(f"the server was not ready within {START_SECONDS} s, or ended: {process.poll()}")
@@ -153,6 +164,9 @@ class Connection:
     def request(self, method: str, path: str, body: bytes = b"", **headers: str) -> Answer:
         self.send(request_bytes(method, path, body, **headers))
         return self.receive()
+
+    def fileno(self) -> int:
+        return self._socket.fileno()
 
     def send(self, request: bytes) -> None:
         self._socket.sendall(request)

@@ -18,9 +18,12 @@ import pytest
 from hypothesis import settings
 from support import distribution
 from support.memory_directory import is_about_disks, memory_directory
+from support.minio_server import find_minio
 from support.server_process import ServerProcess, Share, StartServer
 from support.topics_client import Client
 from xdist.scheduler import LoadGroupScheduling
+
+from bench.minio import MinioServer, minio_server
 
 # The tests start hundreds of programs that import the same modules: these are compiled once, also where the environment
 # says that compiled modules are not to be kept.
@@ -120,6 +123,13 @@ def server(lane: str, share: Share, memory: Path) -> ServerProcess:
     Webhooks may go to this machine, where the tests receive them."""
     data = memory / f"server-{lane}"
     return share(ServerProcess(data, fast_lane=lane == "fast", settings={"webhook_allow_loopback": True}))
+
+
+@pytest.fixture(scope="session")
+def minio(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MinioServer]:
+    """MinIO with a bucket that all tests share: use a prefix of your own."""
+    with minio_server(tmp_path_factory.mktemp("minio") / "data", find_minio()) as server:
+        yield server
 
 
 @pytest.fixture

@@ -28,20 +28,42 @@ export class Connection {
   }
 
   /**
-   * Note that a request failed. If another server may answer, the following requests go to the next one, and the error
-   * names all that do not answer.
+   * Note that a request failed. If another server may answer, the following requests go to the leader that a standby
+   * names, or else to the next one, and the error names all that do not answer.
    * @param {string} url
    * @param {unknown} error
    */
   failed(url, error) {
     if (this.urls.length === 1 || !(error instanceof StrandlineError) || !mayAnswerElsewhere(error)) return;
     error.server = url;
+    const leader = this._leader(error);
     this._failures.delete(url);
     this._failures.set(url, `${url}: ${error.message}`);
     error.message = [...this._failures.values()].join("; ");
     // Another request may have moved on already.
-    if (this.url === url) this.url = this.urls[(this.urls.indexOf(url) + 1) % this.urls.length];
+    if (this.url === url) this.url = leader ?? this.urls[(this.urls.indexOf(url) + 1) % this.urls.length];
   }
+
+  /**
+   * The leader that a standby names, if it is one of the servers. Standbys name a leader that is lost until one of them
+   * takes over.
+   * @param {StrandlineError} error
+   */
+  _leader(error) {
+    const place = error.detail?.detail?.leader;
+    const found = this.urls.find((url) => isAt(url, place));
+    return found && this._failures.has(found) ? undefined : found;
+  }
+}
+
+/**
+ * Whether a server is at `host:port`.
+ * @param {string} text
+ * @param {unknown} place
+ */
+function isAt(text, place) {
+  const { hostname, port, protocol } = new URL(text);
+  return `${hostname}:${port || (protocol === "https:" ? 443 : 80)}` === place;
 }
 
 /** One table of a server: what `createLog` and `useLog` open. */

@@ -37,6 +37,8 @@ Result = Literal["ok", "warn", "fail"]
 CLOCK_WARN_MS, CLOCK_FAIL_MS = 2_000, 60_000
 #: A journal that is this full is about to slow writes down.
 JOURNAL_WARN = 0.8
+#: A follower looks for new records ten times a second.
+FOLLOWER_WARN_MS = 10_000
 #: A replica that lacks something for this long has a problem: chunks take milliseconds.
 REPLICA_WARN_MS = 30_000
 #: A server has a file per connection, journal file and segment.
@@ -196,6 +198,8 @@ def load_checks(metrics: dict[str, Any]) -> Iterator[Check]:
         yield Check("files", "ok", "no damaged file was found")
     if "replica" in metrics:
         yield replica_check(metrics["replica"])
+    if "follower" in metrics:
+        yield follower_check(metrics["follower"])
     yield pipeline_check(metrics["pipeline"])
 
 
@@ -207,6 +211,13 @@ def replica_check(replica: dict[str, Any]) -> Check:
         advice = "check the object store and the network; writes to `replicated` logs wait or are refused"
         return Check("replica", "fail" if replica["away"] else "warn", text, advice)
     return Check("replica", "ok", text)
+
+
+def follower_check(follower: dict[str, Any]) -> Check:
+    text = f"{follower['lag_ms'] / 1000:.1f} s behind the leader (term {follower['term']})"
+    if follower["lag_ms"] > FOLLOWER_WARN_MS:
+        return Check("follower", "warn", text, "check the object store, the network and the log of this server")
+    return Check("follower", "ok", text)
 
 
 def pipeline_check(pipeline: dict[str, Any]) -> Check:

@@ -44,6 +44,7 @@ def serve_command(
     replica: Annotated[str | None, typer.Option("--replica", metavar="URL", help=_help("--replica"))] = None,
     standby: Annotated[bool, typer.Option("--standby", help=_help("--standby"))] = False,
     advertise: Annotated[str | None, typer.Option("--advertise", metavar="ADDRESS", help=_help("--advertise"))] = None,
+    follow: Annotated[str | None, typer.Option("--follow", metavar="URL", help=_help("--follow"))] = None,
     pipeline: Annotated[str | None, typer.Option("--pipeline", metavar="MODE", help=_help("--pipeline"))] = None,
     lake: Annotated[str | None, typer.Option("--lake", metavar="PLACE", help=_help("--lake"))] = None,
     declare: Annotated[str | None, typer.Option("--declare", metavar="FILE", help=_help("--declare"))] = None,
@@ -72,6 +73,7 @@ def serve_command(
       strandline serve --data /var/lib/strandline --port 4000
       STRANDLINE_API_KEYS=secret strandline serve --host 0.0.0.0
       strandline serve --data data --replica s3://bucket/prefix --standby
+      strandline serve --data cache --follow s3://bucket/prefix
     """
     options: dict[str, object] = {
         "--host": host,
@@ -81,6 +83,7 @@ def serve_command(
         "--replica": replica,
         "--standby": True if standby else None,
         "--advertise": advertise,
+        "--follow": follow,
         "--log-level": log_level,
         "--pipeline": pipeline,
         "--lake": lake,

@@ -10,7 +10,7 @@ import typer
 from rich.filesize import decimal
 
 from strandline.cli.connection import connect
-from strandline.cli.exit_codes import CommandFailed
+from strandline.cli.exit_codes import CommandFailed, Exit
 from strandline.cli.options import ApiKey, AsJson, AsJsonLines, Url
 from strandline.cli.output import print_fields, print_json, print_line
 from strandline.cli.server_choice import DEFAULT_URL
@@ -44,12 +44,29 @@ def ping_command(
 ) -> None:
     """Check that a server answers, and how quickly.
 
-    The time is that of a request on an open connection. Fails with exit code 4 if the server does not answer; this
-    needs no API key. `strandline doctor` finds out why a server does not work as expected.
+    The time is that of a request on an open connection. With the URLs of a server and its standbys, the command checks
+    each of them. Fails with exit code 4 if a server does not answer; this needs no API key. `strandline doctor` finds
+    out why a server does not work as expected.
 
     Example:
       strandline ping --count 5
+      strandline ping --url http://a:4000,http://b:4000
     """
+    from strandline.client import Unreachable
+
+    with connect(url, api_key) as client:
+        urls = [address.url for address in client.transport.servers.addresses]
+    silent = []
+    for each in urls:
+        try:
+            _ping(each, api_key, count, interval, as_json)
+        except Unreachable as error:
+            silent.append(str(error))
+    if silent:
+        raise CommandFailed("; ".join(silent), Exit.UNREACHABLE)
+
+
+def _ping(url: str, api_key: str | None, count: int, interval: float, as_json: bool) -> None:
     with connect(url, api_key, patience=0.0) as client:
         # Opens the connection.
         health_of(client)
@@ -60,11 +77,14 @@ def ping_command(
             health = health_of(client)
             took = (time.perf_counter() - started) * 1000
             if as_json:
-                print_json(
-                    {"url": client.url, "ms": round(took, 3), "status": health.status, "version": health.version}
-                )
+                row = {"url": client.url, "ms": round(took, 3), "status": health.status, "version": health.version}
+                print_json(row | ({"role": health.role} if health.role else {}))
             else:
-                print_line(f"{client.url} answered in {took:.1f} ms: {health.status}, version {health.version}")
+                role = f", {health.role}" if health.role else ""
+                leader = f" (the leader is at {health.leader})" if health.leader else ""
+                print_line(
+                    f"{client.url} answered in {took:.1f} ms: {health.status}, version {health.version}{role}{leader}"
+                )
 
 
 def health_of(client: Client) -> Health:
@@ -117,6 +137,7 @@ def _fields(url: str, health: Health, metrics: dict[str, Any]) -> dict[str, Any]
         "size": decimal(metrics["bytes_live"]),
         "not sealed": f"{decimal(sealing['unsealed_bytes'])} of {decimal(sealing['budget_bytes'])}",
         "not in the replica": None if replica is None else show_lag(replica),
+        "behind the leader": f"{metrics['follower']['lag_ms'] / 1000:.1f} s" if "follower" in metrics else None,
         "leased jobs": f"{metrics['queue_leases_in_flight']:,}",
         "live connections": f"{metrics['sse_connections']:,}",
         "largest consumer lag": f"{max(lags):,}" if lags else None,
@@ -133,4 +154,5 @@ def show_lag(replica: dict[str, Any]) -> str:
     """What would be lost with the machine."""
     if not replica["waiting_bytes"]:
         return "nothing"
-    return f"{decimal(replica['waiting_bytes'])}, for {replica['lag_ms'] / 1000:.1f} s"
+    records, size = f"{replica['waiting_records']:,} records", decimal(replica["waiting_bytes"])
+    return f"{size} with {records} of logs below `replicated`, for {replica['lag_ms'] / 1000:.1f} s"

@@ -64,6 +64,11 @@ class Address:
         """The host that requests send in the ``Host`` header."""
         return dict(self._headers)[b"host"].decode()
 
+    def is_at(self, place: str) -> bool:
+        """Whether the server is at ``host:port``."""
+        port = self._url.port or (443 if self._url.scheme == "https" else 80)
+        return f"{self._url.host}:{port}" == place
+
     def verify(self) -> ssl.SSLContext | bool:
         # Loading certificates takes longer than many requests, and plain HTTP does not need them.
         return self._url.scheme == "https"
@@ -116,6 +121,8 @@ class Servers:
         seconds = CONNECT_SECONDS if len(texts) == 1 else CONNECT_SECONDS_OF_SEVERAL
         self.addresses = [Address(url, key, user, headers, seconds) for url in texts]
         self.current = self.addresses[0]
+        #: Those that did not answer when they were tried last.
+        self._silent: set[Address] = set()
 
     def __len__(self) -> int:
         return len(self.addresses)
@@ -130,13 +137,30 @@ class Servers:
         return any(address.verify() for address in self.addresses)
 
     def failed(self, address: Address, error: StrandlineError) -> StrandlineError:
-        """Return the error of a server. If another server may answer, the following requests go to the next one."""
+        """Return the error of a server. If another server may answer, the following requests go to the leader that a
+        standby names, or else to the next one."""
         if len(self.addresses) > 1 and _another_may_answer(error):
             error.server = address.url
+            if isinstance(error, Refused):
+                self._silent.discard(address)
+            else:
+                self._silent.add(address)
             # Another request may have moved on already.
             if self.current is address:
-                self.current = self.addresses[(self.addresses.index(address) + 1) % len(self.addresses)]
+                self.current = self._leader(error) or self._next(address)
         return error
+
+    def _next(self, address: Address) -> Address:
+        return self.addresses[(self.addresses.index(address) + 1) % len(self.addresses)]
+
+    def _leader(self, error: StrandlineError) -> Address | None:
+        """The leader that a standby names, if it is one of the servers. Standbys name a leader that is lost until one
+        of them takes over."""
+        leader = error.detail.get("leader") if isinstance(error, Refused) else None
+        if not isinstance(leader, str):
+            return None
+        found = next((each for each in self.addresses if each.is_at(leader)), None)
+        return None if found in self._silent else found
 
 
 def _another_may_answer(error: StrandlineError) -> bool:

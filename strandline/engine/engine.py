@@ -25,6 +25,9 @@ from strandline.engine.errors import (
     NoReplica,
     UnknownLog,
 )
+from strandline.engine.follower.followed_journal import FollowedJournal
+from strandline.engine.follower.follower import Follower
+from strandline.engine.follower.mirror import Mirror
 from strandline.engine.housekeeping.compaction import Compaction
 from strandline.engine.housekeeping.maintenance import InThisThread, Maintenance
 from strandline.engine.housekeeping.recovery_round import RecoveryRounds
@@ -119,6 +122,14 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     replica_backlog_bytes: Annotated[
         Count, "Maximum disk space for sealed journal files that the replica does not have yet."
     ] = 4 << 30
+    follow: Annotated[
+        Text,
+        "Replica of another server to follow: this server then answers reads, with its data directory as a cache, and "
+        "refuses changes with the address of the leader; empty: none.",
+    ] = ""
+    follow_interval_ms: Annotated[
+        FlushInterval, "How often a server that follows another one looks for new records in the replica."
+    ] = 100
     #: A log that has been idle for this long releases the seqs it reserved.
     settle_after_ms: int = 5_000
     max_record_bytes: int = MAX_RECORD_BYTES
@@ -162,9 +173,11 @@ class Engine:
         *,
         repairing: bool = False,
         replica: Replica | None = None,
+        follower: Follower | None = None,
     ) -> None:
         self.disk = disk
         self.replica = replica
+        self.follower = follower
         self.options = options
         self.lock = threading.RLock()
         self.store = SegmentStore(
@@ -172,7 +185,7 @@ class Engine:
             cold,
             cache_bytes=options.cache_bytes,
             cold_cache_bytes=options.cold_cache_bytes,
-            fetch=None if replica is None else replica.fetch,
+            fetch=follower.fetch if follower is not None else None if replica is None else replica.fetch,
         )
         self._clock = clock
         self._last_ts = 0
@@ -190,6 +203,8 @@ class Engine:
         #: Called with every log that is created or forked, by the thread that does it and with the lock held: they must
         #: be quick. Its first records may not be visible yet.
         self.created: list[Callable[[Log], None]] = []
+        #: Called with every log that was dropped, in the same way.
+        self.dropped: list[Callable[[Log], None]] = []
         #: Called with every log whose notes change, in the same way.
         self.noted: list[Callable[[Log], None]] = []
         #: Called after every round of housekeeping with the logs that it has sealed or otherwise changed, without the
@@ -202,10 +217,13 @@ class Engine:
         self._wake_compactor = threading.Event()
         self._wake_rotator = threading.Event()
         budget = options.unsealed_bytes or default_budget()
-        rounds = RecoveryRounds(disk, self.store, worker or InThisThread(disk), budget // 2)
-        self.recovered: Recovered = recover(
-            disk, self.store, progress, repairing=repairing, before_file=None if repairing else rounds.before_file
-        )
+        if follower is not None:
+            self.recovered: Recovered = follower.load(self.store)
+        else:
+            rounds = RecoveryRounds(disk, self.store, worker or InThisThread(disk), budget // 2)
+            self.recovered = recover(
+                disk, self.store, progress, repairing=repairing, before_file=None if repairing else rounds.before_file
+            )
         if replica is not None and replica.restored:
             skip_unreplicated(self.recovered, replica.is_complete)
         self.by_epoch = self.recovered.books
@@ -221,8 +239,11 @@ class Engine:
         self._dirty = set(self.recovered.changed)
         self._last_ts = self._first_time(self.recovered.last_ts)
         self._next_epoch = self.recovered.next_epoch
-        mark = FlushMarkFile(disk, self.recovered.manifest.id)
-        self.journal = Journal(disk, self.recovered.next_journal, mark)
+        if follower is not None:
+            self.journal: Journal = FollowedJournal(follower.refusal, self.recovered.next_journal)
+        else:
+            mark = FlushMarkFile(disk, self.recovered.manifest.id)
+            self.journal = Journal(disk, self.recovered.next_journal, mark)
         self.reservations = Reservations(self.journal, self.check_replica)
         self.flushing = SharedFlush(self.lock, self.journal, self.reservations, self.touch, self.tell)
         self.backlog = Backlog(
@@ -239,6 +260,9 @@ class Engine:
         self.latests = Latests()
         self.maintenance = Maintenance(self, self.recovered, worker)
         self.compacting = Compaction(self)
+        if follower is not None:
+            follower.attach(self)
+            return
         # No record may be written to a journal file whose loss would go unnoticed.
         self.maintenance.name_journals()
         disk.note_data()
@@ -279,7 +303,7 @@ class Engine:
 
         ``background=False`` starts no thread and no process, for tests: waiting for a commit flushes, and ``maintain``
         seals when it is called. For the same purpose, ``path`` may be a :class:`Disk`. ``progress`` is called with
-        numbers from 0.0 to 1.0 while the journal is replayed.
+        numbers from 0.0 to 1.0 while the journal is replayed, and with 0.0 while it is fetched from a replica.
         """
         options = options or Options()
         is_path = isinstance(path, (str, os.PathLike))
@@ -299,7 +323,7 @@ class Engine:
                 copy = None
                 if replica is not None:
                     copy = Replica(disk, replica, options.for_replica())
-                    copy.begin_term()
+                    copy.begin_term(lambda: None if progress is None else progress(0.0))
                 engine = cls(disk, options, clock or SteadyClock(), cold, worker, progress, replica=copy)
             except BaseException:
                 if worker is not None:
@@ -308,6 +332,45 @@ class Engine:
                 raise
         if background:
             engine._start_threads()
+        return engine
+
+    @classmethod
+    def follow(
+        cls,
+        path: str | os.PathLike[str] | Disk,
+        options: Options | None = None,
+        *,
+        clock: Clock | None = None,
+        cold: ColdStore | None = None,
+        background: bool = True,
+        replica: ReplicaStore | None = None,
+    ) -> Engine:
+        """Open a read-only copy of the logs in a replica, which is kept current while another server writes to it.
+
+        ``path`` is a directory for files of the copy; another server's data directory is refused. Every change raises
+        FollowsLeader. ``background=False`` starts no thread: ``follower.look`` applies what is new. Raises NoLeaderYet
+        if no server has used the replica.
+        """
+        options = options or Options()
+        is_path = isinstance(path, (str, os.PathLike))
+        disk: Disk = LocalDisk(path) if isinstance(path, (str, os.PathLike)) else path
+        with room_to_start(disk.local_path("")):
+            if is_path:
+                disk.make_directory("")
+            disk.lock()
+            try:
+                if cold is None and options.cold_url:
+                    cold = ObjectStoreCold(options.cold_url, **options.cold_options)
+                store = replica or ObjectStoreReplica(options.follow, **options.replica_options)
+                mirror = Mirror(disk, store) if background else Mirror(disk, store, looks_per_list=1)
+                follower = Follower(disk, mirror, options.follow_interval_ms)
+                engine = cls(disk, options, clock or SteadyClock(), cold, None, follower=follower)
+                follower.look()
+            except BaseException:
+                disk.unlock()
+                raise
+        if background:
+            follower.start(engine.health)
         return engine
 
     def __enter__(self) -> Engine:
@@ -470,7 +533,7 @@ class Engine:
                 segments=len(self.store.ids()),
                 damaged_segments=self.store.damaged,
                 cached_bytes=self.store.cached_bytes,
-                read_only=self.journal.failure is not None,
+                read_only=self.journal.failure is not None and self.follower is None,
             )
 
     @property
@@ -484,6 +547,8 @@ class Engine:
             if self._closed:
                 return
             self._closed = True
+        if self.follower is not None:
+            self.follower.close()
         for thread in self._threads:
             thread.end()
         # However large the backlog is: the next start replays the records that are not sealed now.
@@ -579,15 +644,19 @@ class Engine:
     def add(self, book: Logbook) -> None:
         """Register a new log that has been journaled."""
         self._next_epoch = book.epoch + 1
-        self._by_name[book.name] = book
         self.by_epoch[book.epoch] = book
-        self._names.add(book.name)
-        book.count_in(self._totals_of(book))
         if book.base is not None and book.base.book is not None:
             book.base.book.forks += 1
             book.base.book.withdrawals += 1
-        self.note_config(book)
+        self.enter(book)
         self.touch(book)
+
+    def enter(self, book: Logbook) -> None:
+        """Make a log known by its name."""
+        self._by_name[book.name] = book
+        self._names.add(book.name)
+        book.count_in(self._totals_of(book))
+        self.note_config(book)
 
     def note_config(self, book: Logbook) -> None:
         """Register whether the log is compacted and keeps records for the lake, after it was created or configured."""
@@ -605,15 +674,56 @@ class Engine:
 
     def remove(self, book: Logbook) -> None:
         book.dropped = True
-        self._names.remove(book.name)
-        del self._by_name[book.name]
         del self.by_epoch[book.epoch]
-        book.count_in(NOWHERE)
-        self.compacted.discard(book)
-        self.retaining.discard(book)
         if book.base is not None and book.base.book is not None:
             book.base.book.forks -= 1
             book.base.book.withdrawals += 1
+        self.leave(book)
+
+    def leave(self, book: Logbook) -> None:
+        """Forget the name of a log that was dropped."""
+        self._names.remove(book.name)
+        del self._by_name[book.name]
+        book.count_in(NOWHERE)
+        self.compacted.discard(book)
+        self.retaining.discard(book)
+        if self.dropped:
+            _call_all(self.dropped, Log(self, book))
+
+    def replace_books(self, books: dict[int, Logbook]) -> None:
+        """Replace all logs by those that were loaded again. A log of the same epoch remains the same object. The lock
+        is held."""
+        for epoch, book in list(self.by_epoch.items()):
+            if epoch not in books:
+                book.dropped = True
+                del self.by_epoch[epoch]
+                self.leave(book)
+                self.tell(book)
+        created: list[Logbook] = []
+        for epoch, fresh in books.items():
+            known = self.by_epoch.get(epoch)
+            if known is not None:
+                known.become(fresh)
+                self.note_config(known)
+                continue
+            self.by_epoch[epoch] = fresh
+            self.enter(fresh)
+            created.append(fresh)
+        for book in self.by_epoch.values():
+            if book.base is not None:
+                book.base.book = self.by_epoch[book.base.point.epoch]
+        for book in created:
+            self.tell_created(Log(self, book))
+        self.hear_of(self.by_epoch.values(), self.by_epoch.values())
+
+    def hear_of(self, changed: Iterable[Logbook], noted: Iterable[Logbook]) -> None:
+        """Tell listeners what another process has changed. The lock is held."""
+        for book in changed:
+            self._lately.add(book)
+            if book.listeners:
+                self.tell(book)
+        for book in noted:
+            self.tell_noted(book)
 
     def tell(self, book: Logbook) -> None:
         for listener in book.listeners:

@@ -6,6 +6,8 @@ message. An operation that raises has changed nothing.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 #: When to retry a refused request: a limit or a pause is usually over within a second.
 SOON_MS = 1_000
 
@@ -308,6 +310,23 @@ class JournalFailed(EngineError):
         """Return a new error with the same content. An exception that is raised twice would collect the frames of both
         tracebacks."""
         return JournalFailed(self.path, self.cause)
+
+
+class FollowsLeader(JournalFailed):
+    """This server follows another one: it answers reads, and only the leader accepts changes."""
+
+    def __init__(self, leader: Callable[[], str]) -> None:
+        #: Where clients reach the leader, as host:port; empty if unknown.
+        self.leader = leader()
+        self._leader = leader
+        at = f" at {self.leader}" if self.leader else ""
+        self.reason = f"this server only answers reads; send changes to the leader{at}"
+        EngineError.__init__(self, self.reason)
+        self.path = ""
+        self.cause = self
+
+    def again(self) -> FollowsLeader:
+        return FollowsLeader(self._leader)
 
 
 class Superseded(EngineError):

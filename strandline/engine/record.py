@@ -30,6 +30,8 @@ MAX_TIME = 253_402_300_799_999
 Durability = Literal["ephemeral", "memory", "disk", "fsync", "replicated"]
 #: The durabilities whose changes wait for a flush.
 FLUSHED = ("fsync", "replicated")
+#: The durabilities whose acknowledged records can be lost with the machine although it has a replica.
+AT_RISK = ("disk", "fsync", "memory")
 Discard = Literal["old", "reject"]
 
 #: Why records are gone although no caller removed them. ``lost``: because of a crash or damage.

@@ -14,15 +14,17 @@ FLUSH_BOUNDS = (50.0, 100.0, 250.0, 500.0, 1_000.0, 5_000.0, 10_000.0, 50_000.0,
 
 class Totals:
     """Live records and their bytes over many logs, the bytes that wait for the flush to become live, and the number of
-    logs of each durability. The logbooks keep it up to date."""
+    logs of each durability. The logbooks keep it up to date. ``at_risk`` counts the records that were ever appended to
+    logs whose writes do not wait for a replica."""
 
-    __slots__ = ("logs", "pending_size", "records", "size")
+    __slots__ = ("at_risk", "logs", "pending_size", "records", "size")
 
     def __init__(self) -> None:
         self.logs: dict[str, int] = {}
         self.records = 0
         self.size = 0
         self.pending_size = 0
+        self.at_risk = 0
 
     def count(self, durability: str, logs: int) -> None:
         self.logs[durability] = self.logs.get(durability, 0) + logs

@@ -13,7 +13,7 @@ Number = Annotated[int, Meta(ge=0)]
 Share = Annotated[float, Meta(ge=0, le=1)]
 Condition = Literal["ok", "degraded", "read_only"]
 #: What a server with a replica does; empty: it has none.
-Role = Literal["", "leader", "standby", "replaced"]
+Role = Literal["", "leader", "standby", "follower", "replaced"]
 
 
 class FailingTask(msgspec.Struct):
@@ -34,7 +34,7 @@ class HealthState(msgspec.Struct, omit_defaults=True):
     version: str
     uptime_ms: Number
     reason: str = ""
-    #: Only with a replica: whether this server is the leader, stands by, or was replaced by another one.
+    #: Only with a replica: whether this server is the leader, stands by, follows, or was replaced by another one.
     role: Role = ""
     #: While the server stands by, and when it was replaced: the address of the leader, if it is known.
     leader: str = ""
@@ -149,6 +149,9 @@ class ReplicaFigures(msgspec.Struct):
     chunk: Number
     #: The bytes of the journal that the replica lacks, and the age of the oldest in `lag_ms`.
     waiting_bytes: Number
+    #: The records in these bytes that would be lost with the machine: those of logs with a durability below
+    #: `replicated`. Estimated from the bytes while a part of them has been uploaded.
+    waiting_records: Number
     #: The changes that wait for the replica, and the age of the oldest in `waiting_ms`.
     waiting_commits: Number
     waiting_ms: Annotated[float, Meta(ge=0)]
@@ -164,6 +167,21 @@ class ReplicaFigures(msgspec.Struct):
     away: bool
     #: Whether another server has taken over, so that this one refuses writes.
     superseded: bool
+
+
+class FollowerFigures(msgspec.Struct):
+    """A server that follows another one. Counters start at 0 when the process starts."""
+
+    #: The term of the leader, and the last chunk that was read.
+    term: Number
+    chunk: Number
+    #: The server has everything that was in the replica this long ago.
+    lag_ms: Annotated[float, Meta(ge=0)]
+    #: The bytes of the journal that were applied.
+    applied_bytes_total: Number
+    #: The rounds of the leader's housekeeping that were adopted, and how often all logs were loaded again.
+    states_total: Number
+    reloads_total: Number
 
 
 class MetricsState(msgspec.Struct, omit_defaults=True):
@@ -198,3 +216,5 @@ class MetricsState(msgspec.Struct, omit_defaults=True):
     pipeline: PipelineFigures
     #: Only with a replica.
     replica: ReplicaFigures | None = None
+    #: Only if the server follows another one.
+    follower: FollowerFigures | None = None

@@ -18,9 +18,10 @@ from strandline import arrow
 from strandline.collections.revocation_files import BadRevocationFile
 from strandline.delivery.hub import Hub, Recurrence
 from strandline.delivery.subscriptions import Subscriptions
-from strandline.engine import Engine, Log
+from strandline.engine import Engine, Log, Options
 from strandline.engine.clock import Clock, SteadyClock, SystemClock
 from strandline.engine.errors import DamagedFile, Superseded
+from strandline.engine.follower.mirror import NoLeaderYet
 from strandline.engine.replica.standby import MAX_PAUSE_SECONDS, Standby
 from strandline.engine.replica.store import ObjectStoreReplica
 from strandline.engine.replica.takeover import ReplicaAhead, has_data
@@ -187,6 +188,7 @@ class Application:
         self.marks: LakeMarks | None = None
         self._sampling: Recurrence | None = None
         self._key_sweep: Recurrence | None = None
+        self._key_reading: Recurrence | None = None
         #: Why the server could not start; set it to make the server stop.
         self.failure: BaseException | None = None
         door = SocketDoor(self.gate, self._serve_socket)
@@ -236,6 +238,9 @@ class Application:
             engine, hub, self.limits.streams, self.workers, target_latency_ms=settings.delivery.target_latency_ms
         )
         self.admission, self.live = kernel.admission, kernel.live
+        self.gate.reach = kernel.reach
+        if engine.follower is not None:
+            self.gate.lag_ms = engine.follower.lag_ms
         in_place = FlushInPlace(engine, lambda: self.gate.entered, lambda: self.gate.in_a_row)
         kernel.admission.flushes_in_place = in_place.is_best
         shelf = IndexCatalog(Lake.at(settings.lake), Path(settings.storage.data_dir) / COMPANIONS, self.workers.lake)
@@ -273,7 +278,7 @@ class Application:
             "tables": self.tables.routes(),
             "console": self.console.routes(),
         }
-        if settings.server.audit_bytes:
+        if settings.server.audit_bytes and engine.follower is None:
             audit = Audit(engine, settings.server.audit_bytes)
             await asyncio.to_thread(audit.prepare)
             self.gate.audit = audit
@@ -296,6 +301,8 @@ class Application:
         self.status.progress = 1.0
         self.status.ready = True
         self._key_sweep = hub.every(KEY_SWEEP_SECONDS, "removal of expired API keys", self.keys.sweep)
+        if engine.follower is not None:
+            self._key_reading = hub.every(KEY_SWEEP_SECONDS, "reading of API keys", lambda: self._read_keys(hub))
         self._sampling = hub.every(SAMPLE_MS / 1000, "sampling of the pressure", kernel.pressure.sample)
         self.collections.begin()
         self.console.begin()
@@ -316,6 +323,8 @@ class Application:
         options = msgspec.structs.replace(
             settings.engine_options(), address=settings.server.advertise or self.for_clients or self.address
         )
+        if options.follow:
+            return await self._follow(options)
         standby: Standby | None = None
         if settings.server.standby and not has_data(settings.storage.data_dir):
             standby = Standby(await asyncio.to_thread(ObjectStoreReplica, options.replica, **options.replica_options))
@@ -337,6 +346,27 @@ class Application:
                     raise
                 log.error("the takeover failed; this standby waits again: %s", error)
                 await asyncio.to_thread(standby.give_back, options.address, options.replica_lease_ms)
+            except StartGivenUp:
+                if standby is not None:
+                    await asyncio.to_thread(standby.give_back, options.address, options.replica_lease_ms)
+                raise
+
+    async def _follow(self, options: Options) -> Engine:
+        """Open a copy of the logs of another server. Waits until there is one, and while the store is away. Raises
+        StartGivenUp if the server should stop."""
+        said = ""
+        while not self._stopping.is_set():
+            try:
+                return await asyncio.to_thread(
+                    Engine.follow, self.settings.storage.data_dir, options, clock=self._clock
+                )
+            except (NoLeaderYet, OSError) as error:
+                if str(error) != said:
+                    log.warning("cannot follow %s yet, and tries again: %s", options.follow, error)
+                    said = str(error)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._stopping.wait(), MAX_PAUSE_SECONDS)
+        raise StartGivenUp
 
     async def _stand_by(self, standby: Standby) -> None:
         """Wait until it is time to take over. Raises StartGivenUp if the server should stop."""
@@ -373,6 +403,11 @@ class Application:
             added,
         )
         return False
+
+    def _read_keys(self, hub: Hub) -> None:
+        """Read the API keys again if the leader has changed them."""
+        if self.keys.is_stale:
+            hub.in_thread(self.keys.read).add_done_callback(lambda read: self.keys.replace(*read.result()))
 
     def _end_key(self, id: str) -> None:
         """An API key no longer works: check every request again, and end what its clients have open."""
@@ -462,7 +497,7 @@ class Application:
         """Refuse new requests, end live responses, and let running requests finish."""
         self.status.draining = True
         self._stopping.set()
-        for recurrence in (self._sampling, self._key_sweep):
+        for recurrence in (self._sampling, self._key_sweep, self._key_reading):
             if recurrence is not None:
                 recurrence.stop()
         if self.keeper is not None:

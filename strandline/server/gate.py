@@ -18,6 +18,7 @@ from time import perf_counter
 import msgspec
 
 from strandline.engine.errors import EngineClosed
+from strandline.engine.record import MAX_SEQ
 from strandline.server.access_log import AccessLog
 from strandline.server.compression import (
     CODINGS,
@@ -80,6 +81,8 @@ log = logging.getLogger(__name__)
 
 #: The header of a reply after which the server closes the connection.
 CLOSE = (b"connection", b"close")
+#: The header with how far a server that follows another one is behind, in milliseconds.
+LAG = b"strandline-lag-ms"
 #: The elements of smaller bodies are not counted, because decoding them takes only a few milliseconds.
 COUNTED_FROM_BYTES = 64 << 10
 
@@ -145,6 +148,10 @@ class Gate:
         self._unknown = RequestMeter()
         #: The audit log, once the engine is open; None: the server has none.
         self.audit: Audit | None = None
+        #: Waits until a log has a seq, for requests with ``min_seq``. Set when the engine is open.
+        self.reach: Callable[[str, int], Awaitable[None]] | None = None
+        #: How far this server is behind its leader, in milliseconds; None: it follows none.
+        self.lag_ms: Callable[[], float] | None = None
         #: Writes a line per answer; None: the server has no access log.
         self.access_log: AccessLog | None = None
         self._probe_auth = probe_auth
@@ -228,6 +235,8 @@ class Gate:
         for name in route.names:
             if not head.access.may_touch(head.params[name]):
                 raise may_not_touch(head.params[name])
+        if "min_seq" in head.query_string:
+            head.min_seq = _min_seq(head, route)
         self._check_length(head)
         if route.stream:
             _check_accept(head)
@@ -351,6 +360,8 @@ class Gate:
                 answer = self._answer_large(call, route)
             elif len(call.body) > self._large_from:
                 answer = self._handle_large(call, route)
+            elif head.min_seq:
+                answer = self._answer_reached(call, route)
             else:
                 answer = route.handler(call)
         except Exception as error:
@@ -433,6 +444,12 @@ class Gate:
             return route.handler(call)
         return self._count_first(call, route, elements)
 
+    async def _answer_reached(self, call: Call, route: Route) -> Answer:
+        """Answer when the log of the path has the record that the client asks for."""
+        assert self.reach is not None
+        await self.reach(call.head.params[route.names[0]], call.head.min_seq)
+        return await _settled(route.handler(call))
+
     async def _count_first(self, call: Call, route: Route, elements: ElementLimit) -> Answer:
         if await self._workers.normal.run(elements.is_exceeded, call.body):
             raise elements.refuse()
@@ -467,6 +484,8 @@ class Gate:
     def _complete(self, head: Head, reply: Reply, further: Headers = ()) -> Reply:
         """Add further headers and those of the route. A stopping server also closes the connection."""
         further += head.further
+        if self.lag_ms is not None:
+            further += ((LAG, b"%d" % self.lag_ms()),)
         if self.status.draining:
             further += (CLOSE,)
         if further:
@@ -536,6 +555,17 @@ def _compressed(reply: Reply, body: bytes | None, coding: bytes) -> Reply:
     if body is None:
         return reply
     return Reply(body, reply.status, reply.content_type, (*reply.headers, (b"content-encoding", coding)))
+
+
+def _min_seq(head: Head, route: Route) -> int:
+    """The seq that the log of the path must have before the request is answered; 0 if the request says none."""
+    text = head.query.get("min_seq")
+    if text is None:
+        return 0
+    if not route.names or not (text.isascii() and text.isdigit() and int(text) <= MAX_SEQ):
+        expected = "a sequence number" if route.names else "no min_seq, because the path names no log"
+        raise Refusal(INVALID_REQUEST, f"min_seq is {text!r}; expected {expected}")
+    return int(text)
 
 
 def _values_limit(most: int) -> ElementLimit:

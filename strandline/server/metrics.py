@@ -11,6 +11,7 @@ from typing import NamedTuple
 import msgspec
 
 from strandline.delivery.queues import QueueFigures
+from strandline.engine.follower.follower import FollowerStats
 from strandline.engine.replica.replica import ReplicaStats
 from strandline.engine.stats import FLUSH_BOUNDS, Histogram, Stats
 from strandline.query.index_files.indexer import Indexer
@@ -201,6 +202,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     table_hooks: TableHooks = TableHooks()
     #: None: the server has no replica.
     replica: ReplicaStats | None = None
+    follower: FollowerStats | None = None
     pipeline: PipelineSnapshot = PipelineSnapshot()
     retained: RetentionLag = RetentionLag()
     #: The time of day in milliseconds.
@@ -274,6 +276,8 @@ def render_json(snapshot: Snapshot) -> bytes:
     }
     if snapshot.replica is not None:
         document["replica"] = _replica(snapshot.replica)
+    if snapshot.follower is not None:
+        document["follower"] = _follower(snapshot.follower)
     return msgspec.json.encode(document)
 
 
@@ -282,6 +286,7 @@ def _replica(stats: ReplicaStats) -> dict[str, int | float | bool]:
         "term": stats.term,
         "chunk": stats.chunk,
         "waiting_bytes": stats.waiting_bytes,
+        "waiting_records": stats.waiting_records,
         "waiting_commits": stats.waiting_commits,
         "waiting_ms": round(stats.waiting_ms, 3),
         "lag_ms": round(stats.lag_ms, 3),
@@ -292,6 +297,17 @@ def _replica(stats: ReplicaStats) -> dict[str, int | float | bool]:
         "missing_segments": stats.missing_segments,
         "away": stats.away,
         "superseded": stats.superseded,
+    }
+
+
+def _follower(stats: FollowerStats) -> dict[str, int | float]:
+    return {
+        "term": stats.term,
+        "chunk": stats.chunk,
+        "lag_ms": round(stats.lag_ms, 3),
+        "applied_bytes_total": stats.applied_bytes,
+        "states_total": stats.states,
+        "reloads_total": stats.reloads,
     }
 
 

@@ -103,6 +103,7 @@ async def take_snapshot(application: Application, access: Access) -> Snapshot:
         failing=frozenset(trouble.task for trouble in engine.health.troubles()),
         table_hooks=_table_hooks(application.tables),
         replica=None if engine.replica is None else engine.replica.stats(),
+        follower=None if engine.follower is None else engine.follower.stats(),
         pipeline=_pipeline(application, access),
         retained=_retained(application, access),
         time=SystemClock().now(),

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 import strandline
 from strandline.delivery.queues import QueueFigures
+from strandline.engine.follower.follower import FollowerStats
 from strandline.engine.replica.replica import ReplicaStats
 from strandline.engine.stats import Histogram
 from strandline.lake.status import DeclaredStatus
@@ -78,6 +79,7 @@ def render_text(snapshot: Snapshot) -> bytes:
         _totals(snapshot),
         _journal(snapshot.wal),
         _replica(snapshot.replica),
+        _follower(snapshot.follower),
         _sealing(snapshot.sealing),
         _indexing(snapshot.indexing),
         _requests(snapshot.requests),
@@ -175,6 +177,8 @@ def _replica(stats: ReplicaStats | None) -> Iterator[str]:
     yield from _gauge("replica_term", help, stats.term)
     yield from _gauge("replica_chunk", "Number of the last chunk in the replica.", stats.chunk)
     yield from _gauge("replica_waiting_bytes", "Bytes of the journal that the replica lacks.", stats.waiting_bytes)
+    help = "Records in these bytes that would be lost with the machine: those of logs below `replicated`."
+    yield from _gauge("replica_waiting_records", help, stats.waiting_records)
     yield from _gauge("replica_lag_seconds", "Age of the oldest of these bytes.", stats.lag_ms / 1000)
     help = "Number of changes that wait for the replica."
     yield from _gauge("replica_waiting_commits", help, stats.waiting_commits)
@@ -190,6 +194,20 @@ def _replica(stats: ReplicaStats | None) -> Iterator[str]:
     yield from _gauge("replica_away", help, int(stats.away))
     help = "1 if another server has taken over, so that this one refuses all requests."
     yield from _gauge("replica_superseded", help, int(stats.superseded))
+
+
+def _follower(stats: FollowerStats | None) -> Iterator[str]:
+    if stats is None:
+        return
+    yield from _gauge("follower_term", "Term of the server that this one follows.", stats.term)
+    yield from _gauge("follower_chunk", "Number of the last chunk that was read from the replica.", stats.chunk)
+    help = "How long ago this server had everything that was in the replica."
+    yield from _gauge("follower_lag_seconds", help, stats.lag_ms / 1000)
+    yield from _counter("follower_applied_bytes_total", "Bytes of the journal that were applied.", stats.applied_bytes)
+    help = "Rounds of the leader's housekeeping that were adopted."
+    yield from _counter("follower_states_total", help, stats.states)
+    help = "How often all logs were loaded again, because of a new leader or removed chunks."
+    yield from _counter("follower_reloads_total", help, stats.reloads)
 
 
 def _sealing(sealing: Sealing) -> Iterator[str]:

@@ -149,7 +149,11 @@ def _operation(described: Described, route: Route, operation: Operation, refusal
         "security": _security(route),
         "responses": _responses(described, route.method, operation, [*usual, *operation.errors], refusals),
     }
-    parameters = [*operation.parameters, *([_ENCODING] if operation.body is not None else [])]
+    parameters = [
+        *operation.parameters,
+        *([_MIN_SEQ] if route.names else []),
+        *([_ENCODING] if operation.body is not None else []),
+    ]
     if parameters:
         shown["parameters"] = [_parameter(parameter) for parameter in parameters]
     if operation.body is not None:
@@ -193,6 +197,12 @@ def _id(method: str, path: str) -> str:
     return "_".join([method.lower(), *parts])
 
 
+_MIN_SEQ = Parameter(
+    "min_seq",
+    "query",
+    "The log must have this sequence number. A server that follows another one waits for it, for up to five seconds.",
+    {"type": "integer", "minimum": 0},
+)
 _ENCODING = Parameter(
     "Content-Encoding",
     "header",

@@ -72,7 +72,7 @@ class Probes:
             uptime_ms=self.uptime_ms,
             reason="" if failure is None else str(failure),
             role=self._role(failure),
-            leader=self._status.leader if self._status.standby or self._status.replaced else "",
+            leader=self._leader(),
             failing=failing,
         )
         return Reply(msgspec.json.encode(answer))
@@ -83,17 +83,25 @@ class Probes:
         return Reply(msgspec.json.encode(Alive(ok=True, ts=time_ns() // 1_000_000, status=condition)))
 
     def _failure(self) -> JournalFailed | None:
-        """Why the server is read-only; None if it is not."""
+        """Why the server is read-only although it should not be; None if all is well."""
         engine = self._engine()
-        return None if engine is None else engine.journal.failure
+        return None if engine is None or engine.follower is not None else engine.journal.failure
 
     def _role(self, failure: JournalFailed | None) -> Role:
         if self._status.standby:
             return "standby"
         engine = self._engine()
+        if engine is not None and engine.follower is not None:
+            return "follower"
         if engine is None or engine.replica is None:
             return ""
         return "replaced" if failure is not None and isinstance(failure.cause, Superseded) else "leader"
+
+    def _leader(self) -> str:
+        engine = self._engine()
+        if engine is not None and engine.follower is not None:
+            return engine.follower.leader
+        return self._status.leader if self._status.standby or self._status.replaced else ""
 
     def _failing(self) -> list[FailingTask]:
         engine = self._engine()

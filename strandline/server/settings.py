@@ -317,6 +317,7 @@ OPTIONS: dict[str, str] = {
     "--replica": "replica",
     "--standby": "standby",
     "--advertise": "advertise",
+    "--follow": "follow",
     "--no-fast-lane": "fast_lane",
     "--log-level": "log_level",
     "--pipeline": "pipeline",
@@ -368,6 +369,11 @@ def check(settings: Settings) -> None:
     if server.standby and not settings.storage.replica:
         raise BadSettings(
             "server.standby needs a replica to take over from: set storage.replica (STRANDLINE_REPLICA, --replica)"
+        )
+    if settings.storage.follow and settings.storage.replica:
+        raise BadSettings(
+            "storage.follow and storage.replica exclude each other: a server either follows a replica and answers "
+            "reads, or writes to a replica. Remove one of them"
         )
     limits = settings.limits
     if 0 < limits.max_unfinished_bytes < limits.max_message_bytes:

@@ -65,6 +65,9 @@ class AddedKey(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return Access(self.id, frozenset(self.scopes), self.prefixes)
 
 
+#: The epoch, the head and the revision of the log; None: there is none.
+Version = tuple[int, int, int] | None
+
 _encode = msgspec.json.Encoder().encode
 _decoder = msgspec.json.Decoder(AddedKey)
 
@@ -77,20 +80,50 @@ class ApiKeys:
         self._now = now
         self._ended = ended
         self._engine: Engine | None = None
+        self._read_at: Version = None
         self._by_id: dict[str, AddedKey] = {}
         self._by_digest: dict[bytes, tuple[AddedKey, Access]] = {}
 
     def load(self, engine: Engine) -> int:
         """Read the added keys; returns their number. Any thread may call it, before the server is ready."""
         self._engine = engine
-        found = engine.find(KEYS_LOG)
+        keys, self._read_at = self.read()
+        for key in keys:
+            self._put(key)
+        return len(self._by_id)
+
+    def read(self) -> tuple[list[AddedKey], Version]:
+        """Return the keys in the log, and the version of the log. Any thread may call it."""
+        version, found = self._version(), self._log
+        keys: list[AddedKey] = []
         after, caught_up = 0, found is None
         while found is not None and not caught_up:
             page = found.read(after, _PAGE)
-            for data in page.data:
-                self._put(_decoder.decode(data))
+            keys += map(_decoder.decode, page.data)
             after, caught_up = page.next_after, page.caught_up
-        return len(self._by_id)
+        return keys, version
+
+    @property
+    def _log(self) -> Log | None:
+        return None if self._engine is None else self._engine.find(KEYS_LOG)
+
+    def _version(self) -> Version:
+        log = self._log
+        return None if log is None else (log.epoch, log.head, log.revision)
+
+    @property
+    def is_stale(self) -> bool:
+        """Whether the log has changed since it was read: the leader that this server follows has changed it."""
+        return self._version() != self._read_at
+
+    def replace(self, keys: list[AddedKey], version: Version) -> None:
+        """Use these keys instead of those that were read before."""
+        self._read_at = version
+        kept = {key.id for key in keys}
+        for id in [id for id in self._by_id if id not in kept]:
+            self._remove(id)
+        for key in keys:
+            self._put(key)
 
     # --- who calls -------------------------------------------------------------------------------------------------
 

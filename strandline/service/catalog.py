@@ -122,6 +122,11 @@ class Catalog:
         self.reservations: list[Callable[[str], str | None]] = []
         self._load()
         engine.created.append(self._hear_of)
+        if engine.follower is not None:
+            # The leader creates and drops logs, not this catalog.
+            engine.created.append(self._enter)
+            engine.noted.append(self._note_hidden)
+            engine.dropped.append(self._leave)
 
     def stop(self) -> None:
         """Stop listening for new logs."""
@@ -136,7 +141,7 @@ class Catalog:
             log = None if book.dropped else self.engine.log(book.name)
             if log is not None and is_hidden(log):
                 insort(self.hidden, log.name)
-                if not log.forks:
+                if not log.forks and self.engine.writable:
                     self.drop(log)
 
     @property
@@ -273,6 +278,30 @@ class Catalog:
             except Exception:
                 log.exception("a listener for new logs failed for the log %r", log_.name)
 
+    def _enter(self, log: Log) -> None:
+        """The leader has created a log."""
+        self.queues += kind_of(log.config) == "queue" and not is_internal(log.name)
+        self._note_lifetime(log)
+
+    def _note_hidden(self, log: Log) -> None:
+        """The leader has changed the notes of a log."""
+        if is_hidden(log) and not self._is_listed_as_hidden(log.name):
+            insort(self.hidden, log.name)
+
+    def _leave(self, log: Log) -> None:
+        """The leader has dropped a log. Called with the engine's lock held."""
+        self._unlist_hidden(log.name)
+        self.queues -= kind_of(log.config) == "queue" and not is_internal(log.name)
+        self._lifetimes.pop(log.name, None)
+
+    def _is_listed_as_hidden(self, name: str) -> bool:
+        at = bisect_left(self.hidden, name)
+        return self.hidden[at : at + 1] == [name]
+
+    def _unlist_hidden(self, name: str) -> None:
+        if self._is_listed_as_hidden(name):
+            del self.hidden[bisect_left(self.hidden, name)]
+
     # --- removing ----------------------------------------------------------------------------------------------------
 
     def remove(self, log: Log) -> Commit[Any]:
@@ -291,9 +320,7 @@ class Catalog:
             listener(log)
         with self.engine.lock:  # other threads may be listing names
             commit = log.drop()
-            at = bisect_left(self.hidden, log.name)
-            if self.hidden[at : at + 1] == [log.name]:
-                del self.hidden[at]
+            self._unlist_hidden(log.name)
         self.queues -= kind_of(log.config) == "queue"
         self._lifetimes.pop(log.name, None)
         if base is not None:

@@ -317,7 +317,7 @@ class Head:
     """A request without its body."""
 
     __slots__ = (
-        "_query", "access", "further", "headers", "length", "memo", "meter", "method", "params", "path",
+        "_query", "access", "further", "headers", "length", "memo", "meter", "method", "min_seq", "params", "path",
         "query_string", "refused", "route", "takes_chunks",
     )  # fmt: skip
 
@@ -341,6 +341,8 @@ class Head:
         self.refused: Reply | None = None
         #: Headers of every reply to this head: the headers of the route, and CORS headers.
         self.further: Headers = ()
+        #: The log must have this seq before the request is answered; 0: any.
+        self.min_seq = 0
         #: A value that the handler derived from the head, reused when the same head arrives again.
         self.memo: Any = None
         self._query: dict[str, str] | None = None

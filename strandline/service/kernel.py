@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from strandline.delivery.hub import Hub
+from strandline.delivery.hub import Hub, Waiter
 from strandline.delivery.queues import Backoff, Queue, QueueCounters, QueueFigures, Queues, QueueSettings
 from strandline.delivery.queues.activity import Activity
 from strandline.delivery.queues.dispatcher import Dispatchers
@@ -21,13 +22,15 @@ from strandline.service.catalog import Catalog, check_append, holds_json
 from strandline.service.limits import Limits, Slots
 from strandline.service.live import LiveResponses
 from strandline.service.log_config import Traits, default_config, kind_of, traits_of
-from strandline.service.problems import FORBIDDEN, Refusal, Throttled
+from strandline.service.problems import FORBIDDEN, STANDBY, Refusal, Throttled, invalid
 from strandline.service.workers import Workers
 
 T = TypeVar("T")
 
 #: A read waits for at most this many routers in a row that are about to copy records.
 MAX_HOPS = 16
+#: A read with ``min_seq`` waits this long on a server that follows another one.
+REACH_SECONDS = 5.0
 #: How often expired logs are removed.
 SWEEP_SECONDS = 1.0
 
@@ -160,6 +163,20 @@ class Kernel:
             await self.hub.when_done(unfinished, lambda _: None)
             unfinished = self.routers.catch_up(log)
 
+    async def reach(self, name: str, seq: int) -> None:
+        """Wait until readers of a log can see a seq, on a server that follows another one. Raises Refusal if that takes
+        too long, or if this server is the leader and has no such record."""
+        waiter = _Reach(self.hub, self.catalog, name, seq)
+        follower = self.engine.follower
+        if waiter.is_there():
+            return
+        if follower is None:
+            raise invalid(f"{name!r} ends at sequence number {waiter.head}; min_seq is {seq}")
+        if not await waiter.wait(REACH_SECONDS):
+            detail = {"leader": follower.leader, "head": waiter.head, "min_seq": seq}
+            message = f"{name!r} ends at sequence number {waiter.head} on this server, which follows the leader"
+            raise Refusal(STANDBY, f"{message}; it did not reach {seq} in {REACH_SECONDS:.0f} s", detail)
+
     async def settled(self, log: Log) -> None:
         """Wait until everything that can be read from the log now is durable. Otherwise a copy of the log could contain
         records that the log itself loses in a power cut."""
@@ -169,6 +186,52 @@ class Kernel:
                 await self.hub.when_done(commit, lambda _: None)
         except JournalFailed:
             pass  # reads still work
+
+
+class _Reach(Waiter):
+    """Waits until a log, which may not exist yet, has a seq."""
+
+    __slots__ = ("_catalog", "_hub", "_log", "_name", "_reached", "_seq")
+
+    def __init__(self, hub: Hub, catalog: Catalog, name: str, seq: int) -> None:
+        self._hub = hub
+        self._catalog = catalog
+        self._name = name
+        self._seq = seq
+        self._log = catalog.find(name)
+        self._reached: asyncio.Future[None] = hub.loop.create_future()
+
+    @property
+    def head(self) -> int:
+        return 0 if self._log is None or self._log.dropped else self._log.head
+
+    def is_there(self) -> bool:
+        return self.head >= self._seq
+
+    def wake(self, log: Log) -> None:
+        if self.is_there() and not self._reached.done():
+            self._reached.set_result(None)
+
+    def _hear_of(self, log: Log) -> None:
+        if log.name == self._name:
+            self._log = log
+            self._hub.watch(log, self)
+            self.wake(log)
+
+    async def wait(self, seconds: float) -> bool:
+        self._catalog.created[self._hear_of] = None
+        if self._log is not None:
+            self._hear_of(self._log)
+        try:
+            async with asyncio.timeout(seconds):
+                await self._reached
+        except TimeoutError:
+            return False
+        finally:
+            del self._catalog.created[self._hear_of]
+            if self._log is not None:
+                self._hub.unwatch(self._log, self)
+        return True
 
 
 def _all_ready(log: Log) -> QueueCounters:

@@ -23,6 +23,7 @@ from strandline.engine.errors import (
     DamagedFile,
     DiskFull,
     EngineClosed,
+    FollowsLeader,
     JournalFailed,
     LogFull,
     NoReplica,
@@ -146,8 +147,9 @@ SHUTTING_DOWN = Problem("shutting_down", 503, "The server is shutting down.", SO
 STANDBY = Problem(
     "standby",
     503,
-    "The server answers no requests, because it is a standby or another server has taken over from it. Use the server "
-    "at the address `leader` in the details, if it is known.",
+    "The server does not answer this request. It is a standby, another server has taken over from it, or it follows "
+    "another server: then it answers only reads, and a read with `min_seq` only once it has that record. Use the "
+    "server at the address `leader` in the details, if it is known.",
     SOON_MS,
 )
 READ_ONLY = Problem(
@@ -389,6 +391,7 @@ RULES: tuple[Rule, ...] = (
         ("file",),
         "the records cannot be read: {error.file} is damaged or missing; the server's log says why",
     ),
+    Rule(FollowsLeader, STANDBY, ("leader",)),
     Rule(JournalFailed, READ_ONLY, ("retry_after_ms",)),
     Rule(ReplicaBehind, REPLICA_BEHIND, ("waited_ms", "retry_after_ms")),
     Rule(

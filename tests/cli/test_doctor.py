@@ -90,11 +90,13 @@ def test_the_role_and_the_replica() -> None:
     assert (standby.result, "the leader at a:1" in standby.detail) == ("ok", True)
     replaced = health_check(Health("read_only", "1", 1, reason="another server has taken over", role="replaced"))
     assert (replaced.result, replaced.detail) == ("fail", "another server has taken over")
-    fine = {"term": 2, "waiting_bytes": 0, "lag_ms": 0.0, "missing_segments": 3, "away": False}
+    fine = {"term": 2, "waiting_bytes": 0, "waiting_records": 0, "lag_ms": 0.0, "missing_segments": 3, "away": False}
     assert replica_check(fine).result == "ok"
     assert replica_check(fine).detail == "term 2, lacks nothing; 3 segments are still to be fetched from it"
-    late = replica_check({**fine, "waiting_bytes": 2_000_000, "lag_ms": 40_000.0, "missing_segments": 0})
-    assert (late.result, late.detail) == ("warn", "term 2, lacks 2.0 MB, for 40.0 s")
+    waiting = {"waiting_bytes": 2_000_000, "waiting_records": 7000, "lag_ms": 40_000.0, "missing_segments": 0}
+    late = replica_check({**fine, **waiting})
+    assert late.result == "warn"
+    assert late.detail == "term 2, lacks 2.0 MB with 7,000 records of logs below `replicated`, for 40.0 s"
     assert replica_check({**fine, "away": True}).result == "fail"
 
 

@@ -115,6 +115,37 @@ def test_an_error_names_all_servers(run: Run, standby: StandbyServer) -> None:
     run(scenario, [NOBODY, standby.url, other], patience=0)
 
 
+def test_the_leader_that_a_standby_names_is_asked_next(run: Run, server: ServerProcess, standby: StandbyServer) -> None:
+    knowing = StandbyServer(leader=server.url.removeprefix("http://"))
+
+    async def scenario(client: Any) -> None:
+        assert await client.ready()
+        assert (knowing.requests, standby.requests) == (1, 0)
+        assert client.url == server.url
+
+    run(scenario, [knowing.url, standby.url, server.url], patience=0)
+    knowing.close()
+
+
+def test_a_leader_that_is_lost_does_not_keep_a_client_from_the_others() -> None:
+    servers = Servers("http://a:1,http://b:1,http://c:1")
+    a, b, c = servers.addresses
+    named = Busy(503, "standby", "", {"leader": "a:1"})
+    for address, error, following in (
+        (a, Unreachable("", sent=False), b),
+        (b, named, c),
+        (c, named, a),
+        # It answers again, and another one names it: it may have taken over since.
+        (a, Busy(503, "standby", ""), b),
+        (b, named, a),
+        # Not one of the servers.
+        (a, Busy(503, "standby", "", {"leader": "d:1"}), b),
+    ):
+        assert servers.current is address
+        servers.failed(address, error)
+        assert servers.current is following
+
+
 @pytest.mark.parametrize(
     ("error", "moves"),
     [

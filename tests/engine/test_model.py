@@ -16,6 +16,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 from support.log_model import ModelLog, size_of
+from support.replicas import FaultyStore
 
 from strandline.engine import (
     Append,
@@ -913,6 +914,89 @@ class WithPowerCuts(Changes):
         assert state.head >= max(known.head for known in history)
 
 
+class Followed(WithoutPowerCuts):
+    """A follower has the same logs as its leader, whatever it missed, and after every restart of either."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.bucket = FaultyStore()
+        self.follower: Engine | None = None
+        (self.directory / "follower").mkdir()
+
+    def open(self) -> None:
+        self.engine = Engine.open(
+            self.disk, self.options, clock=self.clock, cold=self.cold, background=False, replica=self.bucket
+        )
+
+    def teardown(self) -> None:
+        if self.follower is not None:
+            self.follower.close()
+        super().teardown()
+
+    def ship(self) -> None:
+        self.engine.flush()
+        assert self.engine.replica is not None
+        self.engine.replica.ship_all()
+
+    @rule(everything=st.booleans())
+    def seal_while_followed(self, everything: bool) -> None:
+        """The follower adopts a round: it has read the journal before it, as far as that was shipped."""
+        assert self.engine.replica is not None
+        self.follow()
+        if everything:
+            self.engine.seal()
+        else:
+            self.engine.maintain()
+        self.engine.replica.keep_files()
+        self.follow()
+
+    @rule()
+    def ship_state(self) -> None:
+        assert self.engine.replica is not None
+        self.engine.replica.keep_files()
+        self.ship()
+
+    @rule()
+    def ship_part(self) -> None:
+        self.ship()
+
+    @rule()
+    def stop_following(self) -> None:
+        if self.follower is not None:
+            self.follower.close()
+            self.follower = None
+
+    @rule()
+    def follow(self) -> None:
+        self.ship()
+        if self.follower is None:
+            self.follower = Engine.follow(
+                FaultDisk(self.directory / "follower"),
+                Options(cache_bytes=self.options.cache_bytes),
+                clock=self.clock,
+                cold=self.cold,
+                background=False,
+                replica=self.bucket,
+            )
+        assert self.follower.follower is not None
+        self.follower.follower.look()
+        leader, self.engine = self.engine, self.follower
+        try:
+            assert [name for name in self.engine.names() if name != NAME] == sorted(self.models)
+            for name, model in self.models.items():
+                if self.has_everything(model):
+                    self.check_state(name)
+                    self.check_reads(name, limit=7)
+                    self.check_latest(name, limit=3)
+        finally:
+            self.engine = leader
+
+    def has_everything(self, model: ModelLog) -> bool:
+        """Whether no record of the log, or of the log that it was forked from, is only in the leader's memory."""
+        base = model.base is None or self.has_everything(model.base)
+        return base and model.volatile_from is None and not model.losses
+
+
 def _walk(log: Log, after: int) -> tuple[dict[int, Record], list[Tombstone]]:
     """Everything that a log has behind a seq, and everything that it has lost there."""
     found: dict[int, Record] = {}
@@ -930,3 +1014,5 @@ TestWithoutPowerCuts = WithoutPowerCuts.TestCase
 TestWithoutPowerCuts.settings = MODEL
 TestWithPowerCuts = WithPowerCuts.TestCase
 TestWithPowerCuts.settings = MODEL
+TestFollowed = Followed.TestCase
+TestFollowed.settings = MODEL

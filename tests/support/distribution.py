@@ -23,6 +23,7 @@ LONG = (
     "tests/engine/verify/test_repair.py",
     "tests/protocols/topics/test_openapi.py",
     "tests/server/test_lane_routes.py",
+    "tests/server/test_replica_failovers.py",
     "tests/cli/demo/test_command.py",
     "tests/engine/backup/test_restoration.py",
     "tests/tables/test_types.py",

@@ -75,6 +75,7 @@ FULL_SNAPSHOT = Snapshot(
         term=1,
         chunk=1,
         waiting_bytes=0,
+        waiting_records=0,
         lag_ms=0.0,
         waiting_commits=0,
         waiting_ms=0.0,

@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 
 from strandline.engine import Append, Batch, Commit, Config, Engine, Log, ManualClock, Options
 from strandline.engine.errors import EngineError, ReplicaBehind
+from strandline.engine.follower.mirror import NoLeaderYet
 from strandline.engine.replica import shipper
 from strandline.engine.replica.takeover import ReplicaAhead
 from strandline.engine.testing.fault_disk import Crashed, FaultDisk
@@ -414,6 +415,101 @@ class Machine:
         engine.flushing.expire_unshipped(float("inf"), lambda: ReplicaBehind(1))
 
 
+class FollowingMachine:
+    """A machine that follows the leader. Its readers may see only what every later leader has."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.disk: FaultDisk | None = None
+        self.engine: Engine | None = None
+        self.is_busy = False
+        self.starts = 0
+        #: How often it has looked for new records and found everything.
+        self.looks = 0
+
+    @property
+    def name(self) -> str:
+        return f"follower.{self.starts}"
+
+    def step(self) -> None:
+        self.is_busy = True
+        try:
+            # Anything else is a fault of the follower.
+            with suppress(OSError, NoLeaderYet):
+                self._act()
+        except Crashed:
+            self.world.tell(f"{self.name} crashes")
+            self.crash()
+        finally:
+            self.is_busy = False
+
+    def _act(self) -> None:
+        random = self.world.random
+        if self.engine is None:
+            self.start()
+        elif random.random() < 0.05:
+            self.crash()
+            if random.random() < 0.3:
+                self.disk = None
+        else:
+            self.look()
+
+    def start(self) -> None:
+        world = self.world
+        self.starts += 1
+        if self.disk is None:
+            directory = world.path / f"f{self.starts}"
+            directory.mkdir()
+            self.disk = FaultDisk(directory)
+        store = SimulatedStore(world.bucket, self.name)
+        self.engine = Engine.follow(self.disk, Options(), clock=world.clock, background=False, replica=store)
+        world.tell(f"{self.name} follows")
+        self.read()
+
+    def look(self) -> None:
+        assert self.engine is not None
+        assert self.engine.follower is not None
+        self.engine.follower.look()
+        self.looks += 1
+        self.read()
+
+    def read(self) -> None:
+        """Read everything, with fetched segments, and hold it against what clients know."""
+        engine, history = self.engine, self.world.history
+        assert engine is not None
+        for name in engine.names():
+            log = engine.log(name)
+            which = (name, log.epoch)
+            if name.startswith("_"):
+                continue
+            history.read(which, log, self.name)
+            if which in history.always:
+                missing = sorted(set(range(1, log.head + 1)) - set(records(log)) - history.deleted.get(which, set()))
+                if missing:
+                    raise Violation(f"{self.name} has gaps in {which}: {missing}")
+
+    def crash(self) -> None:
+        engine, self.engine = self.engine, None
+        if engine is not None:
+            engine.store.close()
+        if self.disk is not None:
+            self.disk = self.disk.process_kill()
+
+    def compare(self, leader: Engine) -> None:
+        """Check that the follower has what the leader has, when nothing fails any more."""
+        if self.engine is None:
+            self.start()
+        self.look()
+        assert self.engine is not None
+        for name in leader.names():
+            log = leader.log(name)
+            if log.config.durability == "ephemeral" or name.startswith("_"):
+                continue
+            found = self.engine.find(name)
+            if found is None or records(found) != records(log) or found.head != log.head:
+                raise Violation(f"{self.name} differs from the leader in {name!r}")
+
+
 class World:
     """All machines, the store, and what clients know."""
 
@@ -426,6 +522,7 @@ class World:
         self.history = History()
         self.keys: list[tuple[Which, str, list[str]]] = []
         self.machines = [Machine(self, number) for number in range(MACHINES)]
+        self.follower = FollowingMachine(self)
         self._depth = 0
         self._interruptions = self.random.choice([0.0, 0.05, 0.15])
         self._crashes = self.random.choice([0.0, 0.01, 0.04])
@@ -452,6 +549,9 @@ class World:
         random = self.random
         if random.random() < 0.1:
             self.bucket.arrive()
+        if random.random() < 0.1 and not self.follower.is_busy:
+            self.follower.step()
+            return
         free = [machine for machine in self.machines if not machine.is_busy]
         if not free:
             return
@@ -525,6 +625,7 @@ class World:
             last._keep_files(engine)
             last._ship(engine)
             last._keep_files(engine)
+            self.follower.compare(engine)
             last.lose()
 
 
@@ -555,6 +656,7 @@ def simulate(seed: int, path: Path, tell: Callable[[str], None] | None = None) -
         logging.disable(disabled)
         for machine in world.machines:
             machine.lose()
+        world.follower.crash()
         shutil.rmtree(path)
     return world
 

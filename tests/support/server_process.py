@@ -30,7 +30,8 @@ NEVER_BUSY_MS = 10_000
 
 class ServerProcess:
     """``strandline serve`` on a free port of the loopback. ``settings`` are named as in the server's settings; they
-    count before those in the file ``config``. It may have ``open_files`` files open at a time.
+    count before those in the file ``config``. It may have ``open_files`` files open at a time. ``environment`` is added
+    to that of this process.
 
     A process that was stopped or killed can be started again on the same data, at another port unless told which.
     """
@@ -44,8 +45,10 @@ class ServerProcess:
         settings: dict[str, object] | None = None,
         config: Path | None = None,
         open_files: int | None = None,
+        environment: dict[str, str] | None = None,
     ) -> None:
         self.data = data
+        self._more_environment = environment or {}
         self._open_files = open_files
         self._config = config
         self.keys = keys
@@ -188,7 +191,7 @@ class ServerProcess:
         for field, value in self._settings.items():
             text = str(value).lower() if isinstance(value, bool) else str(value)
             environment[_VARIABLE_OF[field]] = text
-        return environment
+        return environment | self._more_environment
 
     def _check_alive(self) -> None:
         assert self._process is not None

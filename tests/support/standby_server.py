@@ -14,10 +14,10 @@ STANDBY = Problem("standby", 503, "The server waits until it takes over.", 1)
 class StandbyServer:
     """``problem`` is what it answers. Its retry hint of a second is left out, so that tests do not wait for it."""
 
-    def __init__(self, problem: Problem = STANDBY) -> None:
+    def __init__(self, problem: Problem = STANDBY, leader: str = "") -> None:
         #: How many requests there were.
         self.requests = 0
-        body = error_body(Refusal(problem, "this server is a standby"))
+        body = error_body(Refusal(problem, "this server is a standby", {"leader": leader} if leader else None))
 
         class Handler(BaseHTTPRequestHandler):
             def answer(handler) -> None:  # noqa: N805

@@ -108,6 +108,10 @@ class Maintenance:
     def manifest(self) -> Manifest:
         return self._manifest
 
+    def follow(self, manifest: Manifest) -> None:
+        """Note the manifest of the leader that this engine follows."""
+        self._manifest = manifest
+
     def close(self) -> None:
         """Cancel the current job and start no other. An unfinished round changes nothing."""
         self._runner.close()

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from strandline.engine.clock import FUTURE_MS, later
 from strandline.engine.journal.bodies import Extras
 from strandline.engine.journal.frame import (
+    FILE_HEADER,
     HAS_EXTRAS,
     HAS_KEYS,
     HAS_METAS,
@@ -271,9 +272,10 @@ def _texts(values: list[bytes | None] | None) -> list[str | None] | None:
     return None if values is None else [None if value is None else value.decode() for value in values]
 
 
-def with_runs(reader: FrameReader) -> Iterator[Frame | FrameDamage | AppendRun]:
-    """Yield the frames of a file. Plain appends are combined into runs where there are enough of them."""
-    for item in reader.stretches():
+def with_runs(reader: FrameReader, offset: int = FILE_HEADER.size) -> Iterator[Frame | FrameDamage | AppendRun]:
+    """Yield the frames of a file from an offset on. Plain appends are combined into runs where there are enough of
+    them."""
+    for item in reader.stretches(offset):
         if isinstance(item, FrameDamage):
             yield item
         elif len(item.places) < MIN_FRAMES:

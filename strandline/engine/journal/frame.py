@@ -274,6 +274,10 @@ class FrameReader:
         self._raw = b""
         self._base = 0
 
+    def extend(self, size: int) -> None:
+        """Read up to ``size`` from now on: the file has grown."""
+        self._size = size
+
     def read(self, offset: int, size: int) -> bytes:
         """Return bytes of the file, from memory if they are in the current piece."""
         start = offset - self._base

@@ -315,6 +315,7 @@ class Replay:
                 self.link(book)
             self._by_name[configure.name] = book
             self._recovered.next_epoch = max(self._recovered.next_epoch, frame.epoch + 1)
+            self._created(book)
         self._reach(book, frame.first)
         book.configure(configure.config)
         book.reserved = frame.reserved
@@ -348,6 +349,13 @@ class Replay:
         book.dropped = True
         del self._books[book.epoch]
         self._recovered.changed.add(book)
+        self._dropped(book)
+
+    def _created(self, book: Logbook) -> None:
+        """Called when a log was created."""
+
+    def _dropped(self, book: Logbook) -> None:
+        """Called when a log was dropped."""
 
     @staticmethod
     def _reach(book: Logbook, assigned: int) -> None:

@@ -76,7 +76,7 @@ class Chain:
         found = self.store.list(CHUNKS, chunk_name(after) if after else "")
         return [number for each in found if (number := chunk_number(each.name)) is not None and number > after]
 
-    def chunks(self, numbers: list[int]) -> Iterator[Chunk | None]:
+    def chunks(self, numbers: Sequence[int]) -> Iterator[Chunk | None]:
         """Read chunks, several at a time. None: the chunk was removed in the meantime."""
         with ThreadPoolExecutor(READERS, "replica-reader") as readers:
             for start in range(0, len(numbers), READERS):

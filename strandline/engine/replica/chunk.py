@@ -79,6 +79,9 @@ class State(msgspec.Struct, frozen=True):
     first_chunk: int
     #: The objects with the manifest's hot segments, in its order.
     segments: list[str] = []
+    #: Whether the chunks before this one have the whole journal before the manifest's boundary. If they do not, the
+    #: rest of it is only in the segments and checkpoints.
+    has_journal: bool = False
 
 
 class End(msgspec.Struct, frozen=True):

@@ -69,6 +69,8 @@ class ReplicaStats(msgspec.Struct, frozen=True, kw_only=True):
     #: The bytes of the journal that the replica lacks, and for how long it has lacked the oldest of them.
     waiting_bytes: int
     lag_ms: float
+    #: The acknowledged records in these bytes that would be lost with the machine.
+    waiting_records: int
     #: The commits that wait for the replica, and how long the oldest has waited.
     waiting_commits: int
     waiting_ms: float
@@ -118,10 +120,10 @@ class Replica:
         #: Whether the data directory was made from the replica.
         self.restored = False
 
-    def begin_term(self) -> None:
+    def begin_term(self, proceed: Callable[[], None]) -> None:
         """See :func:`takeover.begin_term`."""
         options = self._options
-        begun = begin_term(self._disk, self._chain, options.address, options.lease_ms, options.expected_term)
+        begun = begin_term(self._disk, self._chain, options.address, options.lease_ms, options.expected_term, proceed)
         self.restored = begun.restored
         self._needed = 0 if begun.state is None else begun.state.first_chunk
         self._files.begin_term(self._chain.term, begun.state)
@@ -268,6 +270,7 @@ class Replica:
             term=self._chain.term,
             chunk=self._chain.number,
             waiting_bytes=self._shipper.waiting,
+            waiting_records=self._shipper.waiting_records,
             lag_ms=0.0 if lacking is None else (now - lacking) * 1000,
             waiting_commits=self._engine.flushing.unshipped,
             waiting_ms=0.0 if since is None else (now - since) * 1000,

@@ -73,6 +73,8 @@ class Shipper:
         #: The bytes and chunks of the journal that were shipped since the start.
         self.bytes = 0
         self.chunks = 0
+        #: How many of the records that are at risk were shipped since the start; see ``waiting_records``.
+        self._records = 0
 
     def ship_state(self, state: State, boundary: int) -> int | None:
         """Ship a state whose journal begins with the file ``boundary``. Return the position in the journal up to which
@@ -88,11 +90,23 @@ class Shipper:
             self.first_needed = min(first, number)
             if self.place.file >= boundary:
                 return None
+            self._records = self._records_until(Place(boundary, 0))
             self.place, self._seed = Place(boundary, 0), 0
             self._forget_files(boundary)
             return self._beginning_of(boundary)
 
-        return self._add(msgspec.structs.replace(state, first_chunk=first), stored)
+        return self._add(
+            msgspec.structs.replace(state, first_chunk=first, has_journal=self._has_shipped(boundary)), stored
+        )
+
+    def _has_shipped(self, boundary: int) -> bool:
+        """Return whether everything before a journal file was shipped."""
+        place = self.place
+        return all(
+            file.end <= (max(place.offset, FILE_HEADER.size) if file.number == place.file else FILE_HEADER.size)
+            for file in self._files()
+            if place.file <= file.number < boundary
+        )
 
     def ship(self) -> int | None:
         """Ship one chunk. Return the position in the journal up to which the replica has everything, or None if there
@@ -104,11 +118,12 @@ class Shipper:
         pieces, place, position = self._collect()
         if not pieces:
             return None
+        records = self._records_until(place)
 
         def stored() -> int:
             for piece in pieces:
                 self._chunks.setdefault(piece.index, self._chain.number)
-            self.place = place
+            self.place, self._records = place, records
             self.chunks += 1
             self.bytes += sum(len(piece.data) for piece in pieces)
             self._forget_files(place.file)
@@ -147,12 +162,30 @@ class Shipper:
     @property
     def waiting(self) -> int:
         """The bytes of the journal that have not been shipped. Thread-safe, except for a moment after a state."""
-        place = self.place
+        return self._bytes_after(self.place)
+
+    @property
+    def waiting_records(self) -> int:
+        """The records since the start that would be lost with this machine: those of logs whose writes do not wait for
+        the replica, except the logs of the server. An estimate from the bytes while a part of them has been shipped.
+        Thread-safe."""
+        return max(self._engine.totals.at_risk - self._records, 0)
+
+    def _bytes_after(self, place: Place) -> int:
         return sum(
             file.end - (place.offset if file.number == place.file else 0)
             for file in self._files(written=True)
             if file.number >= place.file
         )
+
+    def _records_until(self, place: Place) -> int:
+        """How many records are shipped when everything before a place is. Appends count records and not where they are
+        in the journal, which would cost more. So of the waiting records, as large a share is shipped as of the bytes,
+        and all of them when nothing waits."""
+        with self._engine.lock:
+            before, after = self._bytes_after(self.place), self._bytes_after(place)
+            total = self._engine.totals.at_risk
+        return total - (total - self._records) * after // max(before, 1)
 
     def _files(self, written: bool = False) -> list[_File]:
         """Return the journal files that may have something to ship, with the ends of their durable bytes, or of all

@@ -8,28 +8,28 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
-from urllib.parse import urlsplit
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from strandline.engine.errors import BadConfig
 from strandline.engine.segments.cold_tier import (
     PART_BYTES,
     PARTS_AT_A_TIME,
     create_directory,
     directory_of,
+    open_directory,
+    open_object_store,
     reason_of,
     sync_path,
+    without_secrets,
 )
 from strandline.late_import import LateModule
 
 if TYPE_CHECKING:
     import obstore.exceptions
-    import obstore.store
-    from obstore.store import ClientConfig, ObjectStore, RetryConfig
+    from obstore.store import ObjectStore, RetryConfig
 else:
     obstore = LateModule("obstore")
 
@@ -93,16 +93,13 @@ class ObjectStoreReplica:
     """
 
     def __init__(self, url: str, **options: str | bool) -> None:
-        self._url = _without_secrets(url.rstrip("/"))
+        self._url = without_secrets(url.rstrip("/"))
         self._directory = directory_of(url)
         self._store: ObjectStore
         if self._directory is None:
-            self._store = _open(url, options)
+            self._store = open_object_store("replica", url, options, NO_RETRIES)
         else:
-            for option, value in options.items():
-                raise BadConfig(option, value, "a replica in a directory has no options")
-            create_directory(self._directory)
-            self._store = obstore.store.LocalStore(self._directory)
+            self._store = open_directory("a replica", self._directory, options)
 
     def describe(self) -> str:
         return self._url
@@ -190,22 +187,3 @@ class ObjectStoreReplica:
             if isinstance(error, FileNotFoundError) and "NoSuchBucket" not in why:
                 raise FileNotFoundError(errno.ENOENT, why, place) from error
             raise StoreFailed(place, why) from error
-
-
-def _open(url: str, options: Mapping[str, str | bool]) -> ObjectStore:
-    settings: dict[str, Any] = dict(options)
-    client: ClientConfig | None = None
-    if "allow_http" in settings:
-        # The client reads its settings from the environment only if no client option is given.
-        client = {"allow_http": bool(settings.pop("allow_http"))}
-    try:
-        return obstore.store.from_url(url, client_options=client, retry_config=NO_RETRIES, **settings)
-    except (obstore.exceptions.BaseError, ValueError) as error:
-        raise BadConfig("replica", _without_secrets(url), reason_of(error)) from error
-
-
-def _without_secrets(url: str) -> str:
-    if "://" not in url:
-        return url
-    parts = urlsplit(url)
-    return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="").geturl()

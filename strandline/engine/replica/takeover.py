@@ -7,7 +7,8 @@ reads of the chain is everything that was ever acknowledged as ``replicated``.
 from __future__ import annotations
 
 import os
-from contextlib import closing, suppress
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,7 +20,16 @@ from strandline.engine.errors import BadConfig, DamagedFile, EngineError
 from strandline.engine.journal.file import DIRECTORY, FLUSHED, journal_path
 from strandline.engine.journal.frame import FILE_HEADER, FileKind, read_file_header
 from strandline.engine.replica.chain import ID_BYTES, Chain
-from strandline.engine.replica.chunk import Chunk, ChunkKind, JournalPart, State, Term, chunk_name, content_of
+from strandline.engine.replica.chunk import (
+    Chunk,
+    ChunkKind,
+    JournalPart,
+    Piece,
+    State,
+    Term,
+    chunk_name,
+    content_of,
+)
 from strandline.engine.replica.leader import Leader, write_leader
 from strandline.engine.segments.store import HOT_DIRECTORY
 from strandline.engine.state.checkpoints import (
@@ -65,13 +75,6 @@ class Begun(NamedTuple):
     state: State | None
 
 
-class _Contents(NamedTuple):
-    manifest: Manifest
-    state: State
-    #: The bytes of the journal files from the boundary on, in order.
-    files: dict[int, bytearray]
-
-
 def own_id(disk: Disk) -> bytes:
     """Return the id of a locked directory, which it gets when it first has a replica."""
     with suppress(FileNotFoundError, ValueError):
@@ -83,10 +86,18 @@ def own_id(disk: Disk) -> bytes:
     return made
 
 
-def begin_term(disk: Disk, chain: Chain, address: str, lease_ms: int, expected_term: int | None = None) -> Begun:
+def begin_term(
+    disk: Disk,
+    chain: Chain,
+    address: str,
+    lease_ms: int,
+    expected_term: int | None = None,
+    proceed: Callable[[], None] = lambda: None,
+) -> Begun:
     """Take over the replica for a locked data directory. An empty directory gets the contents of the replica.
 
-    With ``expected_term``, do so only if the term of the chain is still this one.
+    With ``expected_term``, do so only if the term of the chain is still this one. ``proceed`` is called again and again
+    while the directory is being made; what it raises ends that. The directory then counts as empty.
 
     Raises ReplicaAhead, Superseded, BadConfig, DamagedFile, and OSError if the store cannot be reached.
     """
@@ -106,9 +117,7 @@ def begin_term(disk: Disk, chain: Chain, address: str, lease_ms: int, expected_t
     write_leader(chain.store, Leader(chain.term, address, max(lease_ms, START_LEASE_MS) if lease_ms else 0))
     if own is not None or end is None:
         return Begun(False, _last_state(chain))
-    contents = _read(chain)
-    _restore(disk, chain, contents)
-    return Begun(True, contents.state)
+    return Begun(True, _restore(disk, chain, proceed))
 
 
 def has_data(directory: str | os.PathLike[str]) -> bool:
@@ -171,42 +180,42 @@ def _last_state(chain: Chain) -> State | None:
     return content_of(_present(chain, chain.state, chain.read(chain.state)), State)
 
 
-def _read(chain: Chain) -> _Contents:
-    """Read what a server starts from. The chain ends with the caller's term, so nothing that is needed changes."""
-    state = _last_state(chain)
-    if state is None:
-        # The server before has acknowledged nothing as replicated, but may have created logs.
-        manifest = Manifest()
-        return _Contents(manifest, State(encode_manifest(manifest), [], chain.number), {})
-    manifest = parse_manifest(state.manifest, chain.store.describe())
-    files: dict[int, bytearray] = {}
-    numbers = list(range(state.first_chunk, chain.number))
-    for number, found in zip(numbers, chain.chunks(numbers), strict=True):
-        chunk = _present(chain, number, found)
-        if chunk.kind is not ChunkKind.JOURNAL:
-            continue
-        for piece in content_of(chunk, JournalPart).pieces:
-            if piece.index < manifest.boundary:
-                continue
-            file = files.setdefault(piece.index, bytearray())
-            if piece.offset > len(file):
-                raise DamagedFile(
-                    f"{chain.store.describe()}/{chunk_name(number)}",
-                    f"it continues journal file {piece.index} at byte {piece.offset}, which has {len(file)} bytes",
-                )
-            # A server that starts again in its directory ships the files from the boundary on once more.
-            file[piece.offset : piece.offset + len(piece.data)] = piece.data
-    return _Contents(manifest, state, files)
-
-
 def _present(chain: Chain, number: int, chunk: Chunk | None) -> Chunk:
     if chunk is None:
         raise DamagedFile(f"{chain.store.describe()}/{chunk_name(number)}", "the chunk is missing")
     return chunk
 
 
-def _restore(disk: Disk, chain: Chain, contents: _Contents) -> None:
-    """Make the data directory. The manifest is written last: without it, the directory counts as empty."""
+def _restore(disk: Disk, chain: Chain, proceed: Callable[[], None]) -> State:
+    """Make the data directory, and return the state from which it was made. The manifest is written last: without it,
+    the directory counts as empty. The chain ends with the caller's term, so nothing that is needed changes."""
+    _empty(disk)
+    state = _last_state(chain)
+    if state is None:
+        # The server before has acknowledged nothing as replicated, but may have created logs.
+        manifest = Manifest()
+        state = State(encode_manifest(manifest), [], chain.number)
+    else:
+        manifest = parse_manifest(state.manifest, chain.store.describe())
+    for name, stored in zip(manifest.checkpoints, state.checkpoints, strict=True):
+        proceed()
+        raw = chain.store.read(stored)
+        if raw is None:
+            raise DamagedFile(f"{chain.store.describe()}/{stored}", "the object is missing")
+        disk.write_file(checkpoint_path(name), raw)
+    sizes = _restore_journal(disk, chain, range(state.first_chunk, chain.number), manifest.boundary, proceed)
+    entries = [JournalEntry(index, sizes[index]) for index in sorted(sizes)]
+    if entries:
+        # The last chunk may end within a write, which was not acknowledged.
+        entries[-1] = JournalEntry(entries[-1].index)
+    for folder in (DIRECTORY, HOT_DIRECTORY, CHECKPOINTS, ""):
+        disk.sync_directory(folder)
+    write_manifest(disk, msgspec.structs.replace(manifest, journals=entries))
+    return state
+
+
+def _empty(disk: Disk) -> None:
+    """Prepare the data directory, and remove what an unfinished takeover has left in it."""
     if not disk.exists(TAKEN_OVER):
         for folder in (DIRECTORY, HOT_DIRECTORY, CHECKPOINTS):
             if disk.list(folder):
@@ -223,22 +232,71 @@ def _restore(disk: Disk, chain: Chain, contents: _Contents) -> None:
         disk.make_directory(folder)
         for name in disk.list(folder):
             disk.remove(f"{folder}/{name}")
-    manifest = contents.manifest
-    for name, stored in zip(manifest.checkpoints, contents.state.checkpoints, strict=True):
-        raw = chain.store.read(stored)
-        if raw is None:
-            raise DamagedFile(f"{chain.store.describe()}/{stored}", "the object is missing")
-        disk.write_file(checkpoint_path(name), raw)
-    entries = []
-    for index in sorted(contents.files):
-        file = contents.files[index]
-        with closing(disk.append_file(journal_path(index))) as copy:
-            copy.write([bytes(file)])
-            copy.sync()
-        entries.append(JournalEntry(index, len(file)))
-    if entries:
-        # The last chunk may end within a write, which was not acknowledged.
-        entries[-1] = JournalEntry(entries[-1].index)
-    for folder in (DIRECTORY, HOT_DIRECTORY, CHECKPOINTS, ""):
-        disk.sync_directory(folder)
-    write_manifest(disk, msgspec.structs.replace(manifest, journals=entries))
+
+
+def _restore_journal(
+    disk: Disk, chain: Chain, numbers: Sequence[int], boundary: int, proceed: Callable[[], None]
+) -> dict[int, int]:
+    """Write the journal files from the boundary on, chunk by chunk. Return their sizes."""
+    sizes: dict[int, int] = {}
+    file: _RestoredFile | None = None
+    try:
+        for number, found in zip(numbers, chain.chunks(numbers), strict=True):
+            proceed()
+            chunk = _present(chain, number, found)
+            if chunk.kind is not ChunkKind.JOURNAL:
+                continue
+            for piece in content_of(chunk, JournalPart).pieces:
+                if piece.index < boundary:
+                    continue
+                size = sizes.get(piece.index, 0)
+                if piece.offset > size:
+                    raise DamagedFile(
+                        f"{chain.store.describe()}/{chunk_name(number)}",
+                        f"it continues journal file {piece.index} at byte {piece.offset}, which has {size} bytes",
+                    )
+                if file is None or file.index != piece.index:
+                    if file is not None:
+                        file.finish()
+                    file = _RestoredFile(disk, piece.index, size)
+                file.put(piece)
+                sizes[piece.index] = file.size
+        if file is not None:
+            file.finish()
+    finally:
+        if file is not None:
+            file.close()
+    return sizes
+
+
+class _RestoredFile:
+    """A journal file that is being written from pieces."""
+
+    def __init__(self, disk: Disk, index: int, size: int) -> None:
+        self._disk = disk
+        self._path = journal_path(index)
+        self._file = disk.append_file(self._path)
+        self.index = index
+        self.size = size
+
+    def put(self, piece: Piece) -> None:
+        """Write a piece. A server that starts again in its directory ships the files from the boundary on once more, so
+        the file may have the bytes already."""
+        data = piece.data
+        if piece.offset < self.size:
+            known = self._disk.read(self._path, piece.offset, len(data))
+            if data.startswith(known):
+                data = data[len(known) :]
+            else:
+                data += self._disk.read(self._path, piece.offset + len(data))
+                self._file.truncate(piece.offset)
+        if data:
+            self._file.write([data])
+        self.size = max(self.size, piece.offset + len(piece.data))
+
+    def finish(self) -> None:
+        self._file.sync()
+        self.close()
+
+    def close(self) -> None:
+        self._file.close()

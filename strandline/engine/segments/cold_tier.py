@@ -16,7 +16,7 @@ import os
 import re
 import weakref
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
@@ -30,7 +30,7 @@ from strandline.late_import import LateModule
 if TYPE_CHECKING:
     import obstore.exceptions
     import obstore.store
-    from obstore.store import ClientConfig, LocalStore, RetryConfig, S3Store
+    from obstore.store import ClientConfig, LocalStore, ObjectStore, RetryConfig
 else:
     obstore = LateModule("obstore")
 
@@ -84,10 +84,12 @@ class ObjectStoreCold:
     def __init__(self, url: str, **options: str | bool) -> None:
         self._url = url.rstrip("/")
         self._directory = directory_of(url)
-        if self._directory is None:
-            self._store: LocalStore | S3Store = _open_s3(url, options)
+        if self._directory is not None:
+            self._store: ObjectStore = open_directory("a cold tier", self._directory, options)
+        elif urlsplit(url).scheme != "s3":
+            raise BadConfig("cold", url, "expected a path, file:///path or s3://bucket/prefix")
         else:
-            self._store = _open_directory(self._directory, options)
+            self._store = open_object_store("cold", url, options, RETRY)
 
     def __repr__(self) -> str:
         return f"ObjectStoreCold({self._url!r})"
@@ -187,9 +189,10 @@ def directory_of(url: str) -> Path | None:
     return None
 
 
-def _open_directory(directory: Path, options: dict[str, str | bool]) -> LocalStore:
+def open_directory(what: str, directory: Path, options: Mapping[str, str | bool]) -> LocalStore:
+    """Create a directory if need be. ``what`` is in it, for messages."""
     for option, value in options.items():
-        raise BadConfig(option, value, "a cold tier in a directory has no options")
+        raise BadConfig(option, value, f"{what} in a directory has no options")
     create_directory(directory)
     return obstore.store.LocalStore(directory)
 
@@ -202,18 +205,24 @@ def create_directory(directory: Path) -> None:
             sync_path(parent.parent)
 
 
-def _open_s3(url: str, options: dict[str, str | bool]) -> S3Store:
-    if urlsplit(url).scheme != "s3":
-        raise BadConfig("cold", url, "expected a path, file:///path or s3://bucket/prefix")
+def open_object_store(setting: str, url: str, options: Mapping[str, str | bool], retries: RetryConfig) -> ObjectStore:
+    """Open any store that the library knows. ``setting`` is the name of the setting with the URL, for messages."""
     settings: dict[str, Any] = dict(options)
     client: ClientConfig | None = None
     if "allow_http" in settings:
         # The client reads its settings from the environment only if no client option is given.
-        client = {"allow_http": settings.pop("allow_http")}
+        client = {"allow_http": bool(settings.pop("allow_http"))}
     try:
-        return obstore.store.S3Store.from_url(url, client_options=client, retry_config=RETRY, **settings)
-    except obstore.exceptions.BaseError as error:
-        raise BadConfig("cold", url, reason_of(error)) from error
+        return obstore.store.from_url(url, client_options=client, retry_config=retries, **settings)
+    except (obstore.exceptions.BaseError, ValueError) as error:
+        raise BadConfig(setting, without_secrets(url), reason_of(error)) from error
+
+
+def without_secrets(url: str) -> str:
+    if "://" not in url:
+        return url
+    parts = urlsplit(url)
+    return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="").geturl()
 
 
 def reason_of(error: Exception) -> str:

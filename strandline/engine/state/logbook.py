@@ -14,7 +14,7 @@ from typing import NamedTuple
 from strandline.engine.clock import FUTURE_MS, MAX_AHEAD_MS
 from strandline.engine.errors import UnknownLog
 from strandline.engine.journal.bodies import Extras
-from strandline.engine.record import Appended, Config, Cursor, LogState, ProducerState, Reason, Remembered
+from strandline.engine.record import AT_RISK, Appended, Config, Cursor, LogState, ProducerState, Reason, Remembered
 from strandline.engine.state.block import Block
 from strandline.engine.state.forks import ForkBase, earliest_of, evict_floor_of
 from strandline.engine.state.idempotency import remember, remember_keys
@@ -26,6 +26,14 @@ from strandline.engine.stats import NOWHERE, Totals
 
 #: Called with a logbook when it has changed.
 Listener = Callable[["Logbook"], None]
+
+
+#: What a logbook consists of, without what others think of it: its listeners, totals and counters of changes.
+_CONTENTS = (
+    "assigned", "base", "cap_floor", "config", "count", "created_ts", "cursors", "earliest", "filed_in", "forks",
+    "gaps", "head", "idempotency", "last_ts", "notes", "producers", "runs", "size", "tail", "ttl_floor",
+    "volatile_from",
+)  # fmt: skip
 
 
 class Gap(NamedTuple):
@@ -115,6 +123,17 @@ class Logbook:
         #: The first seq that is only in memory, because the log was ephemeral when it was written; 0: none.
         self.volatile_from = 0
 
+    def become(self, other: Logbook) -> None:
+        """Take the contents of another logbook of the same log."""
+        totals = self.totals
+        self.count_in(NOWHERE)
+        for slot in _CONTENTS:
+            setattr(self, slot, getattr(other, slot))
+        self.revision += 1
+        self.rewrites += 1
+        self.withdrawals += 1
+        self.count_in(totals)
+
     @property
     def evict_floor(self) -> int:
         return max(self.cap_floor, self.ttl_floor)
@@ -196,8 +215,11 @@ class Logbook:
 
     def assign(self, block: Block, ts: int, extras: Extras | None, now: int) -> Appended:
         """Assign the block's seqs. They are used from now on, whether or not readers see the records."""
-        appended = Appended(block.first, block.last, ts)
-        self.assigned = block.last
+        first, last = block.first, block.last
+        appended = Appended(first, last, ts)
+        self.assigned = last
+        if self.config.durability in AT_RISK:
+            self.totals.at_risk += last - first + 1
         if ts - now <= FUTURE_MS:
             self.last_ts = ts
         self.active_ts = now

@@ -133,7 +133,8 @@ async function door() {
     found.requests++;
     if (!found.isStandby) return server.answer(request, response);
     response.writeHead(503, { "content-type": "application/json" });
-    response.end(JSON.stringify({ error: { code: "STANDBY", message: "this server is a standby" } }));
+    const detail = found.leader && { leader: new URL(found.leader).host };
+    response.end(JSON.stringify({ error: { code: "STANDBY", message: "this server is a standby", detail } }));
   });
   http.listen(0, "127.0.0.1");
   await once(http, "listening");
@@ -170,6 +171,22 @@ test("a change that is sent once goes to the server that is not a standby", asyn
   await log.append({ payload: { text: "row 2" } });
   assert.deepEqual(texts(log), ["row 2"]);
   assert.equal(front.requests, before + 1);
+  front.vanish();
+});
+
+test("the leader that a standby names is asked next, unless it does not answer", async () => {
+  fill(1);
+  const [front, middle] = [await door(), await door()];
+  Object.assign(front, { isStandby: true, leader: server.url });
+  const open = (...urls) => opened(createLog(connect(urls, { user: "me" }).vote, { parent: "p", live: false, retry: QUICK }));
+  const log = open(front.url, middle.url, server.url);
+  await until(() => !log.isLoading);
+  assert.deepEqual([texts(log), front.requests, middle.requests], [["row 1"], 1, 0]);
+  front.leader = middle.url;
+  middle.vanish();
+  const other = open(middle.url, front.url, server.url);
+  await until(() => !other.isLoading);
+  assert.deepEqual([texts(other), front.requests], [["row 1"], 2]);
   front.vanish();
 });
 

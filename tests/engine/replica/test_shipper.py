@@ -82,6 +82,45 @@ def test_what_was_not_flushed_is_not_shipped(engine: Engine, store: FaultyStore)
     assert replica.stats().waiting_bytes == 0
 
 
+def test_records_that_the_replica_lacks_are_counted(
+    engine: Engine, store: FaultyStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    replica = replica_of(engine)
+
+    def waiting() -> int:
+        return replica.stats().waiting_records
+
+    logs = [make(engine, name, durability=name) for name in ("memory", "disk", "fsync", "replicated", "ephemeral")]
+    engine.flush()
+    replica.ship_all()
+    assert waiting() == 0
+    for log in logs:
+        log.append(Batch([b"x" * 1000] * 10))
+    assert waiting() == 30, (
+        "those of three logs: readers have not seen those of the fourth, and the fifth promises less"
+    )
+    engine.flush()
+    store.is_away = True
+    with pytest.raises(OSError, match="away"):
+        replica.ship_all()
+    assert waiting() == 30
+    store.is_away = False
+    replica.ship_all()
+    assert waiting() == 0
+    # A chunk has less than everything.
+    for _ in range(100):
+        logs[0].append(Batch([b"x" * 1000] * 10))
+    engine.flush()
+    monkeypatch.setattr(shipper_module, "MAX_CHUNK_BYTES", 250_000)
+    assert replica._ship_one()
+    assert 700 < waiting() < 800
+    # A state replaces a part of the journal.
+    engine.seal()
+    replica._copy_files()
+    assert replica._ship_one() is False
+    assert waiting() == 0
+
+
 def test_writers_share_a_chunk(engine: Engine, store: FaultyStore) -> None:
     log = make(engine, "r", durability="replicated")
     before = kinds(store)

@@ -7,15 +7,18 @@ from uuid import uuid4
 
 import pytest
 
+from bench.minio import BUCKET, MinioServer
 from strandline.engine.errors import BadConfig
 from strandline.engine.replica.store import ObjectStoreReplica, ReplicaStore, StoredObject
 from strandline.engine.segments.cold_tier import PART_BYTES
 
 
-@pytest.fixture(params=["directory", "s3"])
+@pytest.fixture(params=["directory", "s3", "minio"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> ReplicaStore:
     if request.param == "directory":
         return ObjectStoreReplica((tmp_path / "replica").as_uri())
+    if request.param == "minio":
+        return ObjectStoreReplica(f"s3://{BUCKET}/{uuid4().hex}", **request.getfixturevalue("minio").options)
     return ObjectStoreReplica(f"s3://cold/{uuid4().hex}/", **request.getfixturevalue("s3"))
 
 
@@ -27,9 +30,10 @@ def test_an_object_is_created_once(store: ReplicaStore) -> None:
 
 def test_of_many_that_create_an_object_one_succeeds(store: ReplicaStore) -> None:
     with ThreadPoolExecutor(8) as threads:
-        created = list(threads.map(lambda n: store.create("chunks/1", b"%d" % n), range(16)))
-    assert sum(created) == 1
-    assert store.read("chunks/1") == b"%d" % created.index(True)
+        for name in (f"chunks/{number}" for number in range(20)):
+            created = list(threads.map(lambda n, name=name: store.create(name, b"%d" % n), range(16)))
+            assert sum(created) == 1
+            assert store.read(name) == b"%d" % created.index(True)
 
 
 def test_an_object_can_be_created_again_after_it_was_removed(store: ReplicaStore) -> None:
@@ -96,11 +100,12 @@ def test_a_store_that_cannot_be_reached_is_an_error(s3: dict[str, str | bool], t
         assert caught.value.filename == "s3://cold/x/a"
 
 
-def test_a_missing_bucket_is_an_error_and_not_an_empty_store(s3: dict[str, str | bool]) -> None:
-    store = ObjectStoreReplica("s3://missing/x", **s3)
-    with pytest.raises(OSError, match="NoSuchBucket") as caught:
-        store.read("a")
-    assert not isinstance(caught.value, FileNotFoundError)
+def test_a_missing_bucket_is_an_error_and_not_an_empty_store(s3: dict[str, str | bool], minio: MinioServer) -> None:
+    for options in (s3, minio.options):
+        store = ObjectStoreReplica("s3://missing/x", **options)
+        with pytest.raises(OSError, match="NoSuchBucket") as caught:
+            store.read("a")
+        assert not isinstance(caught.value, FileNotFoundError)
 
 
 def test_the_location_is_described_without_credentials(store: ReplicaStore) -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import shutil
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -8,11 +9,15 @@ from support.engines import fill, make, opened, texts
 from support.replicas import FaultyStore, directory, kill, kinds, served, start
 
 from strandline.engine import Batch, Config, Engine
+from strandline.engine.disk import LocalDisk
 from strandline.engine.errors import BadConfig, DamagedFile, Superseded
+from strandline.engine.journal.file import journal_path
 from strandline.engine.journal.recovery import SEQ_LEAP
+from strandline.engine.replica import shipper
 from strandline.engine.replica.chain import Chain
-from strandline.engine.replica.chunk import ChunkKind
-from strandline.engine.replica.takeover import TAKEN_OVER, ReplicaAhead
+from strandline.engine.replica.chunk import ChunkKind, JournalPart, Piece, State, Term
+from strandline.engine.replica.takeover import TAKEN_OVER, ReplicaAhead, begin_term, has_data
+from strandline.engine.state.checkpoints import JournalEntry, Manifest, encode_manifest, read_manifest
 from strandline.engine.testing.fault_disk import Crashed, FaultDisk
 
 
@@ -455,3 +460,58 @@ def test_the_chain_of_a_takeover_names_its_terms(tmp_path: Path) -> None:
     chain.find_end()
     assert chain.term == 2
     assert [each.kind for number in chain.terms if (each := chain.read(number))] == [ChunkKind.TERM] * 2
+
+
+def test_a_takeover_can_be_given_up_and_made_again(tmp_path: Path) -> None:
+    class GivenUp(Exception):
+        pass
+
+    def give_up(progress: float) -> None:
+        raise GivenUp
+
+    store = FaultyStore()
+    shipped(led(tmp_path, store))
+    disk = directory(tmp_path, "two")
+    with pytest.raises(GivenUp):
+        Engine.open(disk, background=False, replica=store, progress=give_up)
+    assert not has_data(disk.root)
+    with served(disk, store) as engine:
+        assert texts(engine.log("r")) == ["1", "2"]
+
+
+def test_a_takeover_needs_memory_for_a_few_chunks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shipper, "MAX_CHUNK_BYTES", 128 << 10)
+    store = FaultyStore()
+    engine = shipped(led(tmp_path, store))
+    for number in range(24):
+        engine.log("r").append(Batch([b"%d" % number * (1 << 19)]))
+    engine.flush()
+    shipped(engine)
+    stored = sum(map(len, store.objects.values()))
+    assert stored > 16 << 20
+    chain = Chain(store, b"two")
+    (tmp_path / "two").mkdir()
+    disk = LocalDisk(tmp_path / "two")
+    tracemalloc.start()
+    try:
+        assert begin_term(disk, chain, "", 0).restored
+        assert tracemalloc.get_traced_memory()[1] < stored / 4
+    finally:
+        tracemalloc.stop()
+
+
+def test_journal_bytes_that_were_uploaded_again_are_written_once(tmp_path: Path) -> None:
+    store = FaultyStore()
+    chain = Chain(store, b"one")
+    chain.take_over(Term("", 0))
+    chain.add(State(encode_manifest(Manifest()), [], 3))
+    one, two = Piece(1, 0, b"abcdef"), Piece(2, 0, b"uvw")
+    for pieces in ([one, two], [Piece(1, 0, b"abc")], [Piece(1, 3, b"XY"), Piece(1, 5, b"fgh"), Piece(2, 3, b"xyz")]):
+        chain.add(JournalPart(pieces, 0))
+    disk = directory(tmp_path, "two")
+    assert begin_term(disk, Chain(store, b"two"), "", 0).restored
+    assert disk.read(journal_path(1)) == b"abcXYfgh"
+    assert disk.read(journal_path(2)) == b"uvwxyz"
+    manifest = read_manifest(disk)
+    assert manifest is not None
+    assert manifest.journals == [JournalEntry(1, 8), JournalEntry(2)]

@@ -1,0 +1,1 @@
+"""A follower: a read-only copy of the logs of another server, kept current from its journal."""

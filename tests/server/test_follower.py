@@ -1,0 +1,139 @@
+"""A server that follows another one: what it answers, and what it refuses. In real processes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from support.command_line import Cli
+from support.server_process import ServerProcess, StartServer
+from support.topics_client import Client, eventually
+
+from strandline.client import Client as PythonClient
+
+#: Chunks follow each other at once, and the follower looks at once.
+LEADER = {"replica_interval_ms": 1, "replica_timeout_ms": 60_000}
+FOLLOWER = {"follow_interval_ms": 10}
+
+
+class Servers:
+    def __init__(self, start_server: StartServer, replica: str, **settings: Any) -> None:
+        self.leader: ServerProcess = start_server(replica=replica, **LEADER, **settings)
+        self.follower: ServerProcess = start_server(follow=replica, **FOLLOWER, **settings)
+        self.address = self.leader.url.removeprefix("http://")
+
+    def get(self, path: str, **options: Any) -> httpx.Response:
+        return httpx.get(f"{self.follower.url}{path}", trust_env=False, timeout=30, **options)
+
+
+@pytest.fixture
+def servers(start_server: StartServer, tmp_path: Path) -> Servers:
+    return Servers(start_server, str(tmp_path / "replica"))
+
+
+def data_of(client: Client, topic: str) -> list[Any]:
+    return [record["data"] for record in client.diff(topic)["records"]]
+
+
+def test_a_follower_answers_reads_and_names_the_leader(servers: Servers) -> None:
+    leader, follower = servers.leader.client(), servers.follower.client()
+    leader.put("orders")
+    seq = leader.write("orders", [{"item": "book"}, {"item": "pen"}])["last_seq"]
+    # The reader sees its own write, although the follower may not have the log yet.
+    answer = servers.get(f"/v0/topics/orders?min_seq={seq}")
+    assert answer.json()["head_seq"] == seq
+    assert int(answer.headers["strandline-lag-ms"]) >= 0
+    assert data_of(follower, "orders") == [{"item": "book"}, {"item": "pen"}]
+
+    for method, path, body in (
+        ("POST", "/v0/topics/orders", {"records": [{"data": 1}]}),
+        ("PUT", "/v0/topics/other", {}),
+        ("DELETE", "/v0/topics/orders", None),
+        ("PUT", "/v0/topics/orders/consumers/c", {"seq": 1}),
+        ("PUT", "/v1/stream/visits", None),
+        ("POST", "/v1/stream/orders", [1]),
+        ("PUT", "/v0/routers/r", {"source": "orders", "dest": "copies"}),
+    ):
+        refused = httpx.request(method, f"{servers.follower.url}{path}", json=body, trust_env=False)
+        assert refused.status_code == 503, (method, path, refused.text)
+        error = refused.json()["error"]
+        assert error["code"] == "standby", (path, error)
+        assert servers.address in error["message"]
+        assert "retry-after" in refused.headers
+    assert data_of(leader, "orders") == [{"item": "book"}, {"item": "pen"}]
+
+    health = servers.get("/v0/health").json()
+    assert (health["status"], health["role"], health["leader"]) == ("ok", "follower", servers.address)
+    assert servers.get("/v0/ready").json()["status"] == "ready"
+    metrics = servers.get("/v0/metrics").text
+    assert "strandline_follower_lag_seconds " in metrics
+    assert "strandline_journal_read_only 0" in metrics
+    cli = Cli(servers.follower.url)
+    fields = {line.split("  ")[0]: line.split("  ", 1)[1].strip() for line in cli.lines("info")}
+    assert fields["role"] == "follower"
+    assert fields["behind the leader"].endswith(" s")
+    assert any(line.startswith("ok    follower") for line in cli.lines("doctor"))
+
+
+def test_min_seq_says_what_is_missing(servers: Servers) -> None:
+    servers.leader.client().write("orders", [1])
+    assert servers.get("/v0/topics/orders?min_seq=1").status_code == 200
+    for path, expected in (
+        ("/v0/topics/orders?min_seq=x", "expected a sequence number"),
+        ("/v0/topics?min_seq=1", "the path names no log"),
+    ):
+        answer = servers.get(path)
+        assert answer.status_code == 400
+        assert expected in answer.json()["error"]["message"]
+    # The leader need not wait: there is no such record.
+    answer = httpx.get(f"{servers.leader.url}/v0/topics/orders?min_seq=9", trust_env=False)
+    assert (answer.status_code, answer.json()["error"]["code"]) == (400, "invalid_request")
+
+
+def test_live_readers_and_searches_of_a_follower(servers: Servers) -> None:
+    leader, follower = servers.leader.client(), servers.follower.client()
+    stream = f"{servers.leader.url}/v1/stream/visits"
+    httpx.put(stream, headers={"content-type": "application/json"}, trust_env=False)
+    field = {"kind": "keyword", "exact": True, "bindings": [{"version": 1, "jsonPointer": "/page"}]}
+    schema = {"schema": {"type": "object"}, "search": {"fields": {"page": field}}}
+    httpx.post(f"{stream}/_schema", json=schema, trust_env=False).raise_for_status()
+    httpx.post(stream, json=[{"page": "/"}, {"page": "/pay"}], trust_env=False).raise_for_status()
+    found = servers.get("/v1/stream/visits/_search?q=page:/pay&min_seq=2").json()
+    assert [hit["source"] for hit in found["hits"]] == [{"page": "/pay"}]
+
+    leader.write("orders", [1])
+    assert servers.get("/v0/topics/orders?min_seq=1").status_code == 200
+    session = follower.call("POST", "/v0/watch", {"topics": {"orders": {"from_seq": 1}}})
+    with httpx.stream("GET", f"{servers.follower.url}{session['stream_url']}", trust_env=False, timeout=30) as events:
+        leader.write("orders", [{"live": True}])
+        assert any('"live":true' in line for line in events.iter_lines())
+
+
+def test_an_api_key_that_the_leader_revokes_ends_on_the_follower(start_server: StartServer, tmp_path: Path) -> None:
+    servers = Servers(start_server, str(tmp_path / "replica"), keys="secret")
+    admin = {"authorization": "Bearer secret"}
+    keys = f"{servers.leader.url}/v0/keys"
+    made = httpx.post(keys, json={"name": "reader", "scopes": ["read"]}, headers=admin, trust_env=False).json()
+    reader = {"authorization": f"Bearer {made['secret']}"}
+    eventually(lambda: servers.get("/v0/topics", headers=reader).status_code == 200)
+    httpx.delete(f"{keys}/{made['key']['id']}", headers=admin, trust_env=False).raise_for_status()
+    eventually(lambda: servers.get("/v0/topics", headers=reader).status_code == 401)
+
+
+def test_clients_find_the_leader_for_writes(servers: Servers) -> None:
+    with PythonClient([servers.follower.url, servers.leader.url]) as client:
+        topic = client.topic("parcels")
+        topic.write({"to": "ann"})
+        assert [record.data for record in topic.read()] == [{"to": "ann"}]
+
+
+def test_a_follower_waits_for_the_first_leader(start_server: StartServer, tmp_path: Path) -> None:
+    replica = str(tmp_path / "replica")
+    follower = start_server(follow=replica, ready=False, **FOLLOWER)
+    eventually(lambda: "cannot follow" in follower.log())
+    assert httpx.get(f"{follower.url}/v0/ready", trust_env=False).status_code == 503
+    leader = start_server(replica=replica, **LEADER)
+    leader.client().write("orders", [1])
+    eventually(lambda: httpx.get(f"{follower.url}/v0/topics/orders", trust_env=False).status_code == 200)

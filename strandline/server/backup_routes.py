@@ -106,6 +106,20 @@ class ReplicaShown(msgspec.Struct, kw_only=True):
     lease_ms: Number
 
 
+class FollowerShown(msgspec.Struct, kw_only=True):
+    """A server that follows another one. Its data directory is only a cache."""
+
+    #: The replica of the leader.
+    location: str
+    #: Where clients reach the leader, as host:port; empty if unknown.
+    leader: str
+    term: Number
+    #: The last chunk of the journal that was read.
+    chunk: Number
+    #: It has everything that was in the replica this long ago.
+    lag_ms: Milliseconds
+
+
 class ColdTierShown(msgspec.Struct, kw_only=True):
     location: str
     segments: Number
@@ -133,6 +147,8 @@ class BackupsAnswer(msgspec.Struct, kw_only=True):
     error: str
     #: null: the server has none.
     replica: ReplicaShown | None
+    #: null: the server follows none.
+    follower: FollowerShown | None
     cold_tier: ColdTierShown | None
     #: The bytes of unsealed records, which are in the journal only.
     journal_bytes: Number
@@ -235,6 +251,7 @@ class BackupRoutes:
             if look is None
             else look.error,
             replica=self._replica(),
+            follower=self._follower(),
             cold_tier=self._cold_tier("" if look is None else look.cold_error),
             journal_bytes=engine.stats().journal_bytes,
             logs=dict(engine.totals.logs),
@@ -259,6 +276,19 @@ class BackupRoutes:
             waiting_ms=round(stats.waiting_ms, 1),
             missing_segments=stats.missing_segments,
             lease_ms=storage.replica_lease_ms,
+        )
+
+    def _follower(self) -> FollowerShown | None:
+        follower = self._engine.follower
+        if follower is None:
+            return None
+        stats = follower.stats()
+        return FollowerShown(
+            location=self._settings.storage.follow,
+            leader=stats.leader,
+            term=stats.term,
+            chunk=stats.chunk,
+            lag_ms=round(stats.lag_ms, 1),
         )
 
     def _cold_tier(self, error: str) -> ColdTierShown | None:

@@ -60,7 +60,10 @@ function verdict(answer) {
   const backup = newest(answer);
   const lines = [];
   let kind = "good";
-  if (works(replica)) {
+  if (answer.follower) {
+    lines.push(h("b", {}, "Nothing is lost: this server only follows another one."));
+    lines.push(`Its data is that of the leader${answer.follower.leader ? `, ${answer.follower.leader}` : ""}. Look there for what survives the loss of the leader.`);
+  } else if (works(replica)) {
     const late = replica.away || replica.lag_ms > LATE_MS;
     kind = late ? "warn" : "good";
     lines.push(h("b", {}, late ? `Another server can take over, without the last ${bytes(replica.waiting_bytes)} of the journal.` : "Another server can take over from the replica."));
@@ -75,20 +78,25 @@ function verdict(answer) {
     lines.push(h("b", {}, "Everything on its disk is lost."));
     lines.push(answer.location ? "The location of the backups has no complete backup of this data directory, and there is no replica that another server could start from." : "The server has no replica, and its settings do not say where its backups are.");
   }
+  if (answer.follower) return card(kind, lines);
   if (works(replica) && backup) lines.push(`Against mistakes, the state of ${relative(backup.until, now)} is in a backup.`);
   else if (works(replica)) lines.push("A replica repeats mistakes, such as a delete: only a backup has the state before them.");
+  return card(kind, lines);
+}
+
+function card(kind, lines) {
   return h("section.card.verdict", { "aria-label": "If this machine is lost", dataset: { kind } }, h("h2", {}, "If this machine is lost now"), h("div.pad", {}, lines.map((line) => h("p", {}, line))));
 }
 
 function figures(answer) {
-  const { found, replica, cold_tier: cold, now } = answer;
+  const { found, replica, follower, cold_tier: cold, now } = answer;
   const backup = newest(answer);
   return stats([
     ["Newest backup", backup ? ago(backup.time) : "none", backup ? (now - backup.time > OLD_MS ? "warn" : "good") : "bad"],
     ["Backups", found ? count(found.total) : "–"],
     ["Size of all backups", found && found.bytes !== null ? bytes(found.bytes) : "–"],
-    ["Replica", replica ? (replica.away ? "away" : replica.role) : "none", replica ? (replica.away || replica.role !== "leader" ? "bad" : "good") : undefined],
-    ["Replica lacks", replica ? bytes(replica.waiting_bytes) : "–", replica && replica.lag_ms > LATE_MS ? "warn" : undefined],
+    ["Replica", replica ? (replica.away ? "away" : replica.role) : follower ? "follower" : "none", replica ? (replica.away || replica.role !== "leader" ? "bad" : "good") : undefined],
+    follower ? ["Behind the replica", duration(follower.lag_ms), follower.lag_ms > LATE_MS ? "warn" : undefined] : ["Replica lacks", replica ? bytes(replica.waiting_bytes) : "–", replica && replica.lag_ms > LATE_MS ? "warn" : undefined],
     ["Not sealed yet", bytes(answer.journal_bytes)],
     ["In the cold tier", cold ? bytes(cold.bytes) : "–", cold?.error ? "bad" : undefined],
     ["Replicated logs", count(answer.logs.replicated ?? 0)],
@@ -97,8 +105,17 @@ function figures(answer) {
 
 // --- the replica and the cold tier -------------------------------------------------------------------------------------
 
-function replicaCard({ replica, logs }) {
+function replicaCard({ replica, follower, logs }) {
   const title = h("h2", {}, "Replica");
+  if (follower) {
+    return h("section.card", { "aria-label": "Replica" }, h("header", {}, title, h("span.chip", { dataset: { kind: "accent" } }, "follower")), h("div.pad", {}, facts([
+      ["Follows", h("code", {}, follower.location)],
+      ["Leader", follower.leader || "unknown"],
+      ["Term", count(follower.term)],
+      ["Last chunk", count(follower.chunk)],
+      ["Behind", duration(follower.lag_ms)],
+    ])));
+  }
   if (!replica) {
     return h("section.card", { "aria-label": "Replica" }, title, h("div.pad", {}, h("p.muted", {}, "None. With the setting ", h("code", {}, "replica"), ", a copy of the data directory follows in an object store while the server writes, and a standby can take over from it."), logs.replicated ? h("p.problem", {}, `${plural(logs.replicated, "log")} of the durability “replicated” cannot be written to without one.`) : null));
   }

@@ -10,6 +10,7 @@ import os
 import selectors
 import signal
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -20,7 +21,7 @@ from typing import NamedTuple
 from uuid import uuid4
 
 from bench.delaying_proxy import DelayingProxy, delaying_proxy
-from bench.measure import Effort, Figure, Rounds, Row, Sample, alone, timed
+from bench.measure import Effort, Figure, Rounds, Row, Sample, alone, single, timed
 from bench.minio import BUCKET, CannotBuild, MinioServer, build_minio, minio_server
 from bench.peers import free_port
 from bench.topics_server import Connection, Server, request_bytes, send_all, serving, write_body
@@ -42,6 +43,8 @@ TURNS = 12
 TAKEOVER_DELAY_MS = 20
 LOADERS, BATCH = 4, 1000
 LEASE_MS = 3000
+#: How many records are written to see when a follower shows them.
+LAG_PROBES = 200
 #: The records per second of the load whose requests are counted.
 RATE = 100
 #: For how long requests are counted, in turns, and until a started server is quiet.
@@ -81,6 +84,7 @@ def run(root: Path, effort: Effort) -> Iterator[Row]:
                 yield from _appends(base, effort, store, interval)
             for records in sorted({effort.scaled(1_000_000, 10_000), effort.takeover_records // effort.divisor}):
                 yield from _takeovers(base, effort, store, records)
+            yield from _lags(base, effort, store)
             yield from _requests(base, effort, store)
 
 
@@ -249,6 +253,65 @@ def _missing_segments(server: Server) -> object:
     return replica.get("missing_segments") if isinstance(replica, dict) else None
 
 
+# --- followers -----------------------------------------------------------------------------------------------------
+
+
+def _lags(base: Path, effort: Effort, store: Store) -> Iterator[Row]:
+    """From the answer to a write until a follower shows it: with nothing else to do, and while the leader takes all
+    writes that it can."""
+    store.proxy.delay(TAKEOVER_DELAY_MS)
+    url = _new_url()
+    with _server(base, store, url) as leader, ExitStack() as stack:
+        _create(leader, "probe", "disk")
+        _create(leader, "log", "disk")
+        data = base / f"data{next(_numbers)}"
+        follower = stack.enter_context(serving(data, environment=store.environment, follow=url))
+        yield from _lag_rows("nothing else to do", leader, follower, effort)
+        stop = threading.Event()
+        loaders = [threading.Thread(target=_load, args=(leader, stop)) for _ in range(LOADERS)]
+        before, began = _head(leader, "log"), time.perf_counter()
+        for loader in loaders:
+            loader.start()
+        try:
+            rows = list(_lag_rows("full write load", leader, follower, effort))
+            rate = (_head(leader, "log") - before) / (time.perf_counter() - began)
+        finally:
+            stop.set()
+            for loader in loaders:
+                loader.join()
+        yield from rows
+        yield single(GROUP, "the write load of the follower's lag", "records/s", rate)
+    store.proxy.delay(0)
+
+
+def _lag_rows(what: str, leader: Server, follower: Server, effort: Effort) -> Iterator[Row]:
+    lags = []
+    for _ in range(max(LAG_PROBES // effort.divisor, 5)):
+        status, answer = _request(leader, "POST", "/v0/topics/probe", write_body(payloads(SIZE)[:1]))
+        began = time.perf_counter()
+        assert status == 200, answer
+        status, answer = _request(follower, "GET", f"/v0/topics/probe?min_seq={answer['last_seq']}")
+        assert status == 200, answer
+        lags.append((time.perf_counter() - began) * 1000)
+    cuts = quantiles(lags, n=100, method="inclusive")
+    for part, value in (("p50", cuts[49]), ("p99", cuts[98])):
+        yield single(GROUP, f"a follower shows a record, {what}, {part}", "ms", value)
+
+
+def _load(leader: Server, stop: threading.Event) -> None:
+    body = write_body(payloads(SIZE)[:BATCH])
+    with leader.connect() as connection:
+        while not stop.is_set():
+            # Under pressure the server asks clients to wait.
+            connection.request("POST", "/v0/topics/log", body)
+
+
+def _head(server: Server, log: str) -> int:
+    head = _request(server, "GET", f"/v0/topics/{log}")[1]["head_seq"]
+    assert isinstance(head, int)
+    return head
+
+
 # --- requests ------------------------------------------------------------------------------------------------------
 
 
@@ -282,6 +345,9 @@ def _requests(base: Path, effort: Effort, store: Store) -> Iterator[Row]:
         with _server(base, store, url, ready=False, standby=True) as standby:
             _wait(lambda: _leader(standby) != "")
             yield from rows("idle, with a standby", lambda: time.sleep(seconds))
+        with serving(base / f"data{next(_numbers)}", environment=store.environment, follow=url):
+            time.sleep(QUIET_SECONDS)
+            yield from rows("idle, with a follower", lambda: time.sleep(seconds))
     with _server(base, store, _new_url(), replica_lease_ms=LEASE_MS):
         time.sleep(QUIET_SECONDS)
         # A whole number of signs of life.

@@ -39,7 +39,8 @@ def backup_command(
 ) -> None:
     """Back up a data directory, even while a server is running on it.
 
-    Only files that TARGET does not have yet are copied. For S3, set the usual AWS_* environment variables.
+    Only files that TARGET does not have yet are copied. If TARGET is a replica, the backup uses its files.
+    For S3, set the usual AWS_* environment variables.
 
     Example:
       strandline backup data s3://backups/strandline --keep 30
@@ -58,6 +59,8 @@ def backup_command(
         f"{counted(report.files, 'file')}, {decimal(report.bytes)}; "
         f"copied {counted(report.copied_files, 'file')}, {decimal(report.copied_bytes)}"
     )
+    if report.shared_files:
+        put(f"shared {counted(report.shared_files, 'file')}, {decimal(report.shared_bytes)} with the replica")
     if report.pruned:
         put(f"removed {counted(len(report.pruned), 'old backup')} and {counted(report.pruned_files, 'file')}")
 

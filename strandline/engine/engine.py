@@ -186,6 +186,8 @@ class Engine:
             cache_bytes=options.cache_bytes,
             cold_cache_bytes=options.cold_cache_bytes,
             fetch=follower.fetch if follower is not None else None if replica is None else replica.fetch,
+            # Other credentials may mean another store.
+            place_of=replica.place_of if replica and options.cold_options == options.replica_options else None,
         )
         self._clock = clock
         self._last_ts = 0

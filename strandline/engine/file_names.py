@@ -22,20 +22,27 @@ Kind = Literal[
     "pool segment",
     "pool checkpoint",
     "pool journal",
+    "replica object",
     "backup description",
 ]
 
 _NUMBER = "[0-9]{8,19}"
 _SUM = "[0-9a-f]{16}"
+#: In the names of a replica's objects: the term of the server, and the number of the object in it.
+_TERM = "-[0-9]{1,19}-[0-9]{1,19}"
 #: The pattern of each kind, and an example for error messages.
 _FORMS: dict[Kind, tuple[str, str]] = {
     "segment": (rf"({_NUMBER})\.arrow", "00000012.arrow"),
     "checkpoint": (rf"({_NUMBER})\.(?:full|changes)", "00000003.full"),
     "journal": (rf"({_NUMBER})\.journal", "00000034.journal"),
     "index": (rf"({_NUMBER})-{_NUMBER}-{_SUM}\.arrow", "00000001-00065536-45688295e9894d05.arrow"),
-    "pool segment": (rf"({_NUMBER})-{_SUM}\.arrow", "00000012-45688295e9894d05.arrow"),
-    "pool checkpoint": (rf"({_NUMBER})-{_SUM}\.(?:full|changes)", "00000003-91cf46bf0567c1e5.full"),
+    "pool segment": (rf"({_NUMBER})-{_SUM}(?:{_TERM})?\.arrow", "00000012-45688295e9894d05.arrow"),
+    "pool checkpoint": (rf"({_NUMBER})-{_SUM}(?:{_TERM})?\.(?:full|changes)", "00000003-91cf46bf0567c1e5.full"),
     "pool journal": (rf"({_NUMBER})-{_SUM}-{_SUM}\.journal", "00000034-76b2f55a471cc588-a12db550cba80fbd.journal"),
+    "replica object": (
+        rf"({_NUMBER})-{_SUM}{_TERM}\.(?:arrow|full|changes)",
+        "00000012-45688295e9894d05-3-17.arrow",
+    ),
     "backup description": (r"([0-9]{8})T[0-9]{6}\.[0-9]{3}Z\.json", "20261115T091335.027Z.json"),
 }
 #: The largest file number. Numbers have at least eight digits.

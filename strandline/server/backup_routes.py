@@ -18,7 +18,7 @@ from msgspec import Meta
 
 from strandline.engine import Engine
 from strandline.engine.backup import survey
-from strandline.engine.errors import DamagedFile, EngineError
+from strandline.engine.errors import EngineError
 from strandline.engine.state.checkpoints import read_manifest
 from strandline.server.settings import Settings
 from strandline.service.http import NO_STORE, Call, Reply, Route, encode
@@ -214,8 +214,8 @@ class BackupRoutes:
         target = self._settings.server.backups
         found, error, cold_error = None, "", ""
         try:
-            self._engine.store.check_cold_tier()
-        except (DamagedFile, OSError) as failure:
+            self._engine.store.reach_cold_tier()
+        except OSError as failure:
             cold_error = str(failure)
         if target:
             try:

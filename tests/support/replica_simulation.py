@@ -21,12 +21,17 @@ from random import Random
 from typing import Any, NamedTuple
 
 from strandline.engine import Append, Batch, Commit, Config, Engine, Log, ManualClock, Options
+from strandline.engine.backup import backup
+from strandline.engine.backup.pool import Backup, Pool, locate
+from strandline.engine.backup.restoration import _Plan, _Restoring
+from strandline.engine.disk import LocalDisk
 from strandline.engine.errors import EngineError, ReplicaBehind
 from strandline.engine.follower.mirror import NoLeaderYet
-from strandline.engine.replica import shipper
+from strandline.engine.replica import sharing, shipper
+from strandline.engine.replica.sharing import STALE_SECONDS
 from strandline.engine.replica.takeover import ReplicaAhead
 from strandline.engine.testing.fault_disk import Crashed, FaultDisk
-from support.simulated_store import SimulatedBucket, SimulatedStore
+from support.simulated_store import SimulatedBucket, SimulatedFolder, SimulatedStore, simulated_pool
 
 NOW = 1_700_000_000_000
 MACHINES = 3
@@ -44,6 +49,11 @@ LOGS = {
     "m": "memory",
     "e": "ephemeral",
 }
+
+#: The folder of the cold tier in the bucket.
+COLD = "cold"
+#: The logs whose records are all in a backup, except for the moments that a power cut takes.
+BACKED_UP = ("r", "d", "f", "m")
 
 #: A log: its name and epoch.
 Which = tuple[str, int]
@@ -192,11 +202,16 @@ class Machine:
         disk._last_call = float("inf")
         if not world.is_settling and world.random.random() < 0.15:
             disk.crash_after(disk.calls + world.random.randrange(1, 60))
-        options = Options(journal_bytes=world.random.choice([300, 2000, 64 << 20]), keep_journal_ms=0)
+        options = Options(
+            journal_bytes=world.random.choice([300, 2000, 64 << 20]),
+            keep_journal_ms=0,
+            hot_segments=world.hot_segments,
+        )
+        cold = SimulatedFolder(world.bucket, self.name, COLD) if world.has_cold_tier else None
         store = SimulatedStore(world.bucket, self.name)
         world.tell(f"{self.name} starts")
         try:
-            engine = Engine.open(disk, options, clock=world.clock, background=False, replica=store)
+            engine = Engine.open(disk, options, clock=world.clock, background=False, cold=cold, replica=store)
         except ReplicaAhead:
             world.tell(f"{self.name} is behind the replica")
             self.lose()
@@ -291,6 +306,8 @@ class Machine:
             (2, self._fork),
             (2, self._expire),
             (2, lambda engine: engine.settle_idle()),
+            (5, self._back_up),
+            (2, lambda engine: self.world.prune()),
         ]
         action = random.choices([each for _, each in actions], [weight for weight, _ in actions])[0]
         world.clock.advance(random.choice([0, 1, 7000]))
@@ -411,6 +428,31 @@ class Machine:
         if log is not None:
             log.move_cursor("c", self.world.random.randint(0, 20))
 
+    def _back_up(self, engine: Engine) -> None:
+        """Back up the directory into the prefix of the replica, which may belong to another server by now."""
+        world = self.world
+        assert self.disk is not None
+        seen = {}
+        for name in BACKED_UP:
+            if (log := engine.find(name)) is not None:
+                # A delete may wait for its flush, after which readers see it.
+                deleted = world.history.deleted.get((name, log.epoch), set())
+                seen[name] = {seq: payload for seq, payload in records(log).items() if seq not in deleted}
+        cold = SimulatedFolder(world.bucket, self.name, COLD) if world.has_cold_tier else None
+        world.backing_up += 1
+        try:
+            pool = simulated_pool(world.bucket, self.name)
+            report = backup(self.disk, pool, cold=cold, clock=world.clock)
+        finally:
+            world.backing_up -= 1
+        world.tell(f"{self.name} has made the backup {report.name} with {report.shared_files} shared files")
+        world.shared_files += report.shared_files
+        found = world.contents_of(report.name)
+        for name, expected in seen.items():
+            if not expected.items() <= found.get(name, {}).items():
+                raise Violation(f"the backup {report.name} of {self.name} has {found.get(name)} in {name}: {expected}")
+        world.backups[report.name] = found
+
     def _expire(self, engine: Engine) -> None:
         engine.flushing.expire_unshipped(float("inf"), lambda: ReplicaBehind(1))
 
@@ -462,7 +504,8 @@ class FollowingMachine:
             directory.mkdir()
             self.disk = FaultDisk(directory)
         store = SimulatedStore(world.bucket, self.name)
-        self.engine = Engine.follow(self.disk, Options(), clock=world.clock, background=False, replica=store)
+        cold = SimulatedFolder(world.bucket, self.name, COLD) if world.has_cold_tier else None
+        self.engine = Engine.follow(self.disk, Options(), clock=world.clock, background=False, cold=cold, replica=store)
         world.tell(f"{self.name} follows")
         self.read()
 
@@ -523,6 +566,16 @@ class World:
         self.keys: list[tuple[Which, str, list[str]]] = []
         self.machines = [Machine(self, number) for number in range(MACHINES)]
         self.follower = FollowingMachine(self)
+        #: What each completed backup has, by its name.
+        self.backups: dict[str, dict[str, dict[int, str]]] = {}
+        #: The backups that are being made.
+        self.backing_up = 0
+        self.shared_files = 0
+        self.restored = 0
+        self.has_cold_tier = self.random.random() < 0.5
+        self.hot_segments = self.random.randrange(3)
+        #: How long a claim of a backup counts.
+        self.stale_seconds = self.random.choice([0.0, STALE_SECONDS, STALE_SECONDS])
         self._depth = 0
         self._interruptions = self.random.choice([0.0, 0.05, 0.15])
         self._crashes = self.random.choice([0.0, 0.01, 0.04])
@@ -538,6 +591,59 @@ class World:
     def new_payloads(self) -> list[str]:
         self._count += 1
         return [f"p{self._count}.{number}" for number in range(self.random.choice([1, 1, 2, 20]))]
+
+    def _descriptions(self) -> tuple[Pool, list[Backup]]:
+        pool = Pool(simulated_pool(self.bucket, "restore"))
+        backups = pool.backups()
+        if pool.damaged:
+            raise Violation(f"descriptions are damaged: {pool.damaged}")
+        return pool, backups
+
+    @contextmanager
+    def calm(self) -> Iterator[None]:
+        before, self.bucket.is_calm = self.bucket.is_calm, True
+        try:
+            yield
+        finally:
+            self.bucket.is_calm = before
+
+    def contents_of(self, name: str) -> dict[str, dict[int, str]]:
+        """Restore a backup, and return the records of its logs."""
+        with self.calm():
+            pool, backups = self._descriptions()
+            found = [each for each in backups if each.name == name]
+            if not found:
+                raise Violation(f"the backup {name} is missing")
+            sizes = pool.sizes("journal")
+            plan = _Plan(found[0], [locate(copy, sizes) for copy in found[0].own_journal])
+            self.restored += 1
+            path = self.path / f"restored{self.restored}"
+            path.mkdir()
+            try:
+                _Restoring(pool, LocalDisk(path), plan, None, None).run()
+                with Engine.open(path, clock=ManualClock(NOW), background=False) as engine:
+                    return {log: records(engine.log(log)) for log in engine.names() if not log.startswith("_")}
+            except (EngineError, OSError) as error:
+                raise Violation(f"the backup {name} cannot be restored: {error!r}") from error
+            finally:
+                shutil.rmtree(path)
+
+    def check_backups(self) -> None:
+        """Check that every backup is there as it was made, also those of which nobody knows that they were made."""
+        with self.calm():
+            names = [each.name for each in self._descriptions()[1]]
+        for name in sorted({*names, *self.backups}):
+            found = self.contents_of(name)
+            if found != self.backups.get(name, found):
+                raise Violation(f"the backup {name} has {found}; it had {self.backups[name]}")
+
+    def prune(self) -> None:
+        """Remove old backups, while no other one is being made."""
+        if not self.backing_up:
+            with self.calm():
+                gone, _ = Pool(simulated_pool(self.bucket, "prune")).prune(2)
+            for each in gone:
+                self.backups.pop(each.name, None)
 
     def run(self) -> None:
         for _ in range(STEPS):
@@ -627,6 +733,9 @@ class World:
             last._keep_files(engine)
             self.follower.compare(engine)
             last.lose()
+        while self.bucket.delayed:
+            self.bucket.arrive()
+        self.check_backups()
 
 
 @contextmanager
@@ -647,6 +756,7 @@ def simulate(seed: int, path: Path, tell: Callable[[str], None] | None = None) -
     world = World(seed, path, tell)
     disabled = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
+    sharing.STALE_SECONDS = world.stale_seconds
     try:
         with small_chunks():
             world.run()
@@ -654,6 +764,7 @@ def simulate(seed: int, path: Path, tell: Callable[[str], None] | None = None) -
         raise Violation(f"seed {seed}: {error!r}") from error
     finally:
         logging.disable(disabled)
+        sharing.STALE_SECONDS = STALE_SECONDS
         for machine in world.machines:
             machine.lose()
         world.follower.crash()
@@ -665,13 +776,15 @@ def main() -> None:
     first, count = int(sys.argv[1]), int(sys.argv[2])
     tell = print if count == 1 else None
     failed = []
-    began, acknowledged, requests = time.process_time(), 0, 0
+    began, acknowledged, requests, backups, shared = time.process_time(), 0, 0, 0, 0
     with tempfile.TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None) as directory:
         for seed in range(first, first + count):
             try:
                 world = simulate(seed, Path(directory), tell)
                 acknowledged += world.history.acknowledged
                 requests += world.bucket.requests
+                backups += len(world.backups)
+                shared += world.shared_files
             except Violation as error:
                 failed.append(seed)
                 print(error, flush=True)
@@ -679,6 +792,7 @@ def main() -> None:
                     raise
     seconds = time.process_time() - began
     print(f"{count} seeds, {len(failed)} failed: {failed}. {acknowledged} appends acknowledged, {requests} requests")
+    print(f"{backups} backups at the end, {shared} files shared with backups")
     print(f"{seconds:.1f} s of CPU time")
     sys.exit(1 if failed else 0)
 

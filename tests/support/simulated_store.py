@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import errno
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
 
+from strandline.engine.backup.pool import FILES, Folder, PoolFolder, PoolStores
+from strandline.engine.errors import MissingFile
 from strandline.engine.replica.store import StoredObject
+
+PLACE = "simulated://bucket"
 
 #: Called in the middle of a request with the name of the server that sent it.
 Interruption = Callable[[str], None]
@@ -64,7 +68,7 @@ class SimulatedStore:
         self._server = server
 
     def describe(self) -> str:
-        return "simulated://bucket"
+        return PLACE
 
     def create(self, name: str, data: bytes) -> bool:
         return bool(self._request(lambda: self._bucket.objects.setdefault(name, data) is data, changes=True))
@@ -98,3 +102,74 @@ class SimulatedStore:
 
     def _request(self, effect: Callable[[], object], *, changes: bool) -> object:
         return self._bucket.request(self._server, effect, changes=changes)
+
+
+class SimulatedFolder:
+    """A folder of the bucket, as a pool of backups or a cold tier sees it."""
+
+    def __init__(self, bucket: SimulatedBucket, server: str, folder: str) -> None:
+        self._bucket = bucket
+        self._server = server
+        self._folder = folder
+
+    def describe(self) -> str:
+        return f"{PLACE}/{self._folder}"
+
+    def put(self, name: str, data: bytes | Path) -> None:
+        content = data if isinstance(data, bytes) else data.read_bytes()
+        self._request(lambda: self._bucket.objects.__setitem__(self._path(name), content), changes=True)
+
+    def copy(self, name: str, source: str) -> bool:
+        def copy() -> bool:
+            found = self._bucket.objects.get(source.removeprefix(f"{PLACE}/"))
+            if found is not None:
+                self._bucket.objects[self._path(name)] = found
+            return found is not None
+
+        return bool(self._request(copy, changes=True))
+
+    def read(self, name: str, start: int, end: int) -> bytes:
+        found = self._request(lambda: self._bucket.objects.get(self._path(name)), changes=False)
+        if found is None:
+            raise MissingFile(self._path(name))
+        assert isinstance(found, bytes)
+        return found[start:end]
+
+    def size(self, name: str) -> int | None:
+        return self.sizes().get(name)
+
+    def pages(self) -> Iterator[dict[str, int]]:
+        yield self.sizes()
+
+    def sizes(self) -> dict[str, int]:
+        def found() -> dict[str, int]:
+            prefix = self._path("")
+            return {
+                name.removeprefix(prefix): len(data)
+                for name, data in sorted(self._bucket.objects.items())
+                if name.startswith(prefix)
+            }
+
+        result = self._request(found, changes=False)
+        assert isinstance(result, dict)
+        return result
+
+    def list(self) -> list[str]:
+        return sorted(self.sizes())
+
+    def delete(self, name: str) -> None:
+        self._request(lambda: self._bucket.objects.pop(self._path(name), None), changes=True)
+
+    def _path(self, name: str) -> str:
+        return f"{self._folder}/{name}"
+
+    def _request(self, effect: Callable[[], object], *, changes: bool) -> object:
+        return self._bucket.request(self._server, effect, changes=changes)
+
+
+def simulated_pool(bucket: SimulatedBucket, server: str) -> PoolStores:
+    """The pool of backups in the prefix of the replica."""
+    folders: dict[Folder, PoolFolder] = {
+        folder: SimulatedFolder(bucket, server, folder) for folder in (*FILES, "backups")
+    }
+    return PoolStores(folders, SimulatedStore(bucket, server))

@@ -26,6 +26,7 @@ from strandline.engine.backup.pool import (
     Folder,
     JournalCopy,
     Pool,
+    PoolStores,
     histories,
     journal_name,
 )
@@ -45,6 +46,9 @@ from strandline.engine.journal.frame import (
     whole_writes,
 )
 from strandline.engine.journal.inventory import lost_journals
+from strandline.engine.replica.chunk import State
+from strandline.engine.replica.object_names import checkpoint_key, key_of, segment_key
+from strandline.engine.replica.sharing import NotShared, is_shared, objects_of
 from strandline.engine.segments.cold_tier import ColdStore, ObjectStoreCold, directory_of
 from strandline.engine.segments.footer import ENDING, decode_footer, edges_sum, tail_start
 from strandline.engine.segments.store import object_name, segment_path
@@ -57,6 +61,9 @@ SETTLED_MS = 1_000
 #: not read for the longest time. This takes a few seconds at a few hundred MB/s, and 30 backups read a pool of 30 GiB
 #: once.
 VERIFY_BYTES = 1 << 30
+
+#: A server would have to store a state during each of this many attempts.
+MAX_RETRIES = 50
 
 #: Reads the bytes of a file from a start (inclusive) to an end (exclusive).
 Read = Callable[[int, int], bytes]
@@ -72,6 +79,9 @@ class BackupReport(msgspec.Struct, frozen=True, kw_only=True):
     bytes: int
     copied_files: int
     copied_bytes: int
+    #: The number and size of the files that belong to a replica in the same prefix and were not copied.
+    shared_files: int
+    shared_bytes: int
     #: The number and size of the files that were already in the pool and were read back.
     verified_files: int
     verified_bytes: int
@@ -88,7 +98,7 @@ class BackupReport(msgspec.Struct, frozen=True, kw_only=True):
 
 def backup(
     source: str | os.PathLike[str] | Disk,
-    target: str,
+    target: str | PoolStores,
     *,
     cold: str | ColdStore | None = None,
     keep: int | None = None,
@@ -98,6 +108,9 @@ def backup(
     verify_bytes: int = VERIFY_BYTES,
 ) -> BackupReport:
     """Back up a data directory into a pool: a directory, or ``s3://bucket/prefix`` with ``options`` for the client.
+
+    The target may be the prefix of a replica, also of this data directory: the backup then names the replica's segments
+    and checkpoints and copies only the others.
 
     ``cold`` is the cold tier of the data directory. It is required if the cold tier holds segments that are not in any
     backup yet. ``keep`` is the number of newest backups to keep; older ones are removed afterwards. Only one backup at
@@ -113,7 +126,8 @@ def backup(
     disk = LocalDisk(source) if isinstance(source, (str, os.PathLike)) else source
     if read_manifest(disk) is None:
         raise NoDataDirectory(disk.local_path("").rstrip("/"))
-    _check_apart(disk.local_path(""), target)
+    if isinstance(target, str):
+        _check_apart(disk.local_path(""), target)
     taking = _Taking(
         disk,
         ObjectStoreCold(cold) if isinstance(cold, str) else cold,
@@ -148,14 +162,7 @@ class _Taking:
         self._pool = pool
         self._clock = clock
         self._progress = progress
-        self._backups = pool.backups()
-        self._sizes = {folder: pool.sizes(folder) for folder in FILES}
-        #: Segments that are already in a backup, by their identity.
-        self._segments = {
-            (entry.id, entry.edges): copy
-            for known in self._backups
-            for entry, copy in zip(known.manifest.segments, known.segments, strict=True)
-        }
+        self._look_into_pool()
         self._copied_files = self._copied_bytes = 0
         #: Progress: the bytes processed, and the total.
         self._done = self._total = 0
@@ -171,10 +178,25 @@ class _Taking:
         self._verified_files = self._verified_bytes = 0
         self._replaced: list[str] = []
 
+    def _look_into_pool(self) -> None:
+        pool = self._pool
+        self._backups = pool.backups()
+        self._sizes = {folder: pool.sizes(folder) for folder in FILES}
+        #: The last state of the replica in the same prefix.
+        self._state: State | None = pool.state_of_replica()
+        #: Its objects, by the keys of their contents.
+        self._objects = {} if self._state is None else {key_of(name): name for name in objects_of(self._state)}
+        #: Segments that are already in a backup, by their identity.
+        self._segments = {
+            (entry.id, entry.edges): copy
+            for known in self._backups
+            for entry, copy in zip(known.manifest.segments, known.segments, strict=True)
+        }
+
     def run(self, keep: int | None) -> BackupReport:
-        taken, retries = self._take_until_consistent()
-        self._pool.describe(taken)
-        for name in self._superseded - {copy.name for copy in taken.journal}:
+        taken, retries = self._take_until_complete()
+        shared = [copy for copy in taken.files if is_shared(copy.name)]
+        for name in sorted(self._superseded - {copy.name for copy in taken.journal}):
             self._pool.delete("journal", name)
         gone, pruned_files = ([], 0) if keep is None else self._pool.prune(keep)
         return BackupReport(
@@ -185,6 +207,8 @@ class _Taking:
             bytes=taken.size,
             copied_files=self._copied_files,
             copied_bytes=self._copied_bytes,
+            shared_files=len(shared),
+            shared_bytes=sum(copy.size for copy in shared),
             verified_files=self._verified_files,
             verified_bytes=self._verified_bytes,
             replaced=self._replaced,
@@ -194,18 +218,23 @@ class _Taking:
             pruned_files=pruned_files,
         )
 
-    def _take_until_consistent(self) -> tuple[Backup, int]:
+    def _take_until_complete(self) -> tuple[Backup, int]:
         retries = 0
         while True:
             manifest = read_manifest(self._disk)
             if manifest is None:
                 raise MissingFile(MANIFEST)
             try:
-                return self._take(manifest), retries
+                return self._pool.describe(self._take(manifest)), retries
             except MissingFile:
                 if read_manifest(self._disk) == manifest:
                     raise
-                retries += 1
+            except NotShared:
+                # The server has stored a newer state. What that state does not name is copied this time.
+                if retries == MAX_RETRIES:
+                    raise
+                self._look_into_pool()
+            retries += 1
 
     def _take(self, manifest: Manifest) -> Backup:
         history = next((one for one in histories(self._backups) if one.id == manifest.id), None)
@@ -257,6 +286,8 @@ class _Taking:
     def _has(self, folder: Folder, copy: FileCopy) -> bool:
         """Return whether the pool has a good copy. A file due for verification is read back once; a damaged one is
         copied again."""
+        if is_shared(copy.name) and self._state is not None and f"{folder}/{copy.name}" not in objects_of(self._state):
+            return False
         if self._sizes[folder].get(copy.name) != copy.size:
             if copy.name in self._verified or copy.name in self._sizes[folder]:
                 self._give_up(folder, copy)
@@ -302,7 +333,8 @@ class _Taking:
 
     def _copy_hot(self, entry: SegmentEntry) -> FileCopy:
         path = segment_path(entry.id)
-        copy = self._verify(_segment_pieces(path, lambda start, end: _read(self._disk, path, start, end), entry), entry)
+        pieces = _segment_pieces(path, lambda start, end: _read(self._disk, path, start, end), entry)
+        copy = self._share("segments", segment_key(entry), self._verify(pieces, entry))
         try:
             self._put("segments", copy, Path(self._disk.local_path(path)))
         except FileNotFoundError:
@@ -322,7 +354,7 @@ class _Taking:
                     file.write(piece)
                     yield piece
 
-            copy = self._verify(pieces(), entry)
+            copy = self._share("segments", segment_key(entry), self._verify(pieces(), entry))
             file.flush()
             self._put("segments", copy, Path(file.name))
         return copy
@@ -336,8 +368,17 @@ class _Taking:
             self._note(f"segments/{name}", len(piece))
         return FileCopy(name, entry.size, hasher.hexdigest())
 
+    def _share(self, folder: Folder, key: str, copy: FileCopy) -> FileCopy:
+        """Return the copy under the name of an object of the replica with the same contents, if there is a good one."""
+        object = self._objects.get(key)
+        if object is None or object in self._replaced:
+            return copy
+        name = object.rpartition("/")[2]
+        shared = FileCopy(name, copy.size, copy.checksum)
+        return shared if self._sizes[folder].get(name) == copy.size and self._has(folder, shared) else copy
+
     def _put(self, folder: Folder, copy: FileCopy, data: bytes | Path) -> None:
-        if self._has(folder, copy):
+        if is_shared(copy.name) or self._has(folder, copy):
             return
         self._pool.put(folder, copy.name, data)
         self._sizes[folder][copy.name] = copy.size
@@ -350,6 +391,7 @@ class _Taking:
         checksum = xxhash.xxh3_128_hexdigest(raw)
         stem, _, kind = name.partition(".")
         copy = FileCopy(f"{stem}-{checksum[:16]}.{kind}", len(raw), checksum)
+        copy = self._share("checkpoints", checkpoint_key(name, raw), copy)
         self._put("checkpoints", copy, raw)
         return copy
 

@@ -13,6 +13,9 @@ removed once a description names the longer one, which starts with the same byte
 
 The backups of one data directory (one manifest id) form a history. Where their journal files follow each other without
 a gap, every moment between the backups can be restored.
+
+A pool may be the prefix of a replica. Its backups then name objects of the replica, which has the same folders for
+segments and checkpoints: see :mod:`strandline.engine.replica.sharing`. Only the replica's server removes its objects.
 """
 
 from __future__ import annotations
@@ -21,7 +24,7 @@ import logging
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, Protocol
 
 import msgspec
 import xxhash
@@ -30,7 +33,10 @@ from strandline.engine.clock import later
 from strandline.engine.errors import BadConfig, DamagedFile, EngineError, MissingFile, UnsupportedFormat
 from strandline.engine.file_names import Kind, check_name, check_number, is_name
 from strandline.engine.record import MAX_TIME
-from strandline.engine.segments.cold_tier import ObjectStoreCold, directory_of
+from strandline.engine.replica.chunk import CHUNKS, State
+from strandline.engine.replica.sharing import NameTaken, NotShared, complete, is_shared, last_state
+from strandline.engine.replica.store import ObjectStoreReplica, ReplicaStore
+from strandline.engine.segments.cold_tier import ColdStore, ObjectStoreCold, directory_of
 from strandline.engine.state.checkpoints import Manifest, checked
 
 VERSION = 1
@@ -124,6 +130,13 @@ class Backup(msgspec.Struct, frozen=True, kw_only=True):
         """Return all files needed to restore this backup as it was taken."""
         return [*self.segments, *self.checkpoints, *self.own_journal]
 
+    def copies(self) -> Iterator[tuple[Folder, FileCopy]]:
+        """Yield all files that the description names, with their folders."""
+        lists: tuple[Sequence[FileCopy], ...] = (self.segments, self.checkpoints, self.journal)
+        for folder, copies in zip(FILES, lists, strict=True):
+            for copy in copies:
+                yield folder, copy
+
     @property
     def size(self) -> int:
         return sum(copy.size for copy in self.files)
@@ -212,24 +225,50 @@ def histories(backups: list[Backup]) -> list[BackupHistory]:
     return [BackupHistory(list(reversed(members))) for members in found.values()]
 
 
+class PoolFolder(ColdStore, Protocol):
+    def sizes(self) -> dict[str, int]:
+        """Return the names of all complete objects, with their sizes."""
+        ...
+
+    def pages(self) -> Iterator[dict[str, int]]:
+        """Yield the same, some at a time."""
+        ...
+
+
+class PoolStores(NamedTuple):
+    """Where a pool is: its folders, and the same store as a replica sees it."""
+
+    folders: Mapping[Folder, PoolFolder]
+    objects: ReplicaStore
+
+
 class Pool:
-    def __init__(self, target: str, options: Mapping[str, str | bool] | None = None, *, create: bool = False) -> None:
+    def __init__(
+        self, target: str | PoolStores, options: Mapping[str, str | bool] | None = None, *, create: bool = False
+    ) -> None:
         """``options`` are those of :class:`ObjectStoreCold`. Without ``create`` the pool must exist."""
+        #: The descriptions that were unreadable when the pool was last listed.
+        self.damaged: list[DamagedFile] = []
+        #: None for an object store.
+        self._directory: Path | None = None
+        self._folders: Mapping[Folder, PoolFolder]
+        if isinstance(target, PoolStores):
+            self.target = target.objects.describe()
+            self._folders, self._objects = target
+            return
         directory = directory_of(target)
         if directory is not None and not create and not directory.is_dir():
             raise NoBackup(target)
         self.target = target.rstrip("/")
-        #: The descriptions that were unreadable when the pool was last listed.
-        self.damaged: list[DamagedFile] = []
-        #: None for an object store.
         self._directory = directory
         if directory is not None:
             for folder in (*FILES, "backups"):
                 _refuse_link(directory / folder)
         try:
-            self._folders: dict[Folder, ObjectStoreCold] = {
+            self._folders = {
                 folder: ObjectStoreCold(f"{self.target}/{folder}", **(options or {})) for folder in (*FILES, "backups")
             }
+            self._objects = ObjectStoreReplica(self.target, **(options or {}))
         except BadConfig as error:
             raise BadConfig("target", target, error.why) from None
 
@@ -278,6 +317,10 @@ class Pool:
             return False
         return True
 
+    def state_of_replica(self) -> State | None:
+        """Return the last state of the replica in this prefix, or None if there is none."""
+        return last_state(self._objects) if self._objects.list(CHUNKS) else None
+
     # --- descriptions --------------------------------------------------------------------------------------
 
     def backups(self) -> list[Backup]:
@@ -288,8 +331,9 @@ class Pool:
     def descriptions(self) -> list[tuple[str, int]]:
         """Return the names and the sizes of the descriptions, the newest first, and forget the damaged ones."""
         self.damaged = []
-        sizes = self.sizes("backups")
-        return sorted(((name, sizes[name]) for name in sizes if is_name("backup description", name)), reverse=True)
+        # An empty description prevents a backup that was interrupted from being completed later.
+        found = [(name, size) for name, size in self.sizes("backups").items() if size]
+        return sorted(((name, size) for name, size in found if is_name("backup description", name)), reverse=True)
 
     def description(self, name: str, size: int) -> Backup | None:
         """Return a description, or None if it is unreadable, which is reported in ``damaged``."""
@@ -301,23 +345,35 @@ class Pool:
             log.warning("%s", error)
             return None
 
-    def describe(self, backup: Backup) -> None:
-        """Write the description that completes a backup. Every file it names must be in the pool."""
-        self._check_complete(backup)
-        self.put("backups", f"{backup.name}.json", _encode(backup))
+    def describe(self, backup: Backup) -> Backup:
+        """Write the description that completes a backup, and return the backup under its final name. Every file it
+        names must be in the pool.
+
+        Raises MissingFile if a file was removed in the meantime, and NotShared if the replica no longer keeps one.
+        """
+        while True:
+            self._check_complete(backup)
+            shared = [f"{folder}/{copy.name}" for folder, copy in backup.copies() if is_shared(copy.name)]
+            if not shared:
+                self.put("backups", f"{backup.name}.json", _encode(backup))
+                return backup
+            try:
+                complete(self._objects, backup.name, shared, _encode(backup))
+                return backup
+            except NameTaken:
+                backup = msgspec.structs.replace(backup, time=backup.time + 1)
 
     def _check_complete(self, backup: Backup) -> None:
         """Check that no other process has removed files in the meantime."""
-        lists: tuple[Sequence[FileCopy], ...] = (backup.segments, backup.checkpoints, backup.journal)
-        for folder, copies in zip(FILES, lists, strict=True):
-            sizes = self.sizes(folder)
-            for copy in copies:
-                if sizes.get(copy.name) != copy.size:
-                    raise MissingFile(self.place(folder, copy.name))
+        sizes = {folder: self.sizes(folder) for folder in FILES}
+        for folder, copy in backup.copies():
+            if sizes[folder].get(copy.name) != copy.size:
+                place = self.place(folder, copy.name)
+                raise NotShared(place) if is_shared(copy.name) else MissingFile(place)
 
     def prune(self, keep: int) -> tuple[list[Backup], int]:
         """Remove all but the newest ``keep`` backups, and the files that only they need. Return the backups and the
-        number of files."""
+        number of files. Objects of a replica are removed by its server."""
         backups = self.backups()
         gone, kept = backups[:-keep], backups[-keep:]
         for backup in gone:
@@ -326,7 +382,7 @@ class Pool:
         removed = 0
         for folder in FILES:
             for name in self.sizes(folder):
-                if name not in needed[folder]:
+                if name not in needed[folder] and not is_shared(name):
                     self.delete(folder, name)
                     removed += 1
         return gone, removed

@@ -247,6 +247,9 @@ class Follower:
         that names the merged segment was adopted."""
         if self._mirror.fetch(entry):
             return True
+        if self._thread is None:
+            self.look()
+            return self._mirror.fetch(entry)
         with self._adopted:
             states = self._states
             self._adopted.wait_for(lambda: self._states != states, NEWER_STATE_SECONDS)

@@ -395,9 +395,14 @@ class Maintenance:
             if keep >= options.hot_segments or (options.hot_bytes and size > options.hot_bytes):
                 break
             keep += 1
-        moving = {entry.id for entry in hot[: len(hot) - keep] if self._merging.is_readable(entry)}
+        moving = {
+            entry.id
+            for entry in hot[: len(hot) - keep]
+            if self._merging.is_readable(entry) and (engine.replica is None or engine.replica.has(entry))
+        }
         if not moving:
             return False
+        engine.store.claim_cold_tier(self._manifest.id)
         for id in moving:
             engine.store.relocate(id)
         segments = [
@@ -410,6 +415,8 @@ class Maintenance:
             self._manifest = manifest
         for id in moving:
             engine.store.mark_cold(id)
+        if engine.replica is not None:
+            engine.replica.files_changed()
         return True
 
 

@@ -386,7 +386,10 @@ def _settle_all(recovered: Recovered, changed: set[Logbook], crashed: bool, tell
 
 def _remove_leftovers(disk: Disk, store: SegmentStore, manifest: Manifest) -> None:
     try:
-        store.claim_cold_tier(manifest.id)
+        if store.has_replica:
+            store.check_cold_tier(manifest.id)
+        else:
+            store.claim_cold_tier(manifest.id)
         store.remove_orphans()
     except OSError as error:
         # A start must not wait for the cold tier: appends and reads of local data do not need it.

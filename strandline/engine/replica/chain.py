@@ -71,6 +71,11 @@ class Chain:
         raw = self.store.read(name)
         return None if raw is None else decode_chunk(f"{self.store.describe()}/{name}", number, raw)
 
+    def read_state(self) -> State | None:
+        """Return the last state. None: its chunk was removed, because there is a newer one."""
+        chunk = self.read(self.state)
+        return None if chunk is None else content_of(chunk, State)
+
     def numbers(self, after: int = 0) -> list[int]:
         """Return the numbers of the stored chunks after a number, in order."""
         found = self.store.list(CHUNKS, chunk_name(after) if after else "")

@@ -82,6 +82,8 @@ class State(msgspec.Struct, frozen=True):
     #: Whether the chunks before this one have the whole journal before the manifest's boundary. If they do not, the
     #: rest of it is only in the segments and checkpoints.
     has_journal: bool = False
+    #: Objects of earlier states that backups need.
+    kept: list[str] = []
 
 
 class End(msgspec.Struct, frozen=True):

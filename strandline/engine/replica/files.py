@@ -1,5 +1,8 @@
 """The files of a replica besides the journal: segments and checkpoints, and which of them are needed.
 
+Backups may be in the same prefix and use the same objects; see :mod:`strandline.engine.replica.sharing`. Files that
+only backups have put there are left alone.
+
 Every object has a name that is used once: it contains the term of its server and a number. A server that was replaced
 may still remove objects that nothing needed when it was replaced, such as those of a takeover that failed. It never
 removes one that a later server needs, even if that server has a file with the same contents.
@@ -7,34 +10,21 @@ removes one that a later server needs, even if that server has a file with the s
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 
-import xxhash
+import msgspec
 
 from strandline.engine.disk import Disk
 from strandline.engine.errors import DamagedFile, MissingFile
 from strandline.engine.replica.chunk import State
+from strandline.engine.replica.object_names import CHECKPOINTS, SEGMENTS, checkpoint_key, key_of, segment_key
+from strandline.engine.replica.sharing import SharedObjects, is_shared, objects_of
 from strandline.engine.replica.store import ReplicaStore
 from strandline.engine.segments.store import Describes, segment_path
 from strandline.engine.state.checkpoints import Manifest, SegmentEntry, checkpoint_path, encode_manifest
 
-SEGMENTS = "segments"
-CHECKPOINTS = "checkpoints"
-
-
-def segment_key(entry: SegmentEntry | Describes) -> str:
-    """Identify the contents of a segment in the names of objects."""
-    return f"{SEGMENTS}/{entry.id:08d}-{entry.edges:016x}"
-
-
-def checkpoint_key(name: str, raw: bytes) -> str:
-    """Identify the contents of a checkpoint in the names of objects."""
-    return f"{CHECKPOINTS}/{name.partition('.')[0]}-{xxhash.xxh3_64_hexdigest(raw)}"
-
-
-def key_of(object: str) -> str:
-    """Return the part of the name of an object that identifies its contents."""
-    return object.rsplit("-", 2)[0]
+log = logging.getLogger(__name__)
 
 
 class ReplicaFiles:
@@ -52,12 +42,18 @@ class ReplicaFiles:
         self._stored: set[str] | None = None
         #: The objects of the checkpoints that were copied or seen.
         self._checkpoints: dict[str, str] = {}
+        #: The last state that is known to be stored.
+        self._last: State | None = None
+        self._shared = SharedObjects(store)
+        #: What was wrong with the files of backups when they were last read.
+        self._why = ""
         self.bytes = 0
         self.objects = 0
 
     def begin_term(self, term: int, state: State | None) -> None:
         """Continue after the last state of the chain."""
         self._term = term
+        self._last = state
         if state is not None:
             self._objects = {key_of(name): name for name in (*state.checkpoints, *state.segments)}
 
@@ -75,21 +71,56 @@ class ReplicaFiles:
         checkpoints = [self._copy_checkpoint(name, stored) for name in manifest.checkpoints]
         segments = [self._copy_segment(entry, stored) for entry in manifest.segments if entry.tier == "hot"]
         self._checkpoints = dict(zip(manifest.checkpoints, checkpoints, strict=True))
-        return State(encode_manifest(manifest), checkpoints, 0, segments)
+        state = State(encode_manifest(manifest), checkpoints, 0, segments)
+        return msgspec.structs.replace(state, kept=self._kept(state))
+
+    def note_stored(self, state: State) -> None:
+        """Note that a state is stored. Thread-safe."""
+        self._last = state
+
+    def _kept(self, state: State) -> list[str]:
+        """Return the objects of the last state that only backups need from now on."""
+        left = set() if self._last is None else objects_of(self._last) - objects_of(state)
+        if not left:
+            return []
+        named = self._named()
+        return sorted(left if named is None else left & named)
 
     def remove_others(self, state: State) -> None:
-        """Remove the objects that a state does not need. Call it when the state is stored."""
-        needed = {*state.checkpoints, *state.segments}
+        """Remove the objects that neither a state nor a backup needs. Call it when the state is stored."""
         stored = self._listed()
-        for name in sorted(stored - needed):
+        others = stored - objects_of(state)
+        for name in others:
+            # A later state must not name it again.
             if self._objects.get(key_of(name)) == name:
                 del self._objects[key_of(name)]
+        named = self._named() if others else None
+        if named is None:
+            return
+        for name in sorted(others - named):
             self._store.delete(name)
             stored.discard(name)
 
+    def _named(self) -> set[str] | None:
+        """Return the objects that backups need; None: unknown, so that nothing may be removed."""
+        try:
+            found = self._shared.named()
+        except DamagedFile as error:
+            if str(error) != self._why:
+                log.error("%s. The replica removes no segments and checkpoints until this file is removed", error)
+            self._why = str(error)
+            return None
+        self._why = ""
+        return found
+
     def _listed(self) -> set[str]:
         if self._stored is None:
-            self._stored = {each.name for folder in (SEGMENTS, CHECKPOINTS) for each in self._store.list(folder)}
+            self._stored = {
+                each.name
+                for folder in (SEGMENTS, CHECKPOINTS)
+                for each in self._store.list(folder)
+                if is_shared(each.name.rpartition("/")[2])
+            }
         return self._stored
 
     def _copy_checkpoint(self, name: str, stored: set[str]) -> str:

@@ -28,7 +28,7 @@ from strandline.engine.replica.shipper import NOWHERE, FilesMissing, Shipper
 from strandline.engine.replica.store import ReplicaStore
 from strandline.engine.replica.takeover import begin_term, own_id
 from strandline.engine.segments.store import Describes, UnknownSegment
-from strandline.engine.state.checkpoints import Manifest
+from strandline.engine.state.checkpoints import Manifest, SegmentEntry
 from strandline.engine.state.logbook import Logbook
 
 if TYPE_CHECKING:
@@ -149,7 +149,7 @@ class Replica:
     def start(self, health: Health) -> None:
         """Start the threads."""
         engine = self._engine
-        engine.kept.append(lambda _: self._wake_files.set())
+        engine.kept.append(lambda _: self.files_changed())
         self._threads = [
             BackgroundThread(
                 Task("replica", self._ship, health, max_delay=MAX_DELAY_SECONDS),
@@ -254,6 +254,24 @@ class Replica:
         """Fetch a segment that the data directory lacks. Return False if the replica does not have it."""
         name = self._files.object_of(entry)
         return name is not None and fetch_segment(self._disk, self._store, entry, name)
+
+    def place_of(self, entry: Describes) -> str | None:
+        """Return the URL of the object with a segment, or None if there is none."""
+        name = self._files.object_of(entry)
+        return None if name is None else f"{self._place}/{name}"
+
+    def has(self, entry: SegmentEntry) -> bool:
+        """Return whether this server has stored a state with this segment.
+
+        Only then may it go to the cold tier, where the number of a segment is the name of its object: servers that take
+        over have the same segment with this number, or none.
+        """
+        stored = self._stored
+        return stored is not None and entry in stored[0].segments
+
+    def files_changed(self) -> None:
+        """Prepare another state soon: the manifest names other files, or the same in other places."""
+        self._wake_files.set()
 
     def ship_for(self, wanted: Commit[Any]) -> None:
         if not self._threads:
@@ -373,6 +391,7 @@ class Replica:
 
     def _ship_state(self, ready: tuple[Manifest, State]) -> int:
         position = self._shipper.ship_state(ready[1], ready[0].boundary)
+        self._files.note_stored(ready[1])
         # In this order: a state is always known as ready or as stored.
         self._stored, self._is_clean = ready, False
         if self._ready is ready:
@@ -438,9 +457,9 @@ class Replica:
         stored = self._stored
         try:
             if ready is None and stored is not None and not self._is_clean:
-                self._remove_others(stored[1])
+                self._remove_others(*stored)
             newest = ready or stored
-            if newest is None or newest[0].boundary != self._engine.maintenance.manifest.boundary:
+            if newest is None or not _is_same(newest[0], self._engine.maintenance.manifest):
                 self._copy_files()
                 self._wake.set()
         except BaseException:
@@ -456,10 +475,19 @@ class Replica:
                 return
             except MissingFile:
                 # Housekeeping has replaced the manifest.
-                if self._engine.maintenance.manifest.boundary == manifest.boundary:
+                if _is_same(self._engine.maintenance.manifest, manifest):
                     raise
 
-    def _remove_others(self, state: State) -> None:
+    def _remove_others(self, manifest: Manifest, state: State) -> None:
         self._files.remove_others(state)
+        try:
+            self._engine.store.remove_cold({entry.id for entry in manifest.segments})
+        except OSError as error:
+            log.warning("objects of the cold tier are removed after the next state, because of this error: %s", error)
         self._chain.remove_before(self._shipper.first_needed)
         self._is_clean = True
+
+
+def _is_same(one: Manifest, other: Manifest) -> bool:
+    """Return whether two manifests need the same objects. Every round of housekeeping has a boundary of its own."""
+    return one.boundary == other.boundary and one.segments == other.segments

@@ -51,8 +51,6 @@ TAKEN_OVER = "TAKEN_OVER"
 WRITER = "REPLICA"
 #: A server that begins a term gives no sign of life until it has read everything. Standbys wait this long for it.
 START_LEASE_MS = 600_000
-#: The folder of the descriptions in a pool of backups.
-BACKUPS = "backups"
 
 
 class ReplicaAhead(EngineError):
@@ -101,8 +99,6 @@ def begin_term(
 
     Raises ReplicaAhead, Superseded, BadConfig, DamagedFile, and OSError if the store cannot be reached.
     """
-    if chain.store.list(BACKUPS):
-        raise BadConfig("replica", chain.store.describe(), "it is a pool of backups; choose another prefix")
     # An unfinished takeover has answered no requests, so the directory is made again.
     own = None if disk.exists(TAKEN_OVER) else read_manifest(disk)
     end = chain.find_end()

@@ -12,6 +12,7 @@ it keeps filling it until the Segment is closed.
 from __future__ import annotations
 
 import errno
+import logging
 import os
 import re
 import weakref
@@ -42,12 +43,18 @@ PAGE_OBJECTS = 1000
 #: Readers wait for these retries, so they bridge a short failure but not an outage: about six seconds in total.
 RETRY: RetryConfig = {"max_retries": 6, "retry_timeout": timedelta(seconds=30)}
 
+log = logging.getLogger(__name__)
+
 _OS_ERROR = re.compile(r"\(os error (\d+)\)")
 
 
 class ColdStore(Protocol):
     def put(self, name: str, data: bytes | Path) -> None:
         """Store an object atomically and durably, replacing an existing one. A Path means the contents of that file."""
+        ...
+
+    def copy(self, name: str, source: str) -> bool:
+        """Copy an object of the same store, given by its URL, without a transfer. Return False if that fails."""
         ...
 
     def read(self, name: str, start: int, end: int) -> bytes:
@@ -83,6 +90,7 @@ class ObjectStoreCold:
 
     def __init__(self, url: str, **options: str | bool) -> None:
         self._url = url.rstrip("/")
+        self._options = options
         self._directory = directory_of(url)
         if self._directory is not None:
             self._store: ObjectStore = open_directory("a cold tier", self._directory, options)
@@ -105,6 +113,29 @@ class ObjectStoreCold:
                 # The library renames a finished file into place but does not flush it.
                 sync_path(self._directory / name)
                 sync_path(self._directory)
+
+    def copy(self, name: str, source: str) -> bool:
+        """In a directory, the copy is a hard link."""
+        directory = directory_of(source)
+        try:
+            if self._directory is not None and directory is not None:
+                self._remove_unfinished(name)
+                link = self._directory / f"{name}#link"
+                os.link(directory, link)
+                link.replace(self._directory / name)
+                # If both are the same file already, the name of the link is left.
+                link.unlink(missing_ok=True)
+                sync_path(self._directory)
+                return True
+            here, there = urlsplit(self._url), urlsplit(source)
+            if self._directory is not None or (here.scheme, here.netloc) != (there.scheme, there.netloc):
+                return False
+            bucket = open_object_store("cold", f"s3://{here.netloc}", self._options, RETRY)
+            obstore.copy(bucket, there.path.strip("/"), f"{here.path}/{name}".strip("/"))
+        except (obstore.exceptions.BaseError, OSError) as error:
+            log.warning("%s is uploaded, because it cannot be copied from %s: %s", name, source, reason_of(error))
+            return False
+        return True
 
     def read(self, name: str, start: int, end: int) -> bytes:
         if start >= end:

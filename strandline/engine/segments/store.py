@@ -7,13 +7,16 @@ itself persists nothing.
 
 Moving a segment to the cold tier takes three steps, so that a crash between any two of them loses nothing: ``relocate``
 copies it, the caller records in the manifest that it is cold, and ``mark_cold`` removes the hot file.
+
+With a replica, other servers may need the same cold tier later, and this one may have been replaced without knowing it.
+Objects of the cold tier are then removed by ``remove_cold``, after the replica has a state that does not need them.
 """
 
 from __future__ import annotations
 
 import logging
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Set
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -113,13 +116,20 @@ class SegmentStore:
         cold_cache_bytes: int = COLD_CACHE_BYTES,
         cache_directory: str | None = None,
         fetch: Callable[[Describes], bool] | None = None,
+        place_of: Callable[[Describes], str | None] | None = None,
     ) -> None:
-        """``fetch`` brings a missing hot segment from elsewhere and returns whether it could.
+        """With a replica: ``fetch`` brings a missing hot segment and returns whether it could, and ``place_of`` returns
+        the URL of an object with the same contents.
 
         ``cache_directory`` is emptied and holds the pieces of cold segments; None: ``cache/`` on the disk."""
         self._disk = disk
         self._cold = cold
         self._fetch = fetch
+        self._place_of_object = place_of
+        #: The objects of the cold tier to remove when the replica permits it.
+        self._removable: set[str] = set()
+        #: Whether the cold tier is known to belong to this data directory.
+        self._is_claimed = False
         self._cache_bytes = cache_bytes
         self._max_open = open_segments
         directory = cache_directory or disk.local_path(CACHE_DIRECTORY)
@@ -169,9 +179,28 @@ class SegmentStore:
             entry = self._forgotten.get(id)
         self._disk.remove(segment_path(id))
         if self._cold is not None and (entry is None or entry.tier == "cold" or entry.relocated):
-            self._cold.delete(object_name(id))
+            self._remove_cold_object(object_name(id))
         with self._lock:
             self._forgotten.pop(id, None)
+
+    def remove_cold(self, needed: Set[int]) -> None:
+        """Remove the objects that were dropped, except those of the segments that the last state of the replica
+        needs."""
+        with self._lock:
+            names = sorted(name for name in self._removable if segment_id(name) not in needed)
+        for name in names:
+            assert self._cold is not None
+            self._cold.delete(name)
+            with self._lock:
+                self._removable.discard(name)
+
+    def _remove_cold_object(self, name: str) -> None:
+        assert self._cold is not None
+        if not self.has_replica:
+            self._cold.delete(name)
+        else:
+            with self._lock:
+                self._removable.add(name)
 
     def ids(self) -> list[int]:
         with self._lock:
@@ -197,6 +226,10 @@ class SegmentStore:
         for entry in entries:
             sizes[entry.tier].append(entry.size)
         return {tier: (len(found), sum(found)) for tier, found in sizes.items()}
+
+    @property
+    def has_replica(self) -> bool:
+        return self._fetch is not None
 
     @property
     def has_cold_tier(self) -> bool:
@@ -288,18 +321,29 @@ class SegmentStore:
     def claim_cold_tier(self, owner: str) -> None:
         """Claim the cold tier for a data directory. Two directories in one cold tier would overwrite each other's
         segments."""
-        if self._cold is None:
+        if self._cold is None or self._is_claimed:
             return
         if self._cold.size(OWNER) is None:
             self._cold.put(OWNER, owner.encode())
+        self.check_cold_tier(owner)
+        self._is_claimed = True
+
+    def check_cold_tier(self, owner: str) -> None:
+        """Raise BadConfig if the cold tier belongs to another data directory.
+
+        With a replica, a start does no more than this. If the server is lost before the replica has its first state,
+        the next one begins another directory, which can still claim the tier.
+        """
+        if self._cold is None or self._cold.size(OWNER) is None:
+            return
         found = self._cold.read(OWNER, 0, self._cold.size(OWNER) or 0).decode("utf-8", "replace")
         if found != owner:
             raise BadConfig("cold_url", self._cold.describe(), f"it belongs to another data directory ({found})")
 
-    def check_cold_tier(self) -> None:
-        """Make a small request to the cold tier. Raises OSError if it is away, and MissingFile if it was emptied."""
-        if self._cold is not None and self._cold.size(OWNER) is None:
-            raise MissingFile(f"{self._cold.describe()}/{OWNER}")
+    def reach_cold_tier(self) -> None:
+        """Make a small request to the cold tier. Raises OSError if it is away."""
+        if self._cold is not None:
+            self._cold.size(OWNER)
 
     def relocate(self, id: int) -> None:
         """Copy a hot segment to the cold tier and verify the copy. The segment stays hot."""
@@ -309,7 +353,9 @@ class SegmentStore:
         if entry.tier == "cold":
             return
         if not self._copy_is_good(entry, cold):
-            cold.put(object_name(id), Path(self._disk.local_path(segment_path(id))))
+            place = None if self._place_of_object is None else self._place_of_object(entry)
+            if place is None or not cold.copy(object_name(id), place):
+                cold.put(object_name(id), Path(self._disk.local_path(segment_path(id))))
             if not self._copy_is_good(entry, cold):
                 raise DamagedFile(self._place(id), "the stored copy differs from the original")
         with self._lock:
@@ -317,7 +363,7 @@ class SegmentStore:
             if current is not None:
                 self._entries[id] = current._replace(relocated=True)
         if current is None:
-            cold.delete(object_name(id))
+            self._remove_cold_object(object_name(id))
             raise UnknownSegment(id)
 
     def is_relocated(self, id: int) -> bool:
@@ -356,8 +402,7 @@ class SegmentStore:
             self._disk.remove(f"{HOT_DIRECTORY}/{name}")
             removed.append(f"{HOT_DIRECTORY}/{name}")
         for name in self._cold_orphans():
-            assert self._cold is not None
-            self._cold.delete(name)
+            self._remove_cold_object(name)
             removed.append(self._place_of(name))
         return removed
 

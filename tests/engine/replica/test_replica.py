@@ -322,7 +322,7 @@ def test_what_a_lost_server_left_behind_is_removed_by_the_next(tmp_path: Path) -
         fill(make(engine, f"d{number}"), "x")
         engine.seal()
         replica_of(engine).keep_files()  # copied, but no state names it
-    store.put("segments/00000099-abc.arrow", b"")
+    store.put("segments/00000099-0123456789abcdef-1-9.arrow", b"")
     with served(directory(tmp_path, "two"), store) as other:
         replica_of(other).ship_all()
         replica_of(other).keep_files()
@@ -464,7 +464,7 @@ def test_a_server_that_comes_back_late_finds_its_number_taken(tmp_path: Path) ->
                     replica._copy_files()
                     replica.ship_all()
                     assert replica._stored is not None
-                    replica._remove_others(replica._stored[1])
+                    replica._remove_others(*replica._stored)
                 chunks = [replica._chain.read(number) for number in replica._chain.numbers()]
                 kinds = [chunk.kind for chunk in chunks if chunk is not None]
                 assert kinds.count(ChunkKind.TERM) == term

@@ -10,7 +10,7 @@ from support.replicas import FaultyStore, directory, kill, kinds, served, start
 
 from strandline.engine import Batch, Config, Engine
 from strandline.engine.disk import LocalDisk
-from strandline.engine.errors import BadConfig, DamagedFile, Superseded
+from strandline.engine.errors import DamagedFile, Superseded
 from strandline.engine.journal.file import journal_path
 from strandline.engine.journal.recovery import SEQ_LEAP
 from strandline.engine.replica import shipper
@@ -235,14 +235,6 @@ def test_a_directory_that_existed_before_gets_a_replica(tmp_path: Path) -> None:
         shipped(engine)
     with served(directory(tmp_path, "two"), store) as other:
         assert texts(other.log("d")) == ["1", "2", "3"]
-
-
-def test_a_pool_of_backups_is_no_replica(tmp_path: Path) -> None:
-    store = FaultyStore()
-    store.put("backups/1", b"")
-    with pytest.raises(BadConfig, match="it is a pool of backups"):
-        start(directory(tmp_path, "one"), store)
-    assert store.names("chunks") == []
 
 
 def test_seqs_are_not_used_again_if_the_first_server_shipped_nothing(tmp_path: Path) -> None:

@@ -62,6 +62,13 @@ def is_loaded(name: str) -> bool:
     return name in sys.modules
 
 
+def is_raised_by(module: str, name: str, error: Exception) -> bool:
+    """Whether an error is of the class ``name`` of a module. Does not import the module: if it is not loaded, none of
+    its errors can have been raised."""
+    loaded = sys.modules.get(module)
+    return loaded is not None and isinstance(error, getattr(loaded, name))
+
+
 class Without:
     """Makes a module appear not to be installed while this is in ``sys.meta_path``. It does not inherit from
     ``importlib.abc.MetaPathFinder``, whose import takes as long as a tenth of a short command."""

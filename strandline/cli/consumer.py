@@ -1,4 +1,4 @@
-"""``strandline consumer``: named readers of logs, whose positions the server stores."""
+"""``strandline consumer``: named readers of logs, whose positions the server stores, and groups of them."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ from strandline.cli.server_choice import DEFAULT_URL
 from strandline.cli.times import parse_moment, show_time
 from strandline.client.errors import NotFound
 from strandline.client.topic_types import ConsumerPosition
+from strandline.key_share import share_consumer
 
 if TYPE_CHECKING:
-    from strandline.client import Client, Consumer
+    from strandline.client import Client, Consumer, ConsumerGroup, GroupState
 
 ConsumerName = Annotated[
     str, typer.Argument(metavar="CONSUMER", help="Name of the consumer.", autocompletion=complete_consumer)
@@ -26,7 +27,11 @@ ConsumerName = Annotated[
 _SEQ = re.compile(r"[0-9]{1,19}", re.ASCII)
 _BEFORE_NOW = re.compile(r"-[0-9]+(ms|s|m|h|d|w)", re.ASCII)
 
-app = typer.Typer(name="consumer", no_args_is_help=True, help="List, move and delete the named consumers of logs.")
+app = typer.Typer(
+    name="consumer",
+    no_args_is_help=True,
+    help="List, move and delete the named consumers of logs.",
+)
 
 
 @app.command("ls", cls=TableCommand)
@@ -42,7 +47,8 @@ def list_command(
 ) -> None:
     """List consumers with their positions and lags.
 
-    The lag is the number of sequence numbers after the position.
+    The lag is the number of sequence numbers after the position. The shares of a consumer group are one row, with the
+    position of the share that is furthest behind; --json lists the consumer of each share.
 
     Example:
       strandline consumer ls orders
@@ -65,7 +71,7 @@ def list_command(
         return
     rows = [
         (one.topic, one.consumer, f"{one.seq:,}", f"{one.head_seq:,}", f"{one.lag:,}", show_time(one.committed_ts))
-        for one in found
+        for one in _folded(found)
     ]
     print_table(("log", "consumer", "seq", "head", "lag", "committed"), rows, right=("seq", "head", "lag"))
 
@@ -74,17 +80,25 @@ def list_command(
 def show_command(
     log: LogName, name: ConsumerName, as_json: AsJson = False, url: Url = DEFAULT_URL, api_key: ApiKey = None
 ) -> None:
-    """Show the position and the lag of a consumer.
+    """Show the position and the lag of a consumer, or the members and the shares of a consumer group.
 
     Example:
       strandline consumer show orders billing
     """
     with connect(url, api_key) as client:
-        position = _position(client, log, name)
+        group = _group(client, log, name)
+        if group is None:
+            position = _position(client, log, name)
+            if as_json:
+                print_json(_document(position))
+            else:
+                print_fields(_fields(position))
+            return
+        state = group.state()
     if as_json:
-        print_json(_document(position))
-        return
-    print_fields(_fields(position))
+        print_json(_group_document(state))
+    else:
+        _show_group(state)
 
 
 class _SeekCommand(Command):
@@ -114,6 +128,8 @@ def seek_command(
 ) -> None:
     """Move a consumer: it continues after a sequence number, or with the first record of a time.
 
+    All shares of a consumer group move together. It must have no members.
+
     A reader that is running moves when it asks the server for its position the next time. If it commits before, the
     move has no effect, so stop the reader first.
 
@@ -126,14 +142,14 @@ def seek_command(
     seq = int(position) if _SEQ.fullmatch(position) else None
     since = None if seq is not None or position in ("start", "end") else _moment(position)
     with connect(url, api_key) as client:
-        consumer = _consumer(client, log, name, create)
-        if seq is not None:
-            moved = consumer.commit(seq)
-        elif since is not None:
-            moved = consumer.seek(since_ts=since)
-        else:
-            moved = consumer.seek(at="end" if position == "end" else "start")
-    _show_moved(moved, as_json)
+        for consumer in _consumers(client, log, name, create):
+            if seq is not None:
+                moved = consumer.commit(seq)
+            elif since is not None:
+                moved = consumer.seek(since_ts=since)
+            else:
+                moved = consumer.seek(at="end" if position == "end" else "start")
+    _show_moved(moved, name, as_json)
 
 
 def _moment(position: str) -> int:
@@ -151,28 +167,31 @@ def _moment(position: str) -> int:
 def reset_command(
     log: LogName, name: ConsumerName, as_json: AsJson = False, url: Url = DEFAULT_URL, api_key: ApiKey = None
 ) -> None:
-    """Move a consumer to the start of the log: it reads every record again that is still there.
+    """Move a consumer or a consumer group to the start of the log: it reads every record again.
 
     Example:
       strandline consumer reset orders billing
     """
     with connect(url, api_key) as client:
-        moved = _consumer(client, log, name, False).seek(at="start")
-    _show_moved(moved, as_json)
+        for consumer in _consumers(client, log, name, False):
+            moved = consumer.seek(at="start")
+    _show_moved(moved, name, as_json)
 
 
 @app.command("rm", cls=Command)
 def remove_command(
     log: LogName, name: ConsumerName, as_json: AsJson = False, url: Url = DEFAULT_URL, api_key: ApiKey = None
 ) -> None:
-    """Delete a consumer and its position. The records of the log stay.
+    """Delete a consumer or a consumer group with its position. The records of the log stay.
+
+    A consumer group must have no members.
 
     Example:
       strandline consumer rm orders billing
     """
     with connect(url, api_key) as client:
-        consumer = _consumer(client, log, name, True)
-        if not consumer.delete():
+        group = _idle_group(client, log, name)
+        if not (client.topic(log).consumer(name) if group is None else group).delete():
             raise _absent(log, name)
     if as_json:
         print_json({"log": log, "consumer": name, "deleted": True})
@@ -190,13 +209,36 @@ def _state_of(client: Client, log: str) -> Any:
         raise not_found("log", log) from None
 
 
-def _consumer(client: Client, log: str, name: str, create: bool) -> Consumer[Any]:
-    """The consumer, which must exist unless ``create``. Raises CommandFailed."""
-    if create:
-        _state_of(client, log)
-    else:
+def _consumers(client: Client, log: str, name: str, create: bool) -> list[Consumer[Any]]:
+    """The consumer, which must exist unless ``create``, or those of the shares of a group. Raises CommandFailed."""
+    group = _idle_group(client, log, name)
+    if group is not None:
+        return [client.topic(log).consumer(share.consumer) for share in group.state().shares]
+    if not create:
         _position(client, log, name)
-    return client.topic(log).consumer(name)
+    return [client.topic(log).consumer(name)]
+
+
+def _group(client: Client, log: str, name: str) -> ConsumerGroup[Any] | None:
+    """The consumer group with this name; None if there is none. A consumer comes before a group of the same name."""
+    _state_of(client, log)
+    names = client.topic(log).consumers()
+    is_group = name not in names and any(
+        share is not None and share.group == name for share in map(share_consumer, names)
+    )
+    return client.topic(log).consumer_group(name) if is_group else None
+
+
+def _idle_group(client: Client, log: str, name: str) -> ConsumerGroup[Any] | None:
+    """Like ``_group``. Raises CommandFailed if the group has members."""
+    group = _group(client, log, name)
+    if group is not None and (members := group.state().members):
+        raise CommandFailed(
+            f"consumer group {name!r} has {len(members)} members; stop them first: "
+            + ", ".join(sorted(member.node for member in members)),
+            Exit.CONFLICT,
+        )
+    return group
 
 
 def _position(client: Client, log: str, name: str) -> ConsumerPosition:
@@ -226,6 +268,61 @@ def _document(position: ConsumerPosition) -> dict[str, Any]:
     }
 
 
+def _folded(found: list[ConsumerPosition]) -> list[ConsumerPosition]:
+    """With one row for all shares of a group."""
+    rows: dict[tuple[str, str], ConsumerPosition] = {}
+    for one in found:
+        share = share_consumer(one.consumer)
+        if share is None:
+            rows[one.topic, one.consumer] = one
+            continue
+        name = f"{share.group} ({share.of} shares)"
+        row = rows.get((one.topic, name), one)
+        behind = min(row, one, key=lambda each: each.seq)
+        latest = max(row.committed_ts, one.committed_ts)
+        rows[one.topic, name] = ConsumerPosition(one.topic, name, behind.seq, one.head_seq, behind.lag, latest)
+    return list(rows.values())
+
+
+def _group_document(state: GroupState) -> dict[str, Any]:
+    return {
+        "log": state.topic,
+        "group": state.group,
+        "head": state.head_seq,
+        "lag": state.lag,
+        "members": [{"node": one.node, "shares": one.shares, "deadline": one.deadline} for one in state.members],
+        "shares": [
+            {
+                "share": one.share,
+                "consumer": one.consumer,
+                "node": one.node,
+                "seq": one.seq,
+                "lag": one.lag,
+                "committed_ts": one.committed_ts,
+            }
+            for one in state.shares
+        ],
+    }
+
+
+def _show_group(state: GroupState) -> None:
+    print_fields(
+        {
+            "log": state.topic,
+            "group": state.group,
+            "head": f"{state.head_seq:,}",
+            "lag": f"{state.lag:,}",
+            "members": f"{len(state.members):,}",
+        }
+    )
+    print_line("")
+    rows = [
+        (f"{one.share}", one.node or "", f"{one.seq:,}", f"{one.lag:,}", show_time(one.committed_ts))
+        for one in state.shares
+    ]
+    print_table(("share", "member", "seq", "lag", "committed"), rows, right=("share", "seq", "lag"))
+
+
 def _fields(position: ConsumerPosition) -> dict[str, Any]:
     return {
         "log": position.topic,
@@ -237,8 +334,8 @@ def _fields(position: ConsumerPosition) -> dict[str, Any]:
     }
 
 
-def _show_moved(moved: ConsumerPosition, as_json: bool) -> None:
+def _show_moved(moved: ConsumerPosition, name: str, as_json: bool) -> None:
     if as_json:
-        print_json(_document(moved))
+        print_json({**_document(moved), "consumer": name})
     else:
-        print_line(f"moved consumer {moved.consumer} of log {moved.topic}: seq {moved.seq:,}, lag {moved.lag:,}")
+        print_line(f"moved consumer {name} of log {moved.topic}: seq {moved.seq:,}, lag {moved.lag:,}")

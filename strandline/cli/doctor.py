@@ -9,7 +9,6 @@ import shutil
 import sys
 import time
 from collections.abc import Iterator
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -27,6 +26,7 @@ from strandline.cli.server_choice import DEFAULT_URL
 from strandline.cli.server_state import Health, health_of, metrics_of, show_lag
 from strandline.cli.times import show_age
 from strandline.client.errors import Forbidden, NotAuthenticated, StrandlineError
+from strandline.extras import install, is_installed
 
 if TYPE_CHECKING:
     from strandline.client import Client
@@ -47,12 +47,11 @@ FILES = 4096
 FREE_WARN, FREE_FAIL = 5 << 30, 256 << 20
 #: File systems that lose data on a restart, and those whose locks and flushes may not work.
 VOLATILE, REMOTE = frozenset({"tmpfs", "ramfs"}), frozenset({"nfs", "nfs4", "cifs", "smb3", "fuse.sshfs"})
-#: The packages of the extra `server` that commands use, and the commands.
-PACKAGES = {
-    "pyarrow": "serve, sql, import and export",
-    "uvloop": "serve",
-    "duckdb": "sql",
-    "deltalake": "sql on a lake, and pipeline",
+#: What the extras are for, and their packages. `spark_check` looks for Spark.
+EXTRAS = {
+    "server": ("serve, verify, import, export and others", ("pyarrow", "uvloop")),
+    "sql": ("SQL here and in the console of a server", ("duckdb",)),
+    "lake": ("SQL and exports from a lake", ("deltalake",)),
 }
 
 
@@ -237,19 +236,24 @@ def pipeline_check(pipeline: dict[str, Any]) -> Check:
 
 def machine_checks() -> Iterator[Check]:
     yield Check("python", "ok", f"{platform.python_version()} in {sys.prefix}")
-    missing = [name for name in PACKAGES if find_spec(name) is None]
-    if missing:
-        text = "; ".join(f"{name} is missing, for {PACKAGES[name]}" for name in missing)
-        yield Check("packages", "warn", text, "`pip install 'strandline[server]'`, if you need these commands here")
-    else:
-        yield Check("packages", "ok", "all packages of the server are installed")
+    yield extras_check()
     yield spark_check()
     yield files_check(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
     yield contexts_check()
 
 
+def extras_check() -> Check:
+    missing = [extra for extra, (_, packages) in EXTRAS.items() if not all(map(is_installed, packages))]
+    installed = ", ".join(extra for extra in EXTRAS if extra not in missing)
+    text = f"the extras {installed} are installed" if installed else "no extra is installed"
+    if missing:
+        text += "; missing: " + ", ".join(f"{extra}, for {EXTRAS[extra][0]}" for extra in missing)
+    advice = f"`{install(','.join(missing))}`, if you need them here" if missing else ""
+    return Check("extras", "warn" if missing else "ok", text, advice)
+
+
 def spark_check() -> Check:
-    if find_spec("pyspark") is None:
+    if not is_installed("pyspark"):
         return Check(
             "spark",
             "warn",

@@ -16,6 +16,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 
 from strandline.cli.output import counted, open_console, put, say
 from strandline.lake.status import Lag, PipelineProblem, RoundSummary, StageStatus, StageSummary
+from strandline.late_import import is_raised_by
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -213,14 +214,14 @@ def errors(failed: int = EXIT_FAILED) -> Iterator[None]:
         say(_first_line(error))
         raise typer.Exit(failed) from None
     except Exception as error:
-        if _is_raised_by("strandline.lake.fence", "LakeInUse", error):
+        if is_raised_by("strandline.lake.fence", "LakeInUse", error):
             say(str(error))
             raise typer.Exit(EXIT_IN_USE) from None
-        if _is_raised_by("strandline.lake.fence", "LakeOfAnother", error) or _is_raised_by(
+        if is_raised_by("strandline.lake.fence", "LakeOfAnother", error) or is_raised_by(
             "strandline.pipeline.run", "TablesFailed", error
         ):
             say(str(error))
-        elif _is_raised_by("deltalake.exceptions", "DeltaError", error):
+        elif is_raised_by("deltalake.exceptions", "DeltaError", error):
             say(_first_line(error))
         elif is_spark_error(error):
             # The full text has pages of Java stack traces, and Spark has logged it already.
@@ -231,14 +232,7 @@ def errors(failed: int = EXIT_FAILED) -> Iterator[None]:
 
 
 def is_spark_error(error: Exception) -> bool:
-    return _is_raised_by("pyspark.errors", "PySparkException", error)
-
-
-def _is_raised_by(module: str, name: str, error: Exception) -> bool:
-    """Whether the error is of this class, without importing a module that takes long. If the module is not loaded, none
-    of its errors can have been raised."""
-    loaded = sys.modules.get(module)
-    return loaded is not None and isinstance(error, getattr(loaded, name))
+    return is_raised_by("pyspark.errors", "PySparkException", error)
 
 
 def _first_line(error: Exception) -> str:

@@ -15,6 +15,7 @@ from strandline.late_import import late_names
 if TYPE_CHECKING:
     from strandline.client.asynchronous.client import AsyncClient
     from strandline.client.asynchronous.collections import AsyncAppendLogCursor, AsyncCollections, AsyncDocument
+    from strandline.client.asynchronous.groups import AsyncConsumerGroup, AsyncGroupMember
     from strandline.client.asynchronous.keyrings import AsyncSharedKeyring
     from strandline.client.asynchronous.live import AsyncLive
     from strandline.client.asynchronous.queues import AsyncQueue, AsyncWorker
@@ -58,12 +59,14 @@ if TYPE_CHECKING:
         WrongAuthor,
     )
     from strandline.client.failures import JobFailed, JobFailure
+    from strandline.client.group_calls import GroupState, MemberState, ShareState
     from strandline.client.queue_calls import DeadLetter, Job
     from strandline.client.retry import Patience
     from strandline.client.search_types import Aggregated, Coverage, Found, Hit, IndexProgress, Measure, SearchConfig
     from strandline.client.stream_calls import NOW, START, StreamPage
     from strandline.client.synchronous.client import Client
     from strandline.client.synchronous.collections import AppendLogCursor, Collections, Document
+    from strandline.client.synchronous.groups import ConsumerGroup, GroupMember
     from strandline.client.synchronous.keyrings import SharedKeyring
     from strandline.client.synchronous.live import Live
     from strandline.client.synchronous.queues import Queue, Worker
@@ -89,7 +92,9 @@ __all__ = [
     "AsyncClient",
     "AsyncCollections",
     "AsyncConsumer",
+    "AsyncConsumerGroup",
     "AsyncDocument",
+    "AsyncGroupMember",
     "AsyncLive",
     "AsyncProducer",
     "AsyncQueue",
@@ -114,6 +119,7 @@ __all__ = [
     "Collections",
     "Conflict",
     "Consumer",
+    "ConsumerGroup",
     "Coverage",
     "Credential",
     "DeadLetter",
@@ -128,6 +134,8 @@ __all__ = [
     "Found",
     "Full",
     "Gone",
+    "GroupMember",
+    "GroupState",
     "Hit",
     "IndexProgress",
     "Job",
@@ -136,6 +144,7 @@ __all__ = [
     "Live",
     "Lost",
     "Measure",
+    "MemberState",
     "NewRow",
     "NotAuthenticated",
     "NotFound",
@@ -156,6 +165,7 @@ __all__ = [
     "Search",
     "SearchConfig",
     "ServerFault",
+    "ShareState",
     "SharedKeyring",
     "Start",
     "StrandlineError",
@@ -184,6 +194,7 @@ __getattr__ = late_names(
     {
         "asynchronous.client": "AsyncClient",
         "asynchronous.collections": "AsyncAppendLogCursor AsyncCollections AsyncDocument",
+        "asynchronous.groups": "AsyncConsumerGroup AsyncGroupMember",
         "asynchronous.keyrings": "AsyncSharedKeyring",
         "asynchronous.live": "AsyncLive",
         "asynchronous.queues": "AsyncQueue AsyncWorker",
@@ -201,12 +212,14 @@ __getattr__ = late_names(
             "RecordsLost Refused ServerFault StrandlineError TimedOut Unreachable Unreadable WrongAuthor"
         ),
         "failures": "JobFailed JobFailure",
+        "group_calls": "GroupState MemberState ShareState",
         "queue_calls": "DeadLetter Job",
         "retry": "Patience",
         "search_types": "Aggregated Coverage Found Hit IndexProgress Measure SearchConfig",
         "stream_calls": "NOW START StreamPage",
         "synchronous.client": "Client",
         "synchronous.collections": "AppendLogCursor Collections Document",
+        "synchronous.groups": "ConsumerGroup GroupMember",
         "synchronous.keyrings": "SharedKeyring",
         "synchronous.live": "Live",
         "synchronous.queues": "Queue Worker",

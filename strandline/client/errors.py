@@ -105,7 +105,8 @@ class Forbidden(Refused):
 
 
 class Fenced(Forbidden):
-    """Another producer has taken over with a higher epoch."""
+    """Another producer has taken over with a higher epoch, or other members of a consumer group got the shares of this
+    one."""
 
 
 class NotFound(Refused):

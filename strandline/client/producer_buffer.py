@@ -30,14 +30,12 @@ class ProducerLimits(msgspec.Struct, frozen=True):
 class Batch:
     """Records that are written together, with the idempotency key of their request."""
 
-    __slots__ = ("key", "records", "size", "taken")
+    __slots__ = ("key", "records", "size")
 
     def __init__(self) -> None:
         self.records: list[bytes] = []
         self.size = 0
         self.key = new_key()
-        #: Whether it may have been sent, so that no record is added.
-        self.taken = False
 
     def request(self, path: str, node: str | None) -> Request:
         written_by = b"" if node is None else b'"node":%b,' % msgspec.json.encode(node)
@@ -54,22 +52,32 @@ class ProducerBuffer:
     share a buffer."""
 
     def __init__(self, limits: ProducerLimits) -> None:
-        self._limits = limits
+        self._batch_records = limits.batch_records
+        self._batch_bytes = limits.batch_bytes
+        self._pending_bytes = limits.pending_bytes
         self._lock = Lock()
         self._batches: deque[Batch] = deque()
+        #: The last batch, if records may be added to it: it has not been sent. And the records of all before it.
+        self._open: Batch | None = None
+        self._closed = 0
         #: Whether there is a sender, which takes batches until none is left.
         self._sending = False
         self._size = 0
-        self.added = 0
         self.written = 0
         #: Why nothing more is written.
         self.error: Exception | None = None
+
+    @property
+    def added(self) -> int:
+        """The number of records that were added."""
+        with self._lock:
+            return self._closed + (0 if self._open is None else len(self._open.records))
 
     def has_room(self) -> bool:
         """Whether there is room for another record. Raises the error that ended the producer."""
         if self.error is not None:
             raise self.error
-        return self._size < self._limits.pending_bytes
+        return self._size < self._pending_bytes
 
     def has_written(self, count: int) -> bool:
         """Whether this many records are written. Raises the error that ended the producer before."""
@@ -81,31 +89,33 @@ class ProducerBuffer:
 
     def add(self, record: bytes) -> bool:
         """Add an encoded record. Returns True if there is no sender: then the caller starts one."""
+        size = len(record)
         with self._lock:
-            batches, limits = self._batches, self._limits
-            batch = batches[-1] if batches else None
-            if (
-                batch is None
-                or batch.taken
-                or len(batch.records) >= limits.batch_records
-                or batch.size + len(record) > limits.batch_bytes
-            ):
-                batch = Batch()
-                batches.append(batch)
+            batch = self._open
+            if batch is None or len(batch.records) >= self._batch_records or batch.size + size > self._batch_bytes:
+                self._close()
+                batch = self._open = Batch()
+                self._batches.append(batch)
             batch.records.append(record)
-            batch.size += len(record)
-            self._size += len(record) + RECORD_OVERHEAD
-            self.added += 1
+            batch.size += size
+            self._size += size + RECORD_OVERHEAD
             if self._sending or self.error is not None:
                 return False
             self._sending = True
             return True
 
+    def _close(self) -> None:
+        """Add no further records to the last batch."""
+        if self._open is not None:
+            self._closed += len(self._open.records)
+            self._open = None
+
     def first(self) -> Batch | None:
         """The batch to send, from now on without further records. None if there is none: then there is no sender."""
         with self._lock:
             if self._batches:
-                self._batches[0].taken = True
+                if self._batches[0] is self._open:
+                    self._close()
                 return self._batches[0]
             self._sending = False
             return None

@@ -50,6 +50,7 @@ from strandline.engine.state.lake_mark import lake_mark
 from strandline.engine.state.logbook import Logbook
 from strandline.engine.state.notes import NO_VALUES, check_fits
 from strandline.engine.state.retention import held_back
+from strandline.key_share import KeyShares
 
 if TYPE_CHECKING:
     from strandline.engine.engine import Engine
@@ -186,10 +187,22 @@ class Log:
         key_prefix: str | None = None,
         since: int | None = None,
         epoch: int | None = None,
+        shares: KeyShares | None = None,
     ) -> Page:
         """Return the records after ``after``, oldest first. ``reads.page.PageQuery`` explains the filters."""
         page = read(
-            self._engine, self._book, True, after, limit, max_bytes, without_nodes, key, key_prefix, since, epoch
+            self._engine,
+            self._book,
+            True,
+            after,
+            limit,
+            max_bytes,
+            without_nodes,
+            key,
+            key_prefix,
+            since,
+            epoch,
+            shares,
         )
         assert page is not None
         return page
@@ -205,10 +218,22 @@ class Log:
         key_prefix: str | None = None,
         since: int | None = None,
         epoch: int | None = None,
+        shares: KeyShares | None = None,
     ) -> Page | None:
         """Like ``read``, but return None instead of waiting for the disk."""
         return read(
-            self._engine, self._book, False, after, limit, max_bytes, without_nodes, key, key_prefix, since, epoch
+            self._engine,
+            self._book,
+            False,
+            after,
+            limit,
+            max_bytes,
+            without_nodes,
+            key,
+            key_prefix,
+            since,
+            epoch,
+            shares,
         )
 
     def read_latest(self, after: int = 0, limit: int = 256, **filters: Any) -> Page:

@@ -117,6 +117,7 @@ def check_time(ts: int) -> None:
 
 #: Data that is still a part of its message is copied only once, into the log.
 _DATA = frozenset((bytes, Raw))
+_TEXT = frozenset((str,))
 
 
 class Batch:
@@ -196,6 +197,8 @@ def _is_short_text(value: str | None) -> bool:
 
 
 def _check_strings(what: str, column: Sequence[str | None], limit: int) -> None:
+    if _TEXT.issuperset(map(type, column)) and max(map(len, column)) * 4 <= limit and "".join(column).isascii():  # type: ignore[arg-type]
+        return
     for index, value in enumerate(column):
         if value is None:
             continue

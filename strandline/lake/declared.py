@@ -6,11 +6,18 @@ import shutil
 import time
 from collections.abc import Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import msgspec
-import pyarrow as pa
-from deltalake import DeltaTable, QueryBuilder
+
+from strandline.arrow import pa
+from strandline.late_import import LateModule
+
+if TYPE_CHECKING:
+    import deltalake
+else:
+    deltalake = LateModule("deltalake")
 
 #: The directory of the tables in a lake, and the one of their checkpoints in it.
 DIRECTORY = "declared"
@@ -24,11 +31,13 @@ CLEANED = "cleaned"
 CLEAN_SECONDS = 86_400.0
 
 
-def rows_of(table: DeltaTable, columns: Iterable[str] | None = None) -> pa.RecordBatchReader:
-    """All rows of a table, with all columns or these. Unlike an Arrow dataset, this leaves out rows that deletion
-    vectors mark as deleted."""
+def rows_of(table: deltalake.DeltaTable, columns: Iterable[str] | None = None) -> Any:
+    """An Arrow reader of all rows of a table, with all columns or these. Unlike an Arrow dataset, this leaves out rows
+    that deletion vectors mark as deleted."""
     chosen = "*" if columns is None else ", ".join('"' + name.replace('"', '""') + '"' for name in columns)
-    return pa.RecordBatchReader.from_stream(QueryBuilder().register("t", table).execute(f"select {chosen} from t"))
+    return pa.RecordBatchReader.from_stream(
+        deltalake.QueryBuilder().register("t", table).execute(f"select {chosen} from t")
+    )
 
 
 class Generation(msgspec.Struct, frozen=True):
@@ -60,7 +69,7 @@ class DeclaredFiles:
         return self.directory / CHECKPOINTS / table / flow
 
     def exists(self, name: str) -> bool:
-        return DeltaTable.is_deltatable(str(self.table(name)))
+        return deltalake.DeltaTable.is_deltatable(str(self.table(name)))
 
     def names(self) -> list[str]:
         """The tables that exist, ascending."""
@@ -68,7 +77,7 @@ class DeclaredFiles:
 
     def version(self, name: str) -> int:
         """The number of the last commit; -1 without a table."""
-        return DeltaTable(str(self.table(name))).version() if self.exists(name) else -1
+        return deltalake.DeltaTable(str(self.table(name))).version() if self.exists(name) else -1
 
     def generation(self, name: str, erasures: int) -> Generation:
         """The generation of a table; a new one, if there is none."""
@@ -94,10 +103,10 @@ class DeclaredFiles:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.touch()
 
-    def find(self, name: str) -> DeltaTable | None:
+    def find(self, name: str) -> deltalake.DeltaTable | None:
         """A table by its name, in upper or lower case."""
         found = next((each for each in self._folders() if each.lower() == name.lower()), None)
-        return None if found is None or not self.exists(found) else DeltaTable(str(self.table(found)))
+        return None if found is None or not self.exists(found) else deltalake.DeltaTable(str(self.table(found)))
 
     def _folders(self) -> list[str]:
         if not self.directory.is_dir():

@@ -153,9 +153,10 @@ class TableSnapshot:
                 # Old commits may have been removed since the log was listed; they are in a newer checkpoint.
                 found = _transactions(self._list(), self.version)
             found.pop(DRIVER, None)
-            if not found and self.files():
+            files = {} if found or not self.exists else (self._log or self._list()).files(self.version)
+            if files:
                 raise BrokenLog(
-                    f"{self.table.lake.place_of(self.table.name)} has {len(self.files())} files but no "
+                    f"{self.table.lake.place_of(self.table.name)} has {len(files)} files but no "
                     "progress: its transaction log has no transaction ids. Nothing is added to it, because "
                     "that could add every record again. Move the table away to rebuild it from the logs."
                 )

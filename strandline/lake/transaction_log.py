@@ -8,7 +8,7 @@ or out of date, so it is not read. If a commit is missing, reading fails instead
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -73,6 +73,36 @@ class TransactionLog:
 
         With ``after``, only those of the commits after that version, if they still exist; otherwise all of them.
         """
+        start, is_known = self._start(version, after)
+        if not is_known:
+            for name in self._checkpoints.get(start, ()):
+                yield from self._checkpointed(name, kind)
+        for _, action in self._committed(start, version, (kind,)):
+            yield action
+
+    def files(
+        self, version: int, known: Mapping[str, dict[str, Any]] | None = None, after: int = NO_TABLE
+    ) -> dict[str, dict[str, Any]]:
+        """The action that added each file of a version of the table, by path. Raises BrokenLog.
+
+        ``known`` are the files of the version ``after``: only newer commits are read, if they still exist.
+        """
+        start, is_known = self._start(version, after)
+        if is_known:
+            found = dict(known or {})
+        else:
+            added = (each for name in self._checkpoints.get(start, ()) for each in self._checkpointed(name, "add"))
+            found = {action["path"]: action for action in added}
+        for kind, action in self._committed(start, version, _FILE_ACTIONS):
+            if kind == "add":
+                found[action["path"]] = action
+            else:
+                found.pop(action["path"], None)
+        return found
+
+    def _start(self, version: int, after: int) -> tuple[int, bool]:
+        """The version after which every commit exists, and whether it is ``after``; otherwise it has the checkpoint to
+        begin with, if there is one. Raises BrokenLog."""
         start = max((each for each in self._checkpoints if each <= version), default=NO_TABLE)
         missing = [each for each in range(start + 1, version + 1) if each not in self._commits]
         if missing:
@@ -82,15 +112,17 @@ class TransactionLog:
                 f"and no complete checkpoint at or before version {version} covers them. {_WAY}"
             )
         if after != NO_TABLE and all(each in self._commits for each in range(after + 1, version + 1)):
-            start = after
-        else:
-            for name in self._checkpoints.get(start, ()):
-                yield from self._checkpointed(name, kind)
-        mark = f'"{kind}"'.encode()
-        for each in range(start + 1, version + 1):
+            return after, True
+        return start, False
+
+    def _committed(self, after: int, version: int, kinds: Sequence[str]) -> Iterator[tuple[str, dict[str, Any]]]:
+        """The actions of these kinds in the commits after a version, oldest first, with their kind."""
+        marks = [(kind, f'"{kind}"'.encode()) for kind in kinds]
+        for each in range(after + 1, version + 1):
             for line in self._read(f"{each:020d}.json").splitlines():
-                if mark in line and kind in (action := msgspec.json.decode(line)):
-                    yield action[kind]
+                for kind, mark in marks:
+                    if mark in line and kind in (action := msgspec.json.decode(line)):
+                        yield kind, action[kind]
 
     def _checkpointed(self, name: str, kind: str) -> Iterator[dict[str, Any]]:
         yield from self._rows(name, kind)

@@ -10,6 +10,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from strandline.extras import install
 from strandline.lake.reporter import describe
 from strandline.pipeline.delta import JAR_PACKAGES, DeltaMissing, delta_settings
 from strandline.pipeline.java import JavaMissing, find_java
@@ -17,7 +18,7 @@ from strandline.pipeline.java import JavaMissing, find_java
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-INSTALL = "pip install 'strandline[spark]'"
+INSTALL = install("spark")
 
 #: The required packages and their oldest versions.
 PACKAGES = {"pyspark": (4, 2), "pandas": (2, 2)}

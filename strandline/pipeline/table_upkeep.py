@@ -15,9 +15,8 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import duckdb
 import msgspec
 import pyarrow as pa
 
@@ -28,8 +27,14 @@ from strandline.lake.record_files import FILE_BYTES, RowsWriter
 from strandline.lake.table import KnownFile, LakeTable, TableSnapshot
 from strandline.lake.transaction_log import LOG
 from strandline.lake.typed_tables import folders, typed_table
+from strandline.late_import import LateModule
 from strandline.pipeline.round import Round
 from strandline.pipeline.typed_tables.stage import memory_of
+
+if TYPE_CHECKING:
+    import duckdb
+else:
+    duckdb = LateModule("duckdb")
 
 STAGE = "upkeep"
 #: The number of files of a tier that are merged.

@@ -26,7 +26,7 @@ from strandline.query.config import Field
 from strandline.query.payloads import (
     Payloads,
     UnreadablePayload,
-    database,
+    decode,
     object_rows,
     text_buffers,
     tokenise,
@@ -93,15 +93,13 @@ def _days(year: Int64s, month: Int64s, day: Int64s) -> Int64s:
     return days
 
 
-#: Fewer payloads than this are read one by one, because a DuckDB query takes about as long.
-BULK_ROWS = 256
+#: Fewer payloads than this are read one by one, because arrays do not pay off.
+BULK_ROWS = 64
 #: The number of decimal digits that always fit into 64 bits.
 _DIGITS = 18
 
 _QUOTE, _BRACKET, _MINUS, _TRUE, _FALSE = b'"[-tf'
 _FRACTION = bytes(code in b".eE" for code in range(256))
-
-decode = msgspec.json.Decoder().decode
 
 
 class Extracted(NamedTuple):
@@ -159,8 +157,7 @@ class Extractor:
     def _in_bulk(self, data: Sequence[bytes], version: int) -> dict[str, AnyColumn]:
         bindings = {field.name: field.binding(version) for field in self._fields}
         pointers = [binding.pointer for binding in bindings.values() if binding is not None]
-        payloads = Payloads(data, [*pointers, *self._histograms], database())
-        documents = {row: decode(data[row]) for row in np.flatnonzero(payloads.fallible).tolist()}
+        payloads = Payloads(data, [*pointers, *self._histograms])
         columns: dict[str, AnyColumn] = {}
         for field in self._fields:
             binding = bindings[field.name]
@@ -169,25 +166,24 @@ class Extractor:
             elif binding.pointer not in payloads.values:
                 columns[field.name] = column_of(field, [values_of(field, decode(each), version) for each in data])
             else:
-                known = {row: values_of(field, document, version) for row, document in documents.items()}
-                columns[field.name] = read_column(field, payloads.values[binding.pointer], known)
+                columns[field.name] = read_column(field, payloads.values[binding.pointer])
         for pointer in self._histograms:
             columns[pointer] = self._histogram(pointer, payloads, data)
         return columns
 
     def _histogram(self, pointer: str, payloads: Payloads, data: Sequence[bytes]) -> HistogramColumn:
         segments, texts = parse_pointer(pointer), payloads.values.get(pointer)
-        if texts is None or payloads.fallible.any():
+        if texts is None:
             return histogram_column([resolve(decode(payload), segments) for payload in data])
         return histogram_column([None if text is None else decode(text) for text in texts.to_pylist()])
 
 
-def read_column(field: Field, values: Any, known: dict[int, list[Value]]) -> AnyColumn:
-    """Return the column of a field whose values are given as JSON; for some rows the canonical values are ``known``."""
+def read_column(field: Field, values: Any) -> AnyColumn:
+    """Return the column of a field whose values are given as JSON."""
     present = np.flatnonzero(values.is_valid().to_numpy(zero_copy_only=False))
     texts = values.drop_null() if len(present) < len(values) else values
     found = READERS[field.kind](texts) if len(texts) else ExtractedValues(present, _no_values(field), present)
-    others = dict(known)
+    others: dict[int, list[Value]] = {}
     convert = converter(field)
     for at in found.left.tolist():
         raw = scalars(decode(texts[at].as_py()))

@@ -2,20 +2,19 @@
 
 The rows come in pieces, one per chunk or index file, which are not concatenated: a piece fits into the processor's
 cache, all rows together often do not. Integers are exact at any size. Floats are added up in the order of the rows,
-with compensation (Kahan), so that the error does not grow with the number of rows.
+with compensation (Kahan), so that the error does not grow with the number of rows. In a group with thousands of rows,
+this happens block by block.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from strandline.arrow import pa
 from strandline.query.columns import Numbers
-from strandline.query.payloads import database
 
 #: Integers are numbered with a table if their range is at most this, or at most ``_SPARSE`` times their count.
 #: Otherwise they are sorted.
@@ -25,8 +24,10 @@ _SPARSE = 8
 _LARGEST_KEY = 1 << 62
 #: numpy adds up the n-th rows of all groups of a piece in one step. Python adds up as many rows in the time of a step.
 STEP_ROWS = 64
-#: With more steps than this, DuckDB is faster. Up to ``FEW_ROWS``, a DuckDB query takes about as long as Python.
+#: With more steps than this, groups are added up in blocks of ``BLOCK_ROWS``: the n-th rows of all blocks in one step.
 MAX_STEPS = 2048
+BLOCK_ROWS = 512
+#: Up to here, a thousand steps take as long as Python.
 FEW_ROWS = 16_384
 
 
@@ -208,21 +209,38 @@ class Groups:
         rows, steps = sum(map(len, values)), sum(piece.deepest for piece in self.pieces)
         if rows <= min(FEW_ROWS, STEP_ROWS * steps):
             return self._floats_one_by_one(values)
-        return self._floats_in_steps(values) if steps <= MAX_STEPS else self._floats_in_bulk(values)
+        return self._floats_in_steps(values) if steps <= MAX_STEPS else self._floats_in_blocks(values)
 
     def _floats_in_steps(self, values: Sequence[Numbers]) -> Numbers:
         result, missing = np.zeros(len(self)), np.zeros(len(self))
-        with np.errstate(all="ignore"):
-            for piece, each in self._filled(values):
-                each = piece.sorted(each)
-                groups, firsts = piece.groups[piece.by_size], piece.firsts[piece.by_size]
-                totals, errors = result[groups], missing[groups]
-                for step, active in enumerate(piece.lasting[:-1]):
-                    added = each[firsts[:active] + step] - errors[:active]
-                    reached = totals[:active] + added
-                    errors[:active] = (reached - totals[:active]) - added
-                    totals[:active] = reached
-                result[groups], missing[groups] = totals, errors
+        for piece, each in self._filled(values):
+            groups = piece.groups[piece.by_size]
+            totals, errors = result[groups], missing[groups]
+            _add_in_steps(totals, errors, piece.sorted(each), piece.firsts[piece.by_size], piece.lasting)
+            result[groups], missing[groups] = totals, errors
+        return result
+
+    def _floats_in_blocks(self, values: Sequence[Numbers]) -> Numbers:
+        # Blocks depend on the rows of a group alone, not on the pieces that they come from.
+        whole = Piece(np.concatenate([piece.of_row for piece in self.pieces]), np.arange(len(self)))
+        counts = -(-whole.sizes // BLOCK_ROWS)
+        group_of = np.repeat(whole.groups, counts)
+        skipped = (np.arange(len(group_of)) - np.repeat(np.cumsum(counts) - counts, counts)) * BLOCK_ROWS
+        blocks = Piece(
+            np.repeat(np.arange(len(group_of)), np.minimum(whole.sizes[group_of] - skipped, BLOCK_ROWS)), group_of
+        )
+        totals, errors = np.zeros(len(group_of)), np.zeros(len(group_of))
+        _add_in_steps(
+            totals, errors, whole.sorted(np.concatenate(values)), blocks.firsts[blocks.by_size], blocks.lasting
+        )
+        totals[blocks.by_size], errors[blocks.by_size] = totals.copy(), errors.copy()
+        result: Numbers = totals[np.cumsum(counts) - counts]
+        large = counts > 1
+        if large.any():
+            # What the blocks lack is added as well.
+            parts = Groups([[np.repeat(group_of[large[group_of]], 2)]])
+            rest = np.column_stack((totals, -errors))[large[group_of]].ravel()
+            result[large] = parts._floats_one_by_one([rest])
         return result
 
     def _floats_one_by_one(self, values: Sequence[Numbers]) -> Numbers:
@@ -236,15 +254,16 @@ class Groups:
                 totals[group] = reached
         return np.array(totals)
 
-    def _floats_in_bulk(self, values: Sequence[Numbers]) -> Numbers:
-        places = np.concatenate([piece.of_row for piece in self.pieces])
-        with database().cursor() as cursor:
-            cursor.register("numbers", pa.table({"place": places, "number": np.concatenate(values)}))
-            found: Any = cursor.sql("SELECT place, fsum(number) AS total FROM numbers GROUP BY place").to_arrow_table()
-            cursor.unregister("numbers")
-        result = np.empty(len(self))
-        result[found["place"].to_numpy()] = found["total"].to_numpy()
-        return result
+
+def _add_in_steps(totals: Numbers, errors: Numbers, numbers: Numbers, firsts: Numbers, lasting: Sequence[int]) -> None:
+    """Add numbers to the totals and errors of groups, the largest group first. ``firsts`` has the first number of each,
+    ``lasting`` how many of them have more than 0, 1, 2 ... numbers."""
+    with np.errstate(all="ignore"):
+        for step, active in enumerate(lasting[:-1]):
+            added = numbers[firsts[:active] + step] - errors[:active]
+            reached = totals[:active] + added
+            errors[:active] = (reached - totals[:active]) - added
+            totals[:active] = reached
 
 
 class _Level(NamedTuple):

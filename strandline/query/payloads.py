@@ -1,63 +1,33 @@
 """Read values from many JSON payloads at once, and the tokens of many texts at once.
 
-DuckDB reads the payloads: several times faster than Python, and without holding the interpreter's lock. A row that
-DuckDB might read differently from :mod:`strandline.query.values` is left to that module. The tokens are those of
+msgspec reads the payloads: it decodes the members that pointers name to their JSON text, and skips all others. Values
+that cannot be read so are left to :mod:`strandline.query.values`. The tokens are those of
 :func:`strandline.query.values.tokens`.
 """
 
 from __future__ import annotations
 
-import atexit
-import re
-from collections.abc import Sequence
-from operator import itemgetter
-from threading import Lock
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
+from operator import attrgetter, itemgetter
+from typing import Any, NamedTuple
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
 from strandline.arrow import pa, pc
-from strandline.query.columns import Mask, encode_words
-from strandline.query.pointers import parse_pointer
+from strandline.query.columns import encode_words
+from strandline.query.pointers import ARRAY_INDEX, parse_pointer
 from strandline.query.values import tokens
 
-if TYPE_CHECKING:
-    from duckdb import DuckDBPyConnection
+#: The number of cached decoders: one per object whose members are read, in the search configurations in use.
+KEPT_DECODERS = 1024
+#: A number with more digits, or with an exponent of more digits, may be too large for a float or an integer.
+_LONG_RUN = 128
+_LONG_EXPONENT = 3
 
-#: Segments of pointers that DuckDB interprets as RFC 6901 does, and that can be written in a payload in few ways.
-_PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*\Z")
-
-
-_opening = Lock()
-_opened: list[DuckDBPyConnection] = []
-
-
-def database() -> DuckDBPyConnection:
-    """An in-memory database without access to files or networks. All threads share it, each with its own cursor.
-
-    The first call imports and starts DuckDB. Only work in bulk needs it.
-    """
-    with _opening:
-        if not _opened:
-            import duckdb
-
-            settings: dict[str, Any] = {
-                "enable_external_access": False,
-                "autoinstall_known_extensions": False,
-                "autoload_known_extensions": False,
-                "python_enable_replacements": False,
-            }
-            _opened.append(duckdb.connect(":memory:", config=settings))
-            # The interpreter does not always free a module's objects at its end, and DuckDB then reports leaks.
-            atexit.register(_opened.clear)
-        return _opened[0]
-
-
-def prepare() -> None:
-    """Start DuckDB, so that later calls need not wait for it."""
-    if not _opened:
-        Payloads([b'{"a":1}'], ["/a"], database())
+Path = tuple[str, ...]
 
 
 class UnreadablePayload(Exception):
@@ -65,63 +35,84 @@ class UnreadablePayload(Exception):
 
 
 class Payloads:
-    """JSON objects, and the values found in them.
+    """The values at pointers in JSON objects."""
 
-    ``fallible`` are rows that only Python reads correctly: a key may occur twice (DuckDB uses the first, Python the
-    last), or may be written with escapes. No values are returned for them.
-    """
-
-    def __init__(self, data: Sequence[bytes], pointers: Sequence[str], database: DuckDBPyConnection) -> None:
-        """Raises UnreadablePayload or pa.ArrowInvalid if one of the payloads is not JSON."""
+    def __init__(self, data: Sequence[bytes], pointers: Iterable[str]) -> None:
+        """Raises UnreadablePayload or pa.ArrowInvalid if one of the payloads is not a JSON object."""
         joined = b"".join(data)
-        self._texts = _texts_of(data, joined)
-        self._pointers = [pointer for pointer in dict.fromkeys(pointers) if is_plain(pointer)]
-        found = self._extract(database)
-        self.fallible = self._find_fallible(found, joined)
-        if self.fallible.any():
-            kept = pa.array(~self.fallible)
-            nothing = pa.scalar(None, pa.string())
-            found = {pointer: pc.if_else(kept, values, nothing) for pointer, values in found.items()}
-        #: Per pointer, an Arrow array of the JSON found there, null where there is none. Pointers that DuckDB cannot
-        #: read are omitted.
-        self.values = found
-
-    def _extract(self, database: DuckDBPyConnection) -> dict[str, Any]:
-        from duckdb import Error
-
-        if not self._pointers:
-            return {}
-        paths = ", ".join(f"'{pointer}'" for pointer in self._pointers)
-        names = ", ".join(f"found[{at}] AS value{at}" for at in range(1, len(self._pointers) + 1))
-        query = f"SELECT {names} FROM (SELECT json_extract(data, [{paths}]) AS found FROM payloads)"
-        with database.cursor() as cursor:
-            cursor.register("payloads", pa.table({"data": self._texts}))
-            try:
-                table = cursor.sql(query).to_arrow_table()
-            except Error as error:
-                raise UnreadablePayload from error
-            cursor.unregister("payloads")
-        columns = [column.combine_chunks() for column in table.columns]
-        return dict(zip(self._pointers, map(_plain_strings, columns), strict=True))
-
-    def _find_fallible(self, found: dict[str, Any], joined: bytes) -> Mask:
-        fallible = np.zeros(len(self._texts), np.bool_)
-        if b"\\u" in joined:
-            fallible |= _marks(pc.match_substring(self._texts, "\\u"))
-        for pointer, values in found.items():
-            for segment in parse_pointer(pointer):
-                key = f'"{segment}"'
-                # A row with a value has the key at least once, so if there are no more occurrences than such rows, none
-                # has it twice. This is nearly always the case, and fast to check.
-                if joined.count(key.encode()) > len(values) - values.null_count:
-                    fallible |= _marks(pc.greater(pc.count_substring(self._texts, key), 1))
-        return fallible
+        _check_texts(data, joined)
+        #: Per pointer, an Arrow array of the JSON found there, null where there is none. Pointers that may lead into
+        #: arrays are omitted.
+        self.values: dict[str, Any] = {}
+        paths = {pointer: parse_pointer(pointer) for pointer in pointers}
+        paths = {pointer: path for pointer, path in paths.items() if path and not any(map(ARRAY_INDEX.match, path))}
+        try:
+            found = _members(data, set(paths.values()))
+            if _has_long_number(joined):
+                # The decoders skip over numbers that Python cannot read.
+                for payload in data:
+                    decode(payload)
+        except (msgspec.DecodeError, ValueError, RecursionError) as error:
+            raise UnreadablePayload from error
+        for pointer, path in paths.items():
+            self.values[pointer] = _texts_of(found[path])
 
 
-def is_plain(pointer: str) -> bool:
-    """Return whether DuckDB can read this pointer."""
-    segments = parse_pointer(pointer)
-    return bool(segments) and all(_PLAIN.match(segment) for segment in segments)
+decode = msgspec.json.Decoder().decode
+
+_NOTHING = msgspec.Raw()
+_Texts = Sequence["bytes | msgspec.Raw"]
+
+
+def _members(objects: _Texts, paths: set[Path]) -> dict[Path, _Texts]:
+    """The JSON texts at these paths in each of the objects; empty where there is nothing."""
+    found: dict[Path, _Texts] = {}
+    reader = _reader(tuple(sorted({path[0] for path in paths})))
+    read = [reader.decode(each) for each in objects]
+    for name, column in reader.columns.items():
+        texts: _Texts = list(map(column, read))
+        deeper = {path[1:] for path in paths if path[0] == name}
+        if () in deeper:
+            found[(name,)] = texts
+            deeper.remove(())
+        if deeper:
+            inner: _Texts = [text if bytes(memoryview(text)[:1]) == b"{" else b"{}" for text in texts]
+            found |= {(name, *path): each for path, each in _members(inner, deeper).items()}
+    return found
+
+
+class _MemberReader(NamedTuple):
+    """Decodes an object to a struct with the texts of some members; ``columns`` has the function that returns each."""
+
+    decode: Callable[[Any], Any]
+    columns: dict[str, Callable[[Any], Any]]
+
+
+@lru_cache(KEPT_DECODERS)
+def _reader(names: Path) -> _MemberReader:
+    attributes = {f"member{at}": name for at, name in enumerate(names)}
+    fields = [(attribute, msgspec.Raw, _NOTHING) for attribute in attributes]
+    kind = msgspec.defstruct("Members", fields, rename=attributes, gc=False)
+    return _MemberReader(
+        msgspec.json.Decoder(kind).decode, {name: attrgetter(attribute) for attribute, name in attributes.items()}
+    )
+
+
+def _has_long_number(joined: bytes) -> bool:
+    """Whether there may be a number with very many digits or a large exponent. Texts may look like one."""
+    if not joined:
+        return False
+    raw = np.frombuffer(joined, np.uint8)
+    exponents = np.flatnonzero((raw | 32) == ord("e"))
+    exponents = exponents[exponents + _LONG_EXPONENT + 1 < len(raw)]
+    exponents = exponents + 1 + (raw[exponents + 1] == ord("+"))
+    for at in range(_LONG_EXPONENT):
+        exponents = exponents[raw[exponents] - np.uint8(48) < 10] + (at < _LONG_EXPONENT - 1)
+    if len(exponents):
+        return True
+    samples = raw[::_LONG_RUN] - np.uint8(48) < 10
+    places = np.flatnonzero(samples[1:] & samples[:-1]) * _LONG_RUN
+    return any(joined[place : place + _LONG_RUN].isdigit() for place in places.tolist())
 
 
 def object_rows(data: Sequence[bytes]) -> list[int]:
@@ -134,23 +125,29 @@ def object_rows(data: Sequence[bytes]) -> list[int]:
 _first_byte = itemgetter(0)
 
 
-def _marks(column: Any) -> Mask:
-    return np.asarray(column.to_numpy(zero_copy_only=False), np.bool_)
+def _bounds_of(texts: Iterable[Any], count: int) -> npt.NDArray[np.int64]:
+    bounds: npt.NDArray[np.int64] = np.zeros(count + 1, np.int64)
+    np.cumsum(np.fromiter(map(len, texts), np.int64, count), out=bounds[1:])
+    return bounds
 
 
-def _texts_of(data: Sequence[bytes], joined: bytes) -> Any:
-    offsets: npt.NDArray[np.int64] = np.zeros(len(data) + 1, np.int64)
-    np.cumsum(np.fromiter(map(len, data), np.int64, len(data)), out=offsets[1:])
-    texts = pa.LargeStringArray.from_buffers(len(data), pa.py_buffer(offsets), pa.py_buffer(joined))
-    texts.validate(full=True)
-    return texts
+def _check_texts(data: Sequence[bytes], joined: bytes) -> None:
+    """Raises pa.ArrowInvalid if one is not UTF-8."""
+    offsets = pa.py_buffer(_bounds_of(data, len(data)))
+    pa.LargeStringArray.from_buffers(len(data), offsets, pa.py_buffer(joined)).validate(full=True)
 
 
-def _plain_strings(column: Any) -> Any:
-    """Return the column as plain strings, without DuckDB's own type."""
-    if isinstance(column, pa.ExtensionArray):
-        column = column.storage
-    return column.cast(pa.string()) if column.type != pa.string() else column
+def _texts_of(found: _Texts) -> Any:
+    """The texts as an Arrow array of strings, null where they are empty."""
+    bounds = _bounds_of(found, len(found))
+    if bounds[-1] > np.iinfo(np.int32).max:
+        raise pa.ArrowInvalid("the values have more than 2 GiB")
+    is_found = np.diff(bounds) > 0
+    nulls = len(found) - int(np.count_nonzero(is_found))
+    validity = pa.py_buffer(np.packbits(is_found, bitorder="little")) if nulls else None
+    return pa.StringArray.from_buffers(
+        len(found), pa.py_buffer(bounds.astype(np.int32)), pa.py_buffer(b"".join(found)), validity, nulls
+    )
 
 
 #: The ASCII bytes that words consist of, and those that separate words.

@@ -263,9 +263,11 @@ class Application:
             StreamsContext(kernel, settings.streams, searcher, self.indexer), self.gate.answered
         )
         self.arrow = ArrowProtocol(ArrowContext(kernel, settings.topics), settings.limits.max_body_bytes)
-        self.collections = CollectionsProtocol(CollectionsContext(kernel, self._collections, self._authorizer))
+        documents = CollectionsContext(kernel, self._collections, self._authorizer)
+        self.collections = CollectionsProtocol(documents)
         self.keeper = PipelineSupervisor(settings, self._program, engine, own=self._own_server())
-        self.console = ConsoleProtocol(ConsoleContext(kernel, self._surroundings(self.keeper)))
+        around = self._surroundings(self.keeper)
+        self.console = ConsoleProtocol(ConsoleContext(kernel, around, tables, documents.collections))
         marks = LakeMarks(engine, Lake.at(settings.lake), settings.pipeline.lake_alarm_s, self.keeper.not_run)
         self.marks = marks
         kernel.lake_warning = lambda: marks.warning

@@ -35,6 +35,7 @@ from strandline.engine.errors import (
     SealingBehind,
     UnknownLog,
 )
+from strandline.extras import extra_of, install
 from strandline.query.errors import QueryError
 
 Headers = tuple[tuple[bytes, bytes], ...]
@@ -140,6 +141,12 @@ DAMAGED_DATA = Problem(
     "A file with the records is damaged or missing; `file` in the details names it. Other records can be read.",
 )
 INTERNAL = Problem("internal", 500, "The server failed; its log has the details.")
+NOT_INSTALLED = Problem(
+    "not_installed",
+    501,
+    "The server lacks a Python package that this needs. Install the extra that `extra` in the details names where the "
+    "server runs, and restart it.",
+)
 NOT_READY = Problem(
     "not_ready", 503, "The server is starting and replays its journal; `replay_progress` rises to 1.", SOON_MS
 )
@@ -314,6 +321,17 @@ def too_many_streams() -> Refusal:
 
 def shutting_down() -> Refusal:
     return Refusal(SHUTTING_DOWN, "the server is shutting down")
+
+
+def not_installed(what: str, package: str) -> Refusal:
+    """``what`` needs a package that the server does not have."""
+    extra = extra_of(package)
+    return Refusal(
+        NOT_INSTALLED,
+        f"{what} needs the Python package {package!r}, which is not installed on the server; run `{install(extra)}` "
+        "there, and restart the server",
+        {"extra": extra},
+    )
 
 
 def internal() -> Refusal:

@@ -9,13 +9,14 @@ from typing import NamedTuple
 
 import duckdb
 import msgspec
-from deltalake.exceptions import DeltaError
 from obstore.exceptions import BaseError
 
 from strandline.client import Client
+from strandline.extras import missing
 from strandline.history.source import History, open_history
 from strandline.lake.fence import LakeOfAnother, belongs
 from strandline.lake.location import Lake
+from strandline.late_import import is_raised_by
 from strandline.sql.logs import LakeView, Logs
 from strandline.sql.request import Limits
 from strandline.sql.results import Result
@@ -145,8 +146,8 @@ def _view(place: str, source: SqlSource) -> LakeView | None:
     """The lake, or None if there is none, or if it cannot be read and was not requested: logs are read instead."""
     is_chosen = source.lake is not None
     try:
-        view = LakeView(Lake.at(place))
-    except (OSError, DeltaError, BaseError) as error:
+        view = _open_view(place)
+    except (OSError, BaseError) as error:
         message = f"cannot read the lake at {place}: {str(error).splitlines()[0]}"
         if is_chosen:
             raise QueryFailed(message) from None
@@ -155,6 +156,18 @@ def _view(place: str, source: SqlSource) -> LakeView | None:
     if is_chosen and not view.exists:
         raise QueryFailed(f"no lake found at {place}; create one with `strandline pipeline run`", "not_found")
     return view if view.exists else None
+
+
+def _open_view(place: str) -> LakeView:
+    """Raises OSError or BaseError if there is a lake that cannot be read."""
+    try:
+        return LakeView(Lake.at(place))
+    except ModuleNotFoundError as error:
+        raise OSError(missing(error)) from None
+    except Exception as error:
+        if is_raised_by("deltalake.exceptions", "DeltaError", error):
+            raise OSError(str(error)) from error
+        raise
 
 
 def _belongs(lake: Lake, history: History, source: SqlSource) -> bool:

@@ -6,6 +6,7 @@ changes log says that they were edited or restored. Counting a million rows agai
 
 from __future__ import annotations
 
+import re
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
@@ -231,6 +232,11 @@ def _stretches(seqs: Seqs) -> Iterator[tuple[int, int]]:
 
 #: The maximum number of rows in all groups together.
 MAX_GROUPED = 10_000
+#: The maximum number of rows of a parent that can be sorted by a field: each page sorts all of them.
+MAX_SORTED = 100_000
+#: Where rows without the field come, in either order.
+_LAST = np.iinfo(np.int64).max
+_NUMBER = re.compile(r"-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?")
 
 
 def count_rows(table: Table, view: View, by: str) -> Counts:
@@ -271,6 +277,30 @@ def group_rows(table: Table, view: View, by: str, limit: int) -> dict[str, list[
             value = row.user or "" if field == USER else text_of(row.payload.get(field))
             groups.setdefault(value, []).append(row)
     return groups
+
+
+def sorted_seqs(table: Table, view: View, by: str, descending: bool) -> list[int]:
+    """The rows that the reader can see, by the value of a field: numbers before text, and rows without a value last.
+    Raises VALIDATION_FAILED if the parent has more than 100,000 rows."""
+    field = _field(table, by)
+    if view.log is None:
+        return []
+    count = view.log.state().count
+    if count > MAX_SORTED:
+        raise invalid(f"{view.parent} has {count} rows; at most {MAX_SORTED} can be sorted by a field", "sort")
+    seqs, codes, values = _seen(table, view, view.log, field)
+    ranks = np.zeros(len(values), np.int64)
+    ranks[sorted(range(len(values)), key=lambda code: _place(values[code]))] = np.arange(1, len(values) + 1)
+    if descending:
+        ranks = -ranks
+    ranks[[code for code, value in enumerate(values) if value == "null"]] = _LAST
+    return [int(seq) for seq in seqs[np.argsort(ranks[codes], kind="stable")]]
+
+
+def _place(value: str) -> tuple[bool, float, str, str]:
+    if _NUMBER.fullmatch(value):
+        return False, float(value), "", value
+    return True, 0.0, value.casefold(), value
 
 
 def _field(table: Table, by: object) -> str:

@@ -80,6 +80,12 @@ class HookChain:
     def has(self, name: str) -> bool:
         return bool(self._inside[name] or self._after[name])
 
+    @property
+    def declared(self) -> list[tuple[str, bool]]:
+        """The names of the hooks, and whether each runs after the write, when it is durable."""
+        inside = [(name, False) for name in ARGUMENTS for _ in self._inside[name]]
+        return inside + [(name, True) for name in ARGUMENTS for _ in self._after[name]]
+
     def after_commit(self, name: str) -> Sequence[Hook]:
         """The hooks that run when the write is durable."""
         return self._after[name]

@@ -203,26 +203,27 @@ class View:
                 break
         return RowPage(self.dress(rows), is_done, None if is_done else str(before))
 
-    def list_after(self, after: int, limit: int) -> RowsAfter:
+    def list_after(self, after: int, limit: int, condition: Condition | None = None) -> RowsAfter:
         """The oldest rows with a seq above ``after``."""
         head = 0 if self.log is None else self.log.head
         if self.log is None or after >= head:
             return RowsAfter([], head, False, after)
         rows: list[Row] = []
         scanned, caught_up = 0, False
-        ask = limit if self.sees_all else max(READ_ROWS, limit)
+        wants_all = self.sees_all and condition is None
+        ask = limit if wants_all else max(READ_ROWS, limit)
         while len(rows) < limit and scanned < SCAN_ROWS and not caught_up:
             page = self.log.read(after, ask, max_bytes=PAGE_BYTES)
             caught_up, head, after = page.caught_up, page.head, page.next_after
             scanned += max(len(page), 1)
             for record in page:
-                row = self._row(record, None)
+                row = self._row(record, condition)
                 if row is not None:
                     rows.append(row)
                     if len(rows) == limit and record.seq < after:
                         after, caught_up = record.seq, False
                         break
-            if self.sees_all and rows:
+            if wants_all and rows:
                 break
         return RowsAfter(self.dress(rows), head, not caught_up, after)
 

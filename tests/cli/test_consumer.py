@@ -8,6 +8,7 @@ from support.command_line import Cli
 from support.server_process import ServerProcess
 
 from strandline.cli.times import show_time
+from strandline.client import Client
 
 
 def made(cli: Cli, name: str, seq: int = 2) -> None:
@@ -92,3 +93,31 @@ def test_names_of_consumers_are_completed(cli_server: ServerProcess, cli: Cli, n
         timeout=60,
     )
     assert done.stdout.split() == ["billing"], done.stderr
+
+
+def test_a_consumer_group_is_listed_shown_moved_and_deleted(cli_server: ServerProcess, cli: Cli, name: str) -> None:
+    made(cli, name)
+    with Client(cli_server.url) as client:
+        group = client.topic(name).consumer_group("shop")
+        with group.join(node="worker-1", shares=2) as member:
+            assert len(list(member.records(until_end=True))) == 3
+            rows = cli.words("consumer", "ls", name)[1:]
+            assert [row[1:-1] for row in rows] == [["billing", "2", "3", "1"], ["shop", "(2", "shares)", "3", "3", "0"]]
+            names = [one["consumer"] for one in cli.json("consumer", "ls", name)["consumers"]]
+            assert names == ["billing", "shop:0-of-2", "shop:1-of-2"]
+            shown = cli.json("consumer", "show", name, "shop")
+            assert (shown["log"], shown["group"], shown["head"], shown["lag"]) == (name, "shop", 3, 0)
+            assert [(one["node"], one["shares"]) for one in shown["members"]] == [("worker-1", 2)]
+            assert [(one["consumer"], one["node"]) for one in shown["shares"]] == [
+                ("shop:0-of-2", "worker-1"), ("shop:1-of-2", "worker-1"),
+            ]  # fmt: skip
+            words = cli.words("consumer", "show", name, "shop")
+            assert ["members", "1"] in words
+            assert [row[:4] for row in words[-2:]] == [["0", "worker-1", "3", "0"], ["1", "worker-1", "3", "0"]]
+            for command in (["seek", name, "shop", "1"], ["reset", name, "shop"], ["rm", name, "shop"]):
+                assert "stop them first: worker-1" in cli.fails(6, "consumer", *command)
+    assert cli.lines("consumer", "seek", name, "shop", "1") == [f"moved consumer shop of log {name}: seq 1, lag 2"]
+    assert [one["seq"] for one in cli.json("consumer", "show", name, "shop")["shares"]] == [1, 1]
+    assert cli.json("consumer", "reset", name, "shop")["seq"] == 0
+    cli.lines("consumer", "rm", name, "shop")
+    assert [one["consumer"] for one in cli.json("consumer", "ls", name)["consumers"]] == ["billing"]

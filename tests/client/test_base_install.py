@@ -6,13 +6,10 @@ import os
 import re
 import subprocess
 import sys
-import zipfile
-from importlib.metadata import distribution
 from pathlib import Path
 
 import pytest
-from packaging.requirements import Requirement
-from support.document_tables import ROOT
+from support.installed_package import unpack
 from support.server_process import ServerProcess
 
 PROGRAM = """
@@ -36,34 +33,7 @@ print(sorted({name.partition(".")[0] for name in sys.modules} & {"numpy", "pyarr
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A directory with the built package and what it requires, and nothing else."""
-    place = tmp_path_factory.mktemp("base")
-    build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(place / "dist")]
-    subprocess.run(build, cwd=ROOT, check=True, capture_output=True)
-    (wheel,) = (place / "dist").glob("*.whl")
-    packages = place / "packages"
-    with zipfile.ZipFile(wheel) as archive:
-        archive.extractall(packages)
-        (metadata,) = [name for name in archive.namelist() if name.endswith(".dist-info/METADATA")]
-        lines = archive.read(metadata).decode().splitlines()
-    required = [line.removeprefix("Requires-Dist: ") for line in lines if line.startswith("Requires-Dist: ")]
-    link_required(required, packages, set())
-    return packages
-
-
-def link_required(required: list[str], packages: Path, known: set[str]) -> None:
-    """Make what is required importable from there, and what that requires in turn."""
-    for line in required:
-        requirement = Requirement(line)
-        is_needed = requirement.marker is None or requirement.marker.evaluate({"extra": ""})
-        if not is_needed or requirement.name in known:
-            continue
-        known.add(requirement.name)
-        package = distribution(requirement.name)
-        for top in {Path(str(file)).parts[0] for file in package.files or ()} - {"..", "__pycache__"}:
-            link = packages / top
-            if not link.exists():
-                link.symlink_to(Path(str(package.locate_file(top))))
-        link_required(package.requires or [], packages, known)
+    return unpack(tmp_path_factory.mktemp("base"))
 
 
 def run(packages: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -81,7 +51,7 @@ def test_the_client_needs_nothing_but_what_the_package_requires(installed: Path,
 
 
 @pytest.mark.parametrize(
-    ("command", "extra"), [("serve", "server"), ("sql", "server"), ("verify", "server"), ("pipeline", "spark")]
+    ("command", "extra"), [("serve", "server"), ("sql", "sql"), ("verify", "server"), ("pipeline", "spark")]
 )
 def test_a_command_that_needs_more_says_in_one_line_what_to_install(installed: Path, command: str, extra: str) -> None:
     arguments = {"sql": ["select 1"], "verify": ["data"], "pipeline": ["run", "--data", "."]}.get(command, [])

@@ -12,6 +12,7 @@ from strandline import tables
 from strandline.client import (
     collection_calls,
     failures,
+    group_calls,
     queue_calls,
     search_types,
     table_calls,
@@ -29,6 +30,9 @@ from strandline.service import log_config
 PAIRS: list[tuple[type[msgspec.Struct], type[msgspec.Struct]]] = [
     (failures.JobFailure, topics_wire.JobFailure),
     (topic_types.QueueState, topics_wire.QueueState),
+    (group_calls.GrantedShare, topics_wire.GrantedShare),
+    (group_calls.MemberState, topics_wire.MemberState),
+    (group_calls.ShareState, topics_wire.ShareState),
     (collection_calls.Element, collections_wire.ElementAnswer),
     (collection_calls.Appended, collections_wire.PushAnswer),
     (collection_calls._Pulled, collections_wire.PullAnswer),

@@ -45,6 +45,7 @@ def instructions() -> list[Instruction]:
 INSTRUCTIONS = instructions()
 COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "compose.yaml").read_text())
 SERVICES: dict[str, Any] = COMPOSE["services"]
+BUILD_ARGUMENTS: dict[str, str] = SERVICES["server"]["build"]["args"]
 
 
 def of(stage: str, word: str) -> list[str]:
@@ -67,7 +68,7 @@ def parses(arguments: list[str]) -> None:
 def compose_settings() -> Settings:
     given = {name: re.sub(r"\$\{[^}]*\}", "secret", value) for name, value in SERVICES["server"]["environment"].items()}
     given["STRANDLINE_API_KEYS"] = "first,second:read"
-    return load(environment={**environment("base"), **environment("server"), **given})
+    return load(environment={**environment("server"), **given})
 
 
 # --- the images -----------------------------------------------------------------------------------------------------
@@ -78,7 +79,7 @@ def test_stages_are_declared_before_they_are_used() -> None:
     for _, word, rest in INSTRUCTIONS:
         if word == "FROM":
             source, _, stage = rest.partition(" AS ")
-            assert source in seen or source == "python:${PYTHON}-slim"
+            assert source in seen or source in ("python:${PYTHON}-slim", "scratch")
             seen.add(stage)
         for name in re.findall(r"--from=(\S+)", rest):
             assert name in seen
@@ -108,14 +109,18 @@ def test_what_is_copied_exists_and_the_rest_of_a_clone_stays_out() -> None:
 
 def test_the_extras_exist() -> None:
     declared = (ROOT / "pyproject.toml").read_text()
-    for extra in re.findall(r"strandline\[(\w+)\]", (ROOT / "Dockerfile").read_text()):
+    named = re.findall(r"strandline\[(\w+)\]", (ROOT / "Dockerfile").read_text())
+    (default,) = of("root", "ARG")
+    for extra in (*named, *default.removeprefix("EXTRAS=").split(","), *BUILD_ARGUMENTS["EXTRAS"].split(",")):
         assert re.search(rf"^{extra} = \[", declared, re.MULTILINE)
 
 
 def test_images_run_as_a_user_without_rights() -> None:
-    assert of("base", "USER") == ["strandline"]
-    assert not of("server", "USER")
-    assert not of("spark", "USER")
+    for stage in ("server", "spark"):
+        assert of(stage, "USER") == ["strandline"]
+    for stage in ("root", "spark"):
+        assert any("useradd --system --uid 10001" in rest for rest in of(stage, "RUN"))
+    assert any("--chown=10001:10001" in rest for rest in of("server", "COPY"))
 
 
 def test_the_image_of_the_server_starts_with_its_settings() -> None:
@@ -123,12 +128,12 @@ def test_the_image_of_the_server_starts_with_its_settings() -> None:
     assert settings.server.host == "0.0.0.0"
     assert settings.storage.data_dir == "/data/strandline"
     assert settings.pipeline.pipeline == "off"
-    assert of("base", "EXPOSE") == [str(settings.server.port)]
+    assert of("server", "EXPOSE") == [str(settings.server.port)]
 
 
 @pytest.mark.parametrize("stage", ["server", "spark"])
 def test_an_image_runs_a_command_that_exists(stage: str) -> None:
-    assert of("base", "ENTRYPOINT") == ['["strandline"]']
+    assert of(stage, "ENTRYPOINT") == ['["strandline"]']
     (command,) = of(stage, "CMD")
     parses(json.loads(command))
 

@@ -107,6 +107,21 @@ def with_sidecars(log: Path, ending: str = "parquet") -> None:
     remove_hint(log)
 
 
+@pytest.mark.parametrize("change", [None, in_parts, with_sidecars])
+def test_the_files_of_a_version_are_those_that_were_added_and_not_removed(
+    lake: Lake, change: Callable[[Path], None] | None
+) -> None:
+    expected = {file.path for file in table_of(lake).files()}
+    earlier = {CHECKPOINT + 1: TransactionLog(lake, "things").files(CHECKPOINT + 1)}
+    if change is not None:
+        clean_up(lake)
+        change(log_of(lake))
+    log = TransactionLog(lake, "things")
+    assert log.files(LATEST).keys() == expected
+    for version, known in earlier.items():
+        assert log.files(LATEST, known, version) == log.files(LATEST)
+
+
 @pytest.mark.parametrize("cleaned", [False, True])
 @pytest.mark.parametrize("change", [remove_hint, empty_hint, old_hint, in_parts])
 def test_the_log_is_read_whatever_the_hint_says(lake: Lake, change: Callable[[Path], None], cleaned: bool) -> None:

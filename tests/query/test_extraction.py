@@ -99,6 +99,9 @@ def test_what_is_read_in_bulk_is_what_is_read_record_by_record(found, version):
         b'{"integer":18446744073709551616,"float":1e308,"date":1e3}',
         b'{"integer":1.0,"float":-0.0,"date":-1.5,"bool":"false"}',
         b'{"integer":"0012","float":"1e3","date":"253402300800000"}',
+        b'{"keyword":"\\ud83d\\ude00","deep":[{"keyword":"a"}],"integer":-0,"float":1E5}',
+        b'{"keyword":"1e400","deep":"' + b"9" * 600 + b'","integer":' + b"9" * 600 + b"}",
+        b'{"float":1e-400,"integer":123456789.0e0}',
     ],
 )
 def test_payloads_that_can_be_misread_are_not(payload):
@@ -110,6 +113,17 @@ def test_a_payload_that_is_not_json_is_left_out_and_harms_no_other():
     data = [b'{"keyword":"good"}'] * BULK_ROWS + [b'{"keyword":', b"\xff{", b'{"keyword":"\xff"}', b"", b"5"]
     rows, columns = Extractor(FIELDS).extract(data, 1)
     assert rows == list(range(BULK_ROWS))
+    assert listed(columns["keyword"], len(rows)) == [["good"]] * BULK_ROWS
+
+
+@pytest.mark.parametrize("number", [b"1e400", b"-1.5E+999", b"1e10000", b"9" * 400 + b".5", b"9" * 5000])
+@pytest.mark.parametrize("name", [b"float", b"other"])
+def test_a_payload_with_a_number_that_python_cannot_read_is_left_out(name: bytes, number: bytes):
+    bad = b'{"keyword":"bad","%b":%b}' % (name, number)
+    with pytest.raises(msgspec.DecodeError):
+        msgspec.json.decode(bad)
+    rows, columns = Extractor(FIELDS).extract([bad] + [b'{"keyword":"good"}'] * BULK_ROWS, 1)
+    assert rows == list(range(1, BULK_ROWS + 1))
     assert listed(columns["keyword"], len(rows)) == [["good"]] * BULK_ROWS
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -9,8 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strandline.query import groups as module
-from strandline.query.groups import Groups, numbered
+from strandline.query.groups import BLOCK_ROWS, Groups, numbered
 
 #: Keys that are dense, keys that are far apart, and keys whose combinations exceed 64 bits.
 keys = st.one_of(
@@ -82,14 +82,14 @@ def compensated(values: list[float]) -> float:
     return total
 
 
-@pytest.mark.parametrize("way", ["in steps", "one by one", "in bulk"])
+@pytest.mark.parametrize("way", ["in steps", "one by one", "in blocks"])
 @given(values=pieces_of_floats)
 def test_floats_are_compensated_in_the_order_of_the_rows(way: str, values: list[list[tuple[int, float]]]) -> None:
     groups, columns = measured(values, np.float64)
     ways = {
         "in steps": groups._floats_in_steps,
         "one by one": groups._floats_one_by_one,
-        "in bulk": groups._floats_in_bulk,
+        "in blocks": groups._floats_in_blocks,
     }
     assert ways[way](columns).tolist() == [compensated(each) for each in by_group(values).values()]
 
@@ -100,11 +100,26 @@ def test_counts_may_be_fractions(values: list[list[tuple[int, float]]]) -> None:
     assert groups.counts(columns).tolist() == [sum(each, 0.0) for each in by_group(values).values()]
 
 
-def test_few_rows_need_no_database(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "database", lambda: pytest.fail("a database was opened"))
+def test_large_groups_are_added_up_in_blocks() -> None:
+    generator = np.random.default_rng(1)
+    rows = 20 * BLOCK_ROWS + 7
+    numbers = generator.normal(size=rows) * 10.0 ** generator.integers(-8, 12, rows)
+    owners = generator.integers(0, 3, rows)
+    groups = Groups([[owners]])
+    exact = [math.fsum(numbers[owners == group]) for group in range(3)]
+    whole = groups._floats_in_blocks([numbers])
+    assert whole.tolist() == pytest.approx(exact, rel=1e-14)
+    cut = Groups([[owners[:1000]], [owners[1000:]]])
+    assert cut._floats_in_blocks([numbers[:1000], numbers[1000:]]).tolist() == whole.tolist()
+
+
+def test_the_way_to_add_up_floats_depends_on_the_rows() -> None:
     few = [[(0, 0.1)] * 2000, [(1, 0.1)]]
     groups, columns = measured(few, np.float64)
     assert groups.floats(columns).tolist() == [compensated([0.1] * 2000), 0.1]
     many = [[(number % 7000, 0.1) for number in range(20_000)]]
     groups, columns = measured(many, np.float64)
     assert groups.floats(columns)[0] == compensated([0.1] * 3)
+    deep = [[(number % 2, 0.1) for number in range(20_000)]]
+    groups, columns = measured(deep, np.float64)
+    assert groups.floats(columns).tolist() == pytest.approx([1000.0, 1000.0], rel=1e-15)

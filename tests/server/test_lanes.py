@@ -38,13 +38,19 @@ def test_the_usual_requests(lanes: Lanes) -> None:
             request("POST", name + "/diff", b'{"from_seq":3,"wait_ms":1}'),
             request("PUT", name + "/consumers/c", b'{"seq":1}'),
             request("GET", name + "/consumers"),
+            request("POST", name + "/groups/g", b'{"node":"n","of":2}'),
+            request("POST", name + "/groups/g", b'{"node":"n","held":[{"share":0,"lease":1,"seq":1}]}'),
+            request("POST", name + "/diff", b'{"shares":{"of":2,"only":[1]}}'),
+            request("GET", name + "/groups/g"),
+            request("POST", name + "/groups/g", b'{"node":"n","leave":true}'),
+            request("DELETE", name + "/groups/g"),
             request("POST", name + "/delete", b'{"match":"t"}'),
             request("GET", "/v0/topics?prefix=usual"),
             request("DELETE", name),
             request("GET", name),
         )
     )
-    assert answer.count(b"HTTP/1.1 20") == 15
+    assert answer.count(b"HTTP/1.1 20") == 21
     assert b"connection:" not in answer.lower()
 
 

@@ -161,7 +161,12 @@ def test_every_route_refuses_a_name_outside(world: World) -> None:
         if parameter is None:
             continue
         for name in ("secret.log", "secret.new", "secret.into", "order", "Orders.log"):
-            filled = path.replace(parameter, quote(name, safe="")).replace("{consumer}", "c").replace("{key}", "k")
+            filled = (
+                path.replace(parameter, quote(name, safe=""))
+                .replace("{consumer}", "c")
+                .replace("{group}", "g")
+                .replace("{key}", "k")
+            )
             assert "{" not in filled, path
             body = None if method in ("GET", "HEAD", "DELETE") else b"{}"
             response = world.ask(world.tenant, method, filled, body, accept="*/*")
@@ -180,7 +185,7 @@ def test_nothing_that_the_tenant_may_look_at_names_a_secret(world: World) -> Non
         parameter = next((each for each in ("{topic}", "{router}", "{name}") if each in path), None)
         for name in names if parameter is not None else [""]:
             filled = path.replace(parameter or "", name) if parameter else path
-            filled = filled.replace("{consumer}", "c").replace("{key}", "k")
+            filled = filled.replace("{consumer}", "c").replace("{group}", "g").replace("{key}", "k")
             response = world.ask(world.tenant, "GET", filled)
             assert response.status_code < 500, (filled, response.text)
             assert b"secret." not in response.content, (filled, response.text)

@@ -48,6 +48,11 @@ WRITES: dict[str, tuple[Request, Callable[[Any], str], str]] = {
     "topics: drop": (Request("DELETE", "/v0/topics/log"), topic_code, "read_only"),
     "topics: delete records": (Request("POST", "/v0/topics/log/delete", {"before_seq": 2}), topic_code, "read_only"),
     "topics: commit of a consumer": (Request("PUT", "/v0/topics/log/consumers/c", {"seq": 1}), topic_code, "read_only"),
+    "topics: creation of a consumer group": (
+        Request("POST", "/v0/topics/log/groups/g", {"node": "n"}),
+        topic_code,
+        "read_only",
+    ),
     "topics: router": (Request("PUT", "/v0/routers/r", {"source": "log", "dest": "copy"}), topic_code, "read_only"),
     "queues: claim": (Request("POST", "/v0/topics/jobs/claim", {"node": "n"}), topic_code, "read_only"),
     "queues: ack": (Request("POST", "/v0/topics/jobs/ack", "held"), topic_code, "read_only"),

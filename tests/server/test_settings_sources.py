@@ -73,6 +73,7 @@ def test_a_file_is_below_the_variables_and_those_are_below_the_options(tmp_path:
         ("max_claim", "6", 6),
         ("max_watch_topics", "7", 7),
         ("max_consumers", "8", 8),
+        ("max_group_members", "9", 9),
         ("data_dir", "/srv/data", "/srv/data"),
         ("cold_url", "/srv/cold", "/srv/cold"),
         ("replica", "s3://bucket/prefix", "s3://bucket/prefix"),

@@ -78,6 +78,10 @@ def http(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
             "unknown member 'sec'; did you mean 'seq'?",
         ),
         (
+            "POST", "/v0/topics/kept/groups/g", {"node": "n", "lease": 1000},
+            "unknown member 'lease'; did you mean 'lease_ms'?",
+        ),
+        (
             "POST", "/v0/watch", {"topics": {"kept": {}}, "include_tag": True},
             "unknown member 'include_tag'; did you mean 'include_tags'?",
         ),

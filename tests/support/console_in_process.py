@@ -11,6 +11,7 @@ from time import perf_counter
 from types import TracebackType
 from typing import Any, TypeVar
 
+from strandline.collections import Collection, Collections, Namespace
 from strandline.delivery.hub import Hub
 from strandline.engine import Batch, Config, Engine, Log, ManualClock, Options
 from strandline.protocols.console.catalogue import SMALL
@@ -28,6 +29,7 @@ from strandline.service.http import Call, Head, Reply, StreamedAnswer
 from strandline.service.kernel import Kernel
 from strandline.service.limits import Limits
 from strandline.service.request_meter import RequestMeter, RequestTotals
+from strandline.tables import TableDeclaration, Tables
 from support.gate_calls import ask_gate
 from support.watch_sessions import ListSink
 
@@ -83,10 +85,22 @@ class Opened:
 class ConsoleStand:
     """One life of a server on a directory. ``keys`` as an operator writes them down."""
 
-    def __init__(self, path: Path, keys: str = "", *, streams: int = 0, small: int = SMALL, **options: Any) -> None:
+    def __init__(
+        self,
+        path: Path,
+        keys: str = "",
+        *,
+        streams: int = 0,
+        small: int = SMALL,
+        tables: Sequence[TableDeclaration] = (),
+        collections: Sequence[Collection | Namespace] = (),
+        **options: Any,
+    ) -> None:
         self.clock = ManualClock(NOW)
         self.engine = Engine.open(path, Options(**options), clock=self.clock, background=False)
         self._loop = asyncio.new_event_loop()
+        self.tables = Tables(self.engine, tables)
+        self.collections = Collections(self.engine, collections)
         self._keys = Keys.parse(keys) if keys else None
         self._loop.run_until_complete(self._open(streams, small))
 
@@ -106,7 +120,7 @@ class ConsoleStand:
             str,
             lambda: self.streams_face.subscribing.subscriptions,
         )
-        self.face = ConsoleProtocol(ConsoleContext(kernel, around))
+        self.face = ConsoleProtocol(ConsoleContext(kernel, around, self.tables, self.collections))
         self.catalogue = self.face.catalogue
         self.catalogue._small = small
         self.streams_face = StreamsProtocol(self.streams)
@@ -131,6 +145,7 @@ class ConsoleStand:
         self.do(self.live.drain)
         self.do(self.streams_face.drain)
         self.face.close()
+        self.tables.close()
         self.topics.workers.close()
         self.engine.close()
         self._loop.close()

@@ -538,6 +538,7 @@ READS: dict[str, Rows] = {
         ),
         "commit a consumer's position": (call("PUT", "/v0/topics/{topic}/consumers/c", {"seq": 1}), NO_TOPIC),
         "read the positions of consumers": (call("GET", "/v0/topics/{topic}/consumers"), NO_TOPIC),
+        "join a consumer group": (call("POST", "/v0/topics/{topic}/groups/g", {"node": "n"}), NO_TOPIC),
         "delete a consumer's position": (call("DELETE", "/v0/topics/{topic}/consumers/c"), NO_TOPIC),
         "forward from it with a router": (
             call("PUT", "/v0/routers/r{number}", {"source": "{name}", "dest": "copies-{number}"}),

@@ -11,7 +11,7 @@ from support.tables_in_process import Bed, Vote, seqs
 from strandline.engine import Page
 from strandline.tables import Table, TableError, columns, make_log
 from strandline.tables import columns as counting
-from strandline.tables.columns import RowColumn, text_of
+from strandline.tables.columns import RowColumn, sorted_seqs, text_of
 
 ANY = make_log("any", parent="p", schema={"type": "object"}, soft_delete=True)
 
@@ -188,3 +188,34 @@ def test_an_edit_that_was_hidden_with_its_row_counts_when_the_row_comes_back(bed
         assert table.counts("p", "v").counts == {"a": 1, "c": 1}
         bed.done(restore())
         assert table.counts("p", "v").counts == {"a": 1, value: 1, "c": 1}
+
+
+def test_rows_are_sorted_by_a_field(bed: Bed) -> None:
+    table = bed.bind(ANY)["any"]
+    append(bed, table, "b", 10, None, 9, "A", 1.5, True)
+
+    def order(*, descending: bool) -> list[int]:
+        return sorted_seqs(table, table.view("p"), "v", descending)
+
+    assert order(descending=False) == [6, 4, 2, 5, 1, 7, 3]
+    assert order(descending=True) == [7, 1, 5, 2, 4, 6, 3]
+    bed.done(table.update("p:3", {"v": 100}))
+    bed.done(table.rm("p:4"))
+    assert order(descending=False) == [6, 2, 3, 5, 1, 7]
+    assert sorted_seqs(table, table.view("empty"), "v", False) == []
+
+
+def test_readers_sort_their_own_rows(bed: Bed) -> None:
+    table = bed.bind(ANY)["any"]
+    for user, value in (("ann", 2), ("bob", 3), ("ann", 1)):
+        bed.done(table.append("p", {"v": value}, user=user))
+    assert sorted_seqs(table, table.view("p", user="ann"), "v", False) == [3, 1]
+    assert sorted_seqs(table, table.view("p"), "userId", True) == [2, 1, 3]
+
+
+def test_only_so_many_rows_can_be_sorted(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = bed.bind(ANY)["any"]
+    append(bed, table, 1, 2, 3)
+    monkeypatch.setattr(columns, "MAX_SORTED", 2)
+    with pytest.raises(TableError, match="p has 3 rows; at most 2 can be sorted by a field"):
+        sorted_seqs(table, table.view("p"), "v", False)

@@ -369,3 +369,12 @@ def test_what_cannot_be_stored_is_the_mistake_of_the_hook_that_made_it(plain_bed
         votes.update("r:1", {"voter": "", "comment": text})
     assert [row.seq for row in votes.list("r").rows] == [1]
     assert audited(tables) == ["nothing"]
+
+
+def test_the_hooks_of_a_table_are_listed(plain_bed: Bed) -> None:
+    async def later(ctx: HookContext) -> None: ...
+
+    def now(ctx: HookContext) -> None: ...
+
+    tables = plain_bed.bind(vote(after_append=later, before_rm=now))
+    assert tables["vote"].hooks.declared == [("before_rm", False), ("after_append", True)]

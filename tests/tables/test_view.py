@@ -108,3 +108,16 @@ def test_a_view_says_what_its_reader_sees(bed: Bed) -> None:
     assert votes.list_after("nothing yet", 3) == RowsAfter([], 0, False, 3)
     assert votes.counts("nothing yet", "optionIdx") == Counts({}, 0)
     assert votes.indexed("nothing yet", "optionIdx") == {}
+
+
+def test_rows_that_match_a_condition_are_read_oldest_first(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(viewing, "READ_ROWS", 10)
+    view = with_rows(bed, 50).view("r")
+    first = view.list_after(0, 3, lambda row: row.seq % 20 == 0)
+    assert ([row.seq for row in first.rows], first.has_more) == ([20, 40], False)
+    one = view.list_after(0, 1, lambda row: row.seq % 20 == 0)
+    assert ([row.seq for row in one.rows], one.has_more, one.last) == ([20], True, 20)
+    assert [row.seq for row in view.list_after(one.last, 1, lambda row: row.seq % 20 == 0).rows] == [40]
+    monkeypatch.setattr(viewing, "SCAN_ROWS", 20)
+    nothing = view.list_after(0, 1, lambda row: row.seq == 45)
+    assert (nothing.rows, nothing.has_more, nothing.last) == ([], True, 20)

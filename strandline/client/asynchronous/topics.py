@@ -30,6 +30,7 @@ from strandline.client.topic_types import (
 )
 
 if TYPE_CHECKING:
+    from strandline.client.asynchronous.groups import AsyncConsumerGroup
     from strandline.client.asynchronous.topic_producer import AsyncTopicProducer
     from strandline.client.asynchronous.watch import AsyncTail
     from strandline.client.queue_calls import Redriven
@@ -194,6 +195,12 @@ class AsyncTopic(Generic[T]):
     def consumer(self, name: str) -> AsyncConsumer[T]:
         """A named reader of this topic, whose position the server stores."""
         return AsyncConsumer(self._transport, self._path, self._page, name)
+
+    def consumer_group(self, name: str) -> AsyncConsumerGroup[T]:
+        """A consumer group of this topic, whose members divide the records among themselves, by tag."""
+        from strandline.client.asynchronous.groups import AsyncConsumerGroup
+
+        return AsyncConsumerGroup(self._transport, self._path, self._page, name)
 
     async def consumers(self) -> dict[str, ConsumerState]:
         """All consumers, by name."""

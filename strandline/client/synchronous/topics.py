@@ -33,6 +33,7 @@ from strandline.client.topic_types import (
 
 if TYPE_CHECKING:
     from strandline.client.queue_calls import Redriven
+    from strandline.client.synchronous.groups import ConsumerGroup
     from strandline.client.synchronous.topic_producer import TopicProducer
     from strandline.client.synchronous.watch import Tail
 
@@ -196,6 +197,12 @@ class Topic(Generic[T]):
     def consumer(self, name: str) -> Consumer[T]:
         """A named reader of this topic, whose position the server stores."""
         return Consumer(self._transport, self._path, self._page, name)
+
+    def consumer_group(self, name: str) -> ConsumerGroup[T]:
+        """A consumer group of this topic, whose members divide the records among themselves, by tag."""
+        from strandline.client.synchronous.groups import ConsumerGroup
+
+        return ConsumerGroup(self._transport, self._path, self._page, name)
 
     def consumers(self) -> dict[str, ConsumerState]:
         """All consumers, by name."""

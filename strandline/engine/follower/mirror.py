@@ -14,7 +14,8 @@ from strandline.engine.errors import BadConfig, DamagedFile, EngineError
 from strandline.engine.journal.file import DIRECTORY, FLUSHED, journal_indexes, journal_path
 from strandline.engine.replica.chain import Chain
 from strandline.engine.replica.chunk import Chunk, ChunkKind, JournalPart, Piece, State, Term, content_of
-from strandline.engine.replica.files import fetch_segment, key_of, segment_key
+from strandline.engine.replica.files import fetch_segment
+from strandline.engine.replica.object_names import key_of, segment_key
 from strandline.engine.replica.store import ReplicaStore
 from strandline.engine.replica.takeover import TAKEN_OVER
 from strandline.engine.segments.store import HOT_DIRECTORY, Describes, object_name

@@ -408,6 +408,14 @@ def _pack_strings(values: Sequence[str | None]) -> bytes:
     if len(values) == 1 and values[0] is not None:
         text = values[0].encode()
         return len(text).to_bytes(2, "little") + text
+    try:
+        whole = "".join(values)  # type: ignore[arg-type]
+    except TypeError:
+        pass  # One of them is None.
+    else:
+        if whole.isascii():
+            # The usual case: encode them all at once.
+            return array("H", map(len, values)).tobytes() + whole.encode()  # type: ignore[arg-type]
     encoded = [None if value is None else value.encode() for value in values]
     lengths = array("H", [NO_STRING if value is None else len(value) for value in encoded])
     return lengths.tobytes() + b"".join([value for value in encoded if value is not None])

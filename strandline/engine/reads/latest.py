@@ -24,6 +24,7 @@ from strandline.engine.segments.store import SegmentStore
 from strandline.engine.segments.writer import Ints
 from strandline.engine.state.forks import revision_of
 from strandline.engine.state.parts import Piece
+from strandline.key_share import KeyShares
 
 if TYPE_CHECKING:
     from strandline.engine.log import Log
@@ -269,11 +270,12 @@ def read_latest(
     key_prefix: str | None = None,
     since: int | None = None,
     epoch: int | None = None,
+    shares: KeyShares | None = None,
 ) -> Page | None:
     """See :meth:`Log.read_latest` or, without ``wait``, :meth:`Log.read_latest_resident`."""
     engine, book = log.engine, log.book
     nodes = None if without_nodes is None else frozenset(without_nodes)
-    query = PageQuery(after, limit, max_bytes, nodes, key, key_prefix, since, epoch)
+    query = PageQuery(after, limit, max_bytes, nodes, key, key_prefix, since, epoch, shares)
     query.check()
     segments = Resident(engine.store)
     while True:

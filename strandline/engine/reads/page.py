@@ -20,6 +20,7 @@ from strandline.engine.state.forks import ForkLayer, chain, earliest_of, last_re
 from strandline.engine.state.logbook import Gap, Logbook
 from strandline.engine.state.parts import Part, Piece, Run, Segments
 from strandline.engine.state.retention import is_stale, needs_expiring
+from strandline.key_share import KeyShares
 
 if TYPE_CHECKING:
     from strandline.engine.engine import Engine
@@ -49,6 +50,8 @@ class PageQuery(NamedTuple):
     since: int | None = None
     #: The epoch that ``after`` belongs to, so that a recreated log is recognised.
     epoch: int | None = None
+    #: Only records of these shares of the keys.
+    shares: KeyShares | None = None
     #: Only records with one of these ascending seqs, and no record after the seq ``through``.
     among: Ints | None = None
     through: int | None = None
@@ -127,9 +130,10 @@ def read(
     key_prefix: str | None,
     since: int | None,
     epoch: int | None,
+    shares: KeyShares | None = None,
 ) -> Page | None:
     """See :meth:`Log.read` or, without ``wait``, :meth:`Log.read_resident`."""
-    if without_nodes is None and key is None and key_prefix is None and since is None:
+    if without_nodes is None and key is None and key_prefix is None and since is None and shares is None:
         # A reader close to the head only needs the last blocks.
         with engine.lock:
             book.check_there()
@@ -138,7 +142,7 @@ def read(
                 if page is not None:
                     return page
     nodes = None if without_nodes is None else frozenset(without_nodes)
-    query = PageQuery(after, limit, max_bytes, nodes, key, key_prefix, since, epoch)
+    query = PageQuery(after, limit, max_bytes, nodes, key, key_prefix, since, epoch, shares)
     query.check()
     return read_parts(engine, book, wait, lambda segments: read_page(book, query, segments), query)
 
@@ -375,6 +379,7 @@ class _Room:
         self._bytes = query.max_bytes
         self._scan = SCAN_RECORDS
         self._without = query.without_nodes
+        self._shares = query.shares
 
     def take(self, page: Page, part: Part, block: Block, start: int, end: int) -> int:
         """Copy rows into the page until a limit is reached. Return the first row that was not processed."""
@@ -396,14 +401,18 @@ class _Room:
         return end
 
     def _passing(self, block: Block, start: int, end: int) -> Iterator[tuple[int, int]]:
-        """Yield the ranges of rows that pass the node filter."""
-        nodes = block.nodes
-        if self._without is None or nodes is None:
+        """Yield the ranges of rows that pass the filters by node and by share."""
+        nodes = None if self._without is None else block.nodes
+        shares = self._shares
+        if nodes is None and shares is None:
             yield start, end
             return
+        keys = block.keys
         low = start
-        for row, node in enumerate(nodes[start:end], start):
-            if node in self._without:
+        for row in range(start, end):
+            if (nodes is not None and self._without is not None and nodes[row] in self._without) or (
+                shares is not None and not shares.has(None if keys is None else keys[row], block.seq(row))
+            ):
                 if low < row:
                     yield low, row
                 low = row + 1

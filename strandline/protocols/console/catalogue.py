@@ -11,6 +11,7 @@ import asyncio
 import re
 from array import array
 from bisect import bisect_left
+from collections.abc import Collection
 from heapq import nlargest
 from itertools import count
 from time import sleep
@@ -18,6 +19,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from strandline.engine.ownership import COLLECTION
 from strandline.engine.state.log_names import Span
 from strandline.engine.state.logbook import Logbook
 from strandline.protocols.console.context import ConsoleContext
@@ -53,6 +55,7 @@ Ints = Any  # a numpy array; numpy's types do not name the element type
 class Wanted(NamedTuple):
     """Which logs to list, and in which order. A log must meet every given condition."""
 
+    #: A part of the name after ``under``.
     search: str = ""
     kind: Kind | None = None
     prefixes: tuple[str, ...] = ()
@@ -69,6 +72,15 @@ class Listed(NamedTuple):
     total: int
 
 
+class LogSums(NamedTuple):
+    """What several logs have together. ``last`` is the time of the last record; 0 if there never was one."""
+
+    logs: int = 0
+    records: int = 0
+    size: int = 0
+    last: int = 0
+
+
 class LogTable:
     """The logs at one moment, ordered by name. Immutable."""
 
@@ -76,9 +88,13 @@ class LogTable:
         self.made_at = made_at
         self.names: list[str] = []
         self._kinds, numbers = array("b"), [array("q") for _ in range(4)]
+        #: For each log the code of the collection that created it; 0 for all other logs.
+        self._owners = array("i")
+        self._collections: dict[str | None, int] = {None: 0}
         self._fill(catalog, numbers)
         self.kinds: Ints = np.frombuffer(self._kinds, np.int8)
         self.records, self.size, self.last, self.lag = (np.frombuffer(each, np.int64) for each in numbers)
+        self.owners: Ints = np.frombuffer(self._owners, np.int32)
         self._views: dict[Wanted, Ints] = {}
 
     def _fill(self, catalog: Catalog, numbers: list[array[int]]) -> None:
@@ -91,7 +107,9 @@ class LogTable:
                 continue
             book = log.book
             names.append(name)
-            kinds.append(_CODES[kind_of(book.config, log.notes)])
+            notes, owners = log.notes, self._collections
+            kinds.append(_CODES[kind_of(book.config, notes)])
+            self._owners.append(owners.setdefault(notes.get(COLLECTION) if notes else None, len(owners)))
             records.append(book.count)
             sizes.append(book.size)
             lasts.append(book.last_ts)
@@ -120,8 +138,29 @@ class LogTable:
         if wanted.kind is not None:
             mask &= self.kinds == _CODES[wanted.kind]
         if wanted.search:
-            mask &= self._containing(wanted.search.lower())
+            mask &= self._containing(wanted.search.lower(), len(wanted.under))
         return mask
+
+    def sums(self, under: str, kind: Kind, allowed: tuple[str, ...], owners: Collection[str] = ()) -> LogSums:
+        """What the logs of a kind have together whose names start with ``under``; with ``owners``, only those that one
+        of these collections created."""
+        ((first, end),) = self._between(spans((under,), internal=True))
+        codes, found = [self._collections[owner] for owner in owners if owner in self._collections], LogSums()
+        for low, high in self._between(spans(allowed)) if allowed else [(first, end)]:
+            part = slice(max(low, first), max(min(high, end), low, first))
+            mask = self.kinds[part] == _CODES[kind]
+            if owners:
+                mask &= np.isin(self.owners[part], codes)
+            count = int(mask.sum())
+            if count:
+                records, size, last = (each[part][mask] for each in (self.records, self.size, self.last))
+                found = LogSums(
+                    found.logs + count,
+                    found.records + int(records.sum()),
+                    found.size + int(size.sum()),
+                    max(found.last, int(last.max())),
+                )
+        return found
 
     def _between(self, wanted: list[Span]) -> list[tuple[int, int]]:
         names = self.names
@@ -151,10 +190,11 @@ class LogTable:
         shared = [(number, prefix) for prefix, number in found.items() if number > 1]
         return {prefix: number for number, prefix in sorted(nlargest(MAX_PREFIXES, shared), key=lambda one: one[1])}
 
-    def _containing(self, text: str) -> Ints:
+    def _containing(self, text: str, start: int) -> Ints:
+        """Which names contain the text at ``start`` or after it."""
         found = bytearray()
-        for start in range(0, len(self.names), STEP * 10):
-            found += bytes([text in name.lower() for name in self.names[start : start + STEP * 10]])
+        for at in range(0, len(self.names), STEP * 10):
+            found += bytes([text in name[start:].lower() for name in self.names[at : at + STEP * 10]])
             sleep(0)
         return np.frombuffer(found, bool)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine
 from typing import Any, NamedTuple, TypeVar
 
+from strandline.collections import Collections
 from strandline.delivery.subscriptions import Subscriptions
 from strandline.delivery.watch import Feeds
 from strandline.engine import Log
@@ -14,6 +15,7 @@ from strandline.service.kernel import Kernel
 from strandline.service.parameters import name_of
 from strandline.service.problems import log_not_found
 from strandline.service.request_meter import RequestTotals
+from strandline.tables import Tables
 
 T = TypeVar("T")
 
@@ -38,8 +40,10 @@ class Surroundings(NamedTuple):
 class ConsoleContext:
     """Created on the event loop's thread after the engine is open."""
 
-    def __init__(self, kernel: Kernel, surroundings: Surroundings) -> None:
+    def __init__(self, kernel: Kernel, surroundings: Surroundings, tables: Tables, collections: Collections) -> None:
         self.kernel = kernel
+        self.tables = tables
+        self.collections = collections
         self.engine = kernel.engine
         self.hub = kernel.hub
         self.surroundings = surroundings

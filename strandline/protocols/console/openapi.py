@@ -7,6 +7,7 @@ from typing import Any
 from strandline.engine.record import MAX_SEQ, MAX_TIME
 from strandline.protocols.console import keys, logs, matches, overview, queues, read, routes, sql, subscriptions, wire
 from strandline.protocols.console.catalogue import SORTS
+from strandline.protocols.console.data_operations import DESCRIPTIONS, OPERATIONS
 from strandline.protocols.console.errors import PROBLEMS
 from strandline.protocols.console.kinds import KINDS
 from strandline.query.content_language import MAX_LENGTH
@@ -53,7 +54,7 @@ _NAME = Parameter(
     required=True,
 )
 _OFFSET = _query("offset", "Number of results to skip.", {**_SEQ, "default": 0})
-_SEARCH = _query("search", "Only names that contain this text, ignoring case.")
+_SEARCH = _query("search", "Only names that contain this text (after `under`), ignoring case.")
 _UNDER = _query("under", "Only names that start with this.")
 _KEY = _query("key", "Only records with this key.")
 _PREFIX = _query("prefix", "Only records whose key starts with this text.")
@@ -98,6 +99,7 @@ The other formats are files with all rows, at most {sql.DOWNLOAD.rows:,} rows or
 in {sql.DOWNLOAD.seconds} seconds. {sql.MAX_QUERIES} queries may run and wait at a time."""
 
 _OPERATIONS: dict[tuple[str, str], Operation] = {
+    **OPERATIONS,
     ("GET", routes.PAGE): Operation(
         group=_GROUP,
         summary="Redirect to the console",
@@ -314,6 +316,7 @@ _OPERATIONS: dict[tuple[str, str], Operation] = {
             "unsupported_media_type",
             "query_limit",
             "throttled",
+            "not_installed",
         ),
     ),
     ("POST", routes.SQL_CANCEL): Operation(
@@ -374,6 +377,7 @@ CONSOLE = Described(
     problems=PROBLEMS,
     error=ErrorAnswer,
     descriptions={
+        **DESCRIPTIONS,
         "LogRow": _LOG_FIELDS,
         "ConsoleLogAnswer": {
             **_LOG_FIELDS,

@@ -13,11 +13,13 @@ import msgspec
 import strandline
 from strandline.engine import Engine
 from strandline.engine.background import Task
+from strandline.protocols.console import collections, tables
 from strandline.protocols.console.catalogue import Catalogue
 from strandline.protocols.console.context import ConsoleContext
 from strandline.protocols.console.rates import Rates
 from strandline.protocols.console.routers import ConsoleRouters
 from strandline.protocols.console.sample_history import SampleHistory
+from strandline.protocols.console.sql import is_available
 from strandline.protocols.console.tail import ConsoleStream
 from strandline.protocols.console.wire import (
     BusyLog,
@@ -141,6 +143,7 @@ class Overview:
         """GET /console/api/session. Works without an API key, so that the page learns that it needs one."""
         around, access = self._context.surroundings, call.access
         known = around.keys_required and bool(access.id)
+        admitted, documents = known or not around.keys_required, self._context.collections
         key = KeyAnswer(
             id=access.id,
             scopes=[scope for scope in SCOPES if access.may(scope)],
@@ -153,6 +156,10 @@ class Overview:
                 keys_required=around.keys_required,
                 key=key if known else None,
                 pipeline=around.has_pipeline(),
+                sql=is_available(),
+                tables=admitted and any(tables.may_see(table, access) for table in self._context.tables),
+                collections=admitted
+                and any(collections.may_see(each, access) for each in collections.bound_collections(documents)),
             )
         )
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from strandline.protocols.console.assets import Assets
 from strandline.protocols.console.catalogue import Catalogue
+from strandline.protocols.console.collections import ConsoleCollections
 from strandline.protocols.console.context import ConsoleContext
+from strandline.protocols.console.documents import ConsoleDocuments
 from strandline.protocols.console.fields import Fields
 from strandline.protocols.console.keys import ConsoleKeys
 from strandline.protocols.console.log_description import LogDescriptions
@@ -17,6 +19,7 @@ from strandline.protocols.console.read import ConsoleReads
 from strandline.protocols.console.routers import ConsoleRouters
 from strandline.protocols.console.sql import ConsoleSql
 from strandline.protocols.console.subscriptions import ConsoleSubscriptions
+from strandline.protocols.console.tables import ConsoleTables
 from strandline.protocols.console.tail import LogTails
 from strandline.service.http import NO_STORE, Handler, Route
 
@@ -38,6 +41,19 @@ REMOVAL = LOG + "/removal"
 INFERENCE = LOG + "/inference"
 QUEUES = API + "/queues"
 QUEUE = API + "/queue/{name}"
+TABLES = API + "/tables"
+TABLE = API + "/table/{table}"
+PARENTS = TABLE + "/parents"
+PARENT = TABLE + "/parent"
+FEED = TABLE + "/feed"
+ROWS = TABLE + "/rows"
+TRASH = TABLE + "/trash"
+ROW = TABLE + "/row"
+COLLECTIONS = API + "/collections"
+COLLECTION = API + "/collection"
+DOCUMENTS = API + "/documents"
+DOCUMENT = API + "/document/{name}"
+ELEMENTS = DOCUMENT + "/elements"
 FIELDS = API + "/fields/{name}"
 ROUTERS = API + "/routers"
 SUBSCRIPTIONS = API + "/subscriptions"
@@ -59,6 +75,9 @@ class ConsoleProtocol:
         self.reading = ConsoleReads(context)
         self.matching = ConsoleMatches(context)
         self.tailing = LogTails(context)
+        self.tables = ConsoleTables(context, self.catalogue)
+        self.collections = ConsoleCollections(context, self.catalogue)
+        self.documents = ConsoleDocuments(context)
         self.keying = ConsoleKeys(context)
         self.queueing = ConsoleQueues(context, self.catalogue)
         self.fields = Fields(context)
@@ -84,6 +103,19 @@ class ConsoleProtocol:
             _route(INFERENCE, self.fields.infer, "read"),
             _route(QUEUES, self.queueing.queues, "read"),
             _route(QUEUE, self.queueing.queue, "read"),
+            _route(TABLES, self.tables.tables, "read"),
+            _route(TABLE, self.tables.table, "read"),
+            _route(PARENTS, self.tables.parents, "read"),
+            _route(FEED, self.tables.feed, "read"),
+            _route(PARENT, self.tables.parent, "read"),
+            _route(ROWS, self.tables.rows, "read"),
+            _route(TRASH, self.tables.trash, "read"),
+            _route(ROW, self.tables.row, "read"),
+            _route(COLLECTIONS, self.collections.collections, "read"),
+            _route(COLLECTION, self.collections.collection, "read"),
+            _route(DOCUMENTS, self.collections.documents, "read"),
+            _route(DOCUMENT, self.documents.document, "read"),
+            _route(ELEMENTS, self.documents.elements, "read"),
             _route(FIELDS, self.fields.get, "read"),
             _route(ROUTERS, self.routing.routers, "read"),
             _route(SUBSCRIPTIONS, self.subscribing.list, "read"),

@@ -14,13 +14,22 @@ from typing import NamedTuple
 
 import msgspec
 
+from strandline.extras import is_installed
 from strandline.protocols.console.context import ConsoleContext
 from strandline.protocols.console.errors import QUERY_LIMIT
 from strandline.protocols.console.query_processes import Cancellation, QueryProcesses
 from strandline.protocols.console.wire import SqlCancelAnswer, SqlColumn, SqlQuery
 from strandline.service.access import Access
 from strandline.service.http import JSON, Call, Reply
-from strandline.service.problems import INTERNAL, INVALID_REQUEST, Refusal, Throttled, invalid, shutting_down
+from strandline.service.problems import (
+    INTERNAL,
+    INVALID_REQUEST,
+    Refusal,
+    Throttled,
+    invalid,
+    not_installed,
+    shutting_down,
+)
 from strandline.sql.request import RESULT, Format, Limits, QueryRequest
 
 #: The most queries of all callers that run or wait. Each of them is a process, and people do not ask faster.
@@ -41,6 +50,9 @@ TABLE = Limits(
 )
 #: Files may be larger, and must be complete: a result beyond the limits is an error.
 DOWNLOAD = msgspec.structs.replace(TABLE, seconds=60, rows=1_000_000, result_bytes=64 << 20)
+
+#: The package that runs queries.
+PACKAGE = "duckdb"
 
 _MEDIA_TYPES: dict[Format, bytes] = {
     "csv": b"text/csv; charset=utf-8",
@@ -66,6 +78,8 @@ class ConsoleSql:
 
     async def query(self, call: Call) -> Reply:
         """POST /console/api/sql"""
+        if not is_available():
+            raise not_installed("a query in SQL", PACKAGE)
         asked = msgspec.json.decode(call.body, type=SqlQuery)
         url = self._context.surroundings.url()
         if not url:
@@ -136,6 +150,11 @@ class ConsoleSql:
                 msgspec.json.encode(outcome.warnings),
             )
         )
+
+
+def is_available() -> bool:
+    """Whether the package is installed that runs queries."""
+    return is_installed(PACKAGE)
 
 
 def caller_of(access: Access) -> str:

@@ -33,6 +33,11 @@ class SessionAnswer(msgspec.Struct, kw_only=True):
     keys_required: bool
     key: KeyAnswer | None
     pipeline: bool
+    #: Whether the server can answer queries in SQL.
+    sql: bool
+    #: Whether there are any that the key may access.
+    tables: bool
+    collections: bool
 
 
 class SampleAnswer(msgspec.Struct, kw_only=True, gc=False):

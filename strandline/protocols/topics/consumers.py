@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import msgspec
 from msgspec import UNSET
 
+from strandline.engine.commit import Commit
 from strandline.engine.record import Cursor, Page
 from strandline.nearest_name import decode_body
 from strandline.protocols.topics.context import Context, performance
@@ -95,19 +96,24 @@ class Consumers:
         return await reply_of(self._move(call, topic, name, _position_before(page)))
 
     def _move(self, call: Call, topic: Topic, name: str, seq: int) -> Reply | Later:
-        self._check_room(topic, name)
+        if topic.log.cursor(CONSUMER + name) is None:
+            self.check_room(topic, 1)
+        return self._context.admission.after(
+            self.move(topic, name, seq), lambda cursor: _reply(call, topic, name, cursor)
+        )
+
+    def move(self, topic: Topic, name: str, seq: int) -> Commit[Cursor]:
+        """Move a consumer, and create it if it does not exist."""
         commit = topic.log.move_cursor(CONSUMER + name, seq)
         self._topics[topic.name] = None
-        return self._context.admission.after(commit, lambda cursor: _reply(call, topic, name, cursor))
+        return commit
 
-    def _check_room(self, topic: Topic, name: str) -> None:
-        """Refuse a new consumer of a topic that has too many: a key that may only read can create consumers, and they
+    def check_room(self, topic: Topic, new: int) -> None:
+        """Refuse new consumers of a topic that has too many: a key that may only read can create consumers, and they
         stay until they are deleted."""
         maximum = self._context.settings.max_consumers
-        if topic.log.cursor(CONSUMER + name) is not None:
-            return
         cursors = topic.log.cursors()
-        if len(cursors) >= maximum and sum(each.startswith(CONSUMER) for each in cursors) >= maximum:
+        if len(cursors) + new > maximum and sum(each.startswith(CONSUMER) for each in cursors) + new > maximum:
             raise limit_reached("max_consumers", maximum)
 
     def get(self, call: Call) -> Reply:

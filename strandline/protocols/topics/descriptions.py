@@ -79,7 +79,37 @@ DESCRIPTIONS: dict[str, dict[str, str]] = {
         "view": "`latest`: only the last record of every tag. Read pages until `caught_up`, then continue from "
         "`next_from_seq` without it: then you have the last record of every tag, including those written meanwhile. "
         "Cannot be combined with `wait_ms`.",
+        "shares": "Only the records of these shares of the tags.",
     },
+    "ShareFilter": {
+        "of": "The number of shares that the keys are divided into. The share of a record is the CRC-32 of its tag, or "
+        "its seq if it has no tag, modulo this number.",
+        "only": "The shares to read, from 0.",
+    },
+    "GroupBody": {
+        "node": "The name of the member, different for each.",
+        "held": "The shares that the member has.",
+        "leave": "Give back all shares and leave the group.",
+        "lease_ms": "How long the member has its shares without another request, 100 ms to a day; null: 10 s.",
+        "of": "The number of shares, if this request creates the group; null: 16. Any other number than that of the "
+        "group is refused.",
+        "at": "Where the group begins, if this request creates it: before the first record that is there, or after the "
+        "last one.",
+    },
+    "HeldShare": {
+        "lease": "The lease under which the member got the share.",
+        "seq": "The member has processed every record of the share up to and including this seq.",
+        "release": "Give the share back.",
+    },
+    "GroupAnswer": {
+        "of": "The number of shares.",
+        "shares": "All shares that the member has now.",
+        "give_back": "Those of them that another member should have.",
+        "lost": "The shares of the request that the member does not have, or no longer under that lease.",
+    },
+    "GrantedShare": {"seq": "The committed position: continue with the first record of the share after it."},
+    "MemberState": {"deadline": "The end of its leases, in milliseconds since 1970."},
+    "ShareState": {"consumer": "The consumer that has the position.", "node": "The member that has the share."},
     "DeleteBody": {"before_seq": "Only records below this seq.", "match": _MATCH},
     "CommitBody": {
         "seq": "The consumer has processed every record up to and including this seq, at most the head.",

@@ -45,6 +45,10 @@ BATCH_TOO_LARGE = Problem(
 TOPIC_NOT_FOUND = LOG_NOT_FOUND.renamed("topic_not_found", "The topic does not exist.")
 ROUTER_NOT_FOUND = Problem("router_not_found", 404, "The router does not exist.")
 CONSUMER_NOT_FOUND = Problem("consumer_not_found", 404, "The consumer has not committed a position.")
+GROUP_NOT_FOUND = Problem("group_not_found", 404, "The consumer group does not exist. Its first member creates it.")
+GROUP_HAS_MEMBERS = Problem(
+    "group_has_members", 409, "The consumer group has members. Stop them, or wait until their leases end."
+)
 TOPIC_EXISTS_INCOMPATIBLE = Problem(
     "topic_exists_incompatible",
     409,
@@ -89,11 +93,13 @@ PROBLEMS = by_code(
         TOPIC_NOT_FOUND,
         ROUTER_NOT_FOUND,
         CONSUMER_NOT_FOUND,
+        GROUP_NOT_FOUND,
         METHOD_NOT_ALLOWED,
         NOT_ACCEPTABLE,
         TOPIC_EXISTS_INCOMPATIBLE,
         TOPIC_HAS_FORKS,
         TOPIC_NOT_EMPTY,
+        GROUP_HAS_MEMBERS,
         NOT_A_QUEUE,
         ROUTER_CYCLE,
         NOT_JSON,

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from strandline.engine.record import PLAIN_NAME
-from strandline.protocols.topics import consumers, event_frames, message_frames, routers, wire
+from strandline.protocols.topics import consumers, event_frames, groups, message_frames, routers, wire
 from strandline.protocols.topics.descriptions import DESCRIPTIONS
 from strandline.protocols.topics.errors import PROBLEMS, RENAMED
 from strandline.protocols.topics.list import DEFAULT_PAGE, MAX_PAGE
@@ -28,6 +28,7 @@ from strandline.service.problems import ErrorAnswer
 
 _ONE = "/v0/topics/{topic}"
 _CONSUMER = _ONE + "/consumers/{consumer}"
+_GROUP = _ONE + "/groups/{group}"
 _ROUTER = "/v0/routers/{router}"
 
 
@@ -50,6 +51,7 @@ def _named(name: str, pattern: str, description: str) -> Parameter:
 _PATH = {
     "topic": _named("topic", PLAIN_NAME.pattern, "The topic's name."),
     "consumer": _named("consumer", consumers.NAME.pattern, "The consumer's name."),
+    "group": _named("group", groups.NAME.pattern, "The name of the consumer group."),
     "router": _named("router", routers.NAME.pattern, "The router's name."),
     "wid": Parameter("wid", "path", "The id of the session, from the answer of `POST /v0/watch`.", TEXT, required=True),
 }
@@ -228,6 +230,36 @@ _CONSUMERS: dict[tuple[str, str], Operation] = {
     ),
 }
 
+_CONSUMER_GROUPS: dict[tuple[str, str], Operation] = {
+    ("POST", _GROUP): Operation(
+        group="groups",
+        summary="Join a group, or report as a member",
+        description="The first member creates the group. A member sends this request again before its leases end, "
+        "with the shares that it has and their positions, which are committed. The answer has the shares that it has "
+        "now. It finishes what it has begun of the shares in `give_back`, and then sends them with `release`. It no "
+        "longer has the shares in `lost`, whose positions were not committed.",
+        body={JSON: wire.GroupBody},
+        answers=shown(wire.GroupAnswer),
+        parameters=(_PATH["topic"], _PATH["group"]),
+        errors=(*_ABSENT, "group_not_found", "read_only", "disk_full"),
+    ),
+    ("GET", _GROUP): Operation(
+        group="groups",
+        summary="Get a group with its members and shares",
+        answers=shown(wire.GroupState),
+        parameters=(_PATH["topic"], _PATH["group"]),
+        errors=(*_ABSENT, "group_not_found"),
+    ),
+    ("DELETE", _GROUP): Operation(
+        group="groups",
+        summary="Delete a group that has no members",
+        description="Deletes the consumers of its shares. Deleting a group that does not exist succeeds.",
+        answers=shown(wire.GroupDeleted),
+        parameters=(_PATH["topic"], _PATH["group"]),
+        errors=(*_ABSENT, "group_has_members", "read_only", "disk_full"),
+    ),
+}
+
 _HELD = ("batch_too_large", *_ABSENT, "not_a_queue", "read_only", "disk_full")
 _QUEUES: dict[tuple[str, str], Operation] = {
     ("POST", _ONE + "/claim"): Operation(
@@ -402,6 +434,7 @@ _GROUPS = {
     "topics": "Named, append-only sequences of records.",
     "records": "Writing, reading and deleting records.",
     "consumers": "Named positions in a topic, stored by the server.",
+    "groups": "Members that share the records of a topic by key.",
     "queues": "Topics whose records are jobs. One worker at a time holds a job, until it is acknowledged.",
     "routers": "Routers copy records from one topic to another.",
     "watching": "Getting records as they are written.",
@@ -410,7 +443,7 @@ _GROUPS = {
 TOPICS = Described(
     name="topics",
     groups=_GROUPS,
-    operations={**_TOPICS, **_RECORDS, **_CONSUMERS, **_QUEUES, **_ROUTERS, **_WATCHING},
+    operations={**_TOPICS, **_RECORDS, **_CONSUMERS, **_CONSUMER_GROUPS, **_QUEUES, **_ROUTERS, **_WATCHING},
     problems=PROBLEMS,
     error=ErrorAnswer,
     renamed=RENAMED,

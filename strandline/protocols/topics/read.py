@@ -13,6 +13,7 @@ from strandline.engine import Log, Page
 from strandline.engine.commit import Commit
 from strandline.engine.errors import UnknownLog
 from strandline.engine.record import MAX_SEQ
+from strandline.key_share import KeyShares
 from strandline.protocols.topics.consumers import stored_cursor
 from strandline.protocols.topics.context import Context
 from strandline.protocols.topics.errors import topic_not_found
@@ -26,7 +27,7 @@ from strandline.protocols.topics.settings import (
     TopicsSettings,
 )
 from strandline.protocols.topics.topics import Topic
-from strandline.protocols.topics.wire import DiffBody, NodesField
+from strandline.protocols.topics.wire import DiffBody, NodesField, ShareFilter
 from strandline.service.admission import Replying, reply_of
 from strandline.service.http import Call, Reply
 from strandline.service.problems import invalid
@@ -37,7 +38,7 @@ _decoder = msgspec.json.Decoder(DiffBody)
 class RecordSelection:
     """Which records of a topic a reader gets, and how many at a time."""
 
-    __slots__ = ("limit", "match", "max_bytes", "nodes", "since")
+    __slots__ = ("limit", "match", "max_bytes", "nodes", "shares", "since")
 
     def __init__(
         self,
@@ -46,12 +47,14 @@ class RecordSelection:
         nodes: frozenset[str] | None,
         match: Match | None,
         since: int | None,
+        shares: KeyShares | None = None,
     ) -> None:
         self.limit = limit
         self.max_bytes = max_bytes
         self.nodes = nodes
         self.match = match
         self.since = since
+        self.shares = shares
 
     def arguments(self, topic: Topic) -> dict[str, Any]:
         """The arguments for the engine. A topic may be configured to return a node its own records."""
@@ -62,17 +65,18 @@ class RecordSelection:
             "key": None if self.match is None else self.match.key,
             "key_prefix": None if self.match is None else self.match.prefix,
             "since": self.since,
+            "shares": self.shares,
         }
 
     @property
     def is_plain(self) -> bool:
         """Whether nothing is left out."""
-        return self.nodes is None and self.match is None and self.since is None
+        return self.nodes is None and self.match is None and self.since is None and self.shares is None
 
     @property
     def key(self) -> tuple[Any, ...]:
         """Readers with the same key at the same position get the same page."""
-        return (self.limit, self.max_bytes, self.nodes, self.match, self.since)
+        return (self.limit, self.max_bytes, self.nodes, self.match, self.since, self.shares)
 
 
 def clamp_limit(limit: int, settings: TopicsSettings, default: int = DEFAULT_LIMIT) -> int:
@@ -81,6 +85,15 @@ def clamp_limit(limit: int, settings: TopicsSettings, default: int = DEFAULT_LIM
 
 def clamp_bytes(max_bytes: int) -> int:
     return min(max_bytes or DEFAULT_PAGE_BYTES, MAX_PAGE_BYTES)
+
+
+def _chosen_shares(wanted: ShareFilter | None) -> KeyShares | None:
+    if wanted is None:
+        return None
+    for share in wanted.only:
+        if share >= wanted.of:
+            raise invalid(f"share {share} does not exist: expected a number from 0 to {wanted.of - 1}")
+    return KeyShares(wanted.of, frozenset(wanted.only))
 
 
 def node_set(node: NodesField) -> frozenset[str] | None:
@@ -123,6 +136,7 @@ class TopicReads:
             node_set(body.node),
             parse_match(body.match),
             None if body.since_ts is None else min(body.since_ts, MAX_SEQ),
+            _chosen_shares(body.shares),
         )
         after = body.from_seq
         if after is None:

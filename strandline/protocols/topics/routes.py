@@ -10,6 +10,7 @@ from strandline.protocols.topics.consumers import Consumers
 from strandline.protocols.topics.context import Context
 from strandline.protocols.topics.delete import RecordDeletes
 from strandline.protocols.topics.errors import refuse, reply_to
+from strandline.protocols.topics.groups import ConsumerGroups
 from strandline.protocols.topics.jobs import QueueJobs
 from strandline.protocols.topics.multi_write import MultiWrites
 from strandline.protocols.topics.read import TopicReads
@@ -34,6 +35,7 @@ class TopicsProtocol:
         self.administering = TopicAdministration(context)
         self.deleting = RecordDeletes(context)
         self.consumers = Consumers(context)
+        self.groups = ConsumerGroups(context, self.consumers)
         self.routing = TopicRouters(context)
         self.watching = TopicWatches(context)
         self.websockets = WebSockets(context, self.watching, self.writing)
@@ -45,6 +47,7 @@ class TopicsProtocol:
         topics, consumers = self.administering, self.consumers
         one = "/v0/topics/{topic}"
         consumer = one + "/consumers/{consumer}"
+        group = one + "/groups/{group}"
         records, writes = write_limit(self.context.settings), multi_write_limit(self.context.settings)
         return [
             _route("GET", "/v0/topics", topics.list, "read"),
@@ -60,6 +63,9 @@ class TopicsProtocol:
             _route("GET", consumer, consumers.get, "read"),
             _route("PUT", consumer, consumers.commit, "read", body="required", fast=True),
             _route("DELETE", consumer, consumers.delete, "delete"),
+            _route("POST", group, self.groups.attend, "read", body="required", fast=True),
+            _route("GET", group, self.groups.get, "read"),
+            _route("DELETE", group, self.groups.delete, "delete"),
             *router_routes(self.routing),
             _route("POST", "/v0/watch", self.watching.create, "read", body="required"),
             _route("GET", "/v0/watch/{wid}", self.watching.open, fast=True, stream=True, own_access=True),

@@ -28,6 +28,7 @@ class TopicsSettings(Section, frozen=True, kw_only=True):
     )
     max_watch_topics: Annotated[Positive, "Maximum number of topics in one watch session or WebSocket."] = 256
     max_consumers: Annotated[Positive, "Maximum number of named consumers of one topic."] = 10_000
+    max_group_members: Annotated[Positive, "Maximum number of members of one consumer group."] = 1000
     #: Fixed by the protocol.
     max_meta_keys: ClassVar[int] = 64
 

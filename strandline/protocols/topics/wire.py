@@ -14,6 +14,7 @@ import msgspec
 from msgspec import UNSET, Meta, Raw, UnsetType, field
 
 from strandline.engine.record import MAX_SEQ, Reason
+from strandline.key_share import MAX_SHARES
 from strandline.protocols.topics.match import MatchField
 from strandline.protocols.topics.settings import DEFAULT_FRAME_BYTES, DEFAULT_HEARTBEAT_MS, U64
 from strandline.service.log_config import ConfigShown, Kind, NameField, Number, TopicConfig
@@ -190,6 +191,16 @@ class MultiWriteAnswer(msgspec.Struct):
 # --- reading and deleting ------------------------------------------------------------------------------------------
 
 
+ShareNumber = Annotated[int, Meta(ge=0, lt=MAX_SHARES)]
+
+
+class ShareFilter(msgspec.Struct, forbid_unknown_fields=True):
+    """Only the records of some shares of the keys."""
+
+    of: Annotated[int, Meta(ge=1, le=MAX_SHARES)]
+    only: Annotated[list[ShareNumber], Meta(min_length=1, max_length=MAX_SHARES)]
+
+
 class DiffBody(msgspec.Struct, gc=False):
     from_seq: U64 | None = None
     limit: U64 = 0
@@ -202,6 +213,7 @@ class DiffBody(msgspec.Struct, gc=False):
     since_ts: U64 | None = None
     consumer: str | None = None
     view: Literal["latest"] | None = None
+    shares: ShareFilter | None = None
 
 
 class ReadRecord(msgspec.Struct, kw_only=True):
@@ -294,6 +306,71 @@ class ConsumerRow(msgspec.Struct):
 class ConsumersList(Timed):
     consumers: list[ConsumerRow]
     next_cursor: str | UnsetType = UNSET
+
+
+class HeldShare(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+    """A share that a member has."""
+
+    share: ShareNumber
+    lease: Natural
+    seq: Natural
+    release: bool = False
+
+
+class GroupBody(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+    node: NodeField
+    held: Annotated[list[HeldShare], Meta(max_length=MAX_SHARES)] = []
+    leave: bool = False
+    lease_ms: Natural | None = None
+    of: Annotated[int, Meta(ge=1, le=MAX_SHARES)] | None = None
+    at: Literal["start", "end"] = "start"
+
+
+class GrantedShare(msgspec.Struct):
+    share: ShareNumber
+    lease: Natural
+    seq: Number
+
+
+class GroupAnswer(Timed):
+    topic: str
+    group: str
+    of: Number
+    head_seq: Number
+    lease_ms: Number
+    shares: list[GrantedShare]
+    give_back: list[ShareNumber]
+    lost: list[ShareNumber]
+
+
+class MemberState(msgspec.Struct):
+    node: str
+    shares: Number
+    deadline: Number
+
+
+class ShareState(msgspec.Struct):
+    share: ShareNumber
+    consumer: str
+    node: str | None
+    seq: Number
+    lag: Number
+    committed_ts: Number
+
+
+class GroupState(Timed):
+    topic: str
+    group: str
+    of: Number
+    head_seq: Number
+    members: list[MemberState]
+    shares: list[ShareState]
+
+
+class GroupDeleted(Timed):
+    topic: str
+    group: str
+    deleted: bool
 
 
 class ConsumerDeleted(Timed):

@@ -14,18 +14,19 @@ from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from pathlib import Path
 from time import monotonic, perf_counter, time_ns
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
+from urllib.parse import unquote
 
+import msgspec
 import xxhash
 
+from strandline.arrow import pc, pq
 from strandline.lake.location import Lake
+from strandline.lake.transaction_log import NO_TABLE, TransactionLog
 from strandline.query.index_files.file import DamagedIndexFile, IndexFile, open_index_file
 from strandline.query.index_files.shared_file import file_of, part_of
 from strandline.query.index_files.source import NOTHING, LogEntries
 from strandline.query.index_files.table import ERASURES, TABLE, IndexEntry, listed_in
-
-if TYPE_CHECKING:
-    from deltalake import DeltaTable
 
 #: Disk space for local copies.
 CACHE_BYTES = 8 << 30
@@ -130,6 +131,13 @@ class StoreRequests:
                 del self._running[name]
 
 
+def _may_have(action: dict[str, Any], epoch: int) -> bool:
+    """Whether a file of the table may have rows of a log, by the statistics in the transaction log."""
+    found = msgspec.json.decode(action.get("stats") or "{}")
+    least, most = found.get("minValues", {}).get("epoch"), found.get("maxValues", {}).get("epoch")
+    return least is None or most is None or least <= epoch <= most
+
+
 def _copy_name(path: str) -> str:
     return f"{xxhash.xxh3_128_hexdigest(path.encode())}.arrow"
 
@@ -171,8 +179,10 @@ class IndexCatalog:
         self._looking = threading.Lock()
         self._looked_at: float | None = None
         self._mark: object = None
-        self._table: DeltaTable | None = None
-        self._version = -1
+        #: The action that added each file of the table, by path.
+        self._files: dict[str, dict[str, Any]] = {}
+        self._version = NO_TABLE
+        self._commit: object = None
         self._erasures = 0
         self._shelved: dict[int, LogEntries] = {}
         self._open: OrderedDict[str, IndexFile] = OrderedDict()
@@ -209,35 +219,29 @@ class IndexCatalog:
             except Exception as error:
                 # Answers must not depend on the lake.
                 log.warning("cannot read the table of index files in %s: %s", self._lake.url, error)
-                self._table, self._mark, self._looked_at = None, None, self._clock()
+                self._mark, self._looked_at = None, self._clock()
                 return self._known(epoch) or NOTHING
 
     def _refresh(self) -> None:
         mark = self._mark_now()
         if mark is not None and mark == self._mark:
             return
-        if mark == _ABSENT:
-            self._table, self._version, self._mark = None, -1, mark
-            return
-        # Import lazily: a server without a lake does not need this library.
-        from deltalake import DeltaTable
-        from deltalake.exceptions import TableNotFoundError
-
-        if self._table is not None:
-            self._table.update_incremental()
-        else:
-            # Checking first whether the table exists would block all threads during the request to an object store.
-            try:
-                self._table = DeltaTable(self._lake.place_of(TABLE), storage_options=self._lake.storage_options)
-            except TableNotFoundError:
-                self._version, self._mark = -1, mark
-                return
+        table = None if mark == _ABSENT else TransactionLog(self._lake, TABLE)
+        if table is None or table.latest == NO_TABLE:
+            self._files, self._version, self._erasures = {}, NO_TABLE, 0
+        elif table.latest != self._version:
+            before = self._version
+            # A table that was moved away and created again has other commits.
+            if before == NO_TABLE or before > table.latest or table.commit_state(before) != self._commit:
+                before, self._erasures = NO_TABLE, 0
+            self._files = table.files(table.latest, self._files, before)
+            for action in table.actions("txn", table.latest, before):
+                if action["appId"] == ERASURES:
+                    self._erasures = action["version"]
+            self._version, self._commit = table.latest, table.commit_state(table.latest)
+            self._broken.clear()
         # The mark was taken before reading, so a change in between is found the next time.
         self._mark = mark
-        if self._table.version() != self._version:
-            self._version = self._table.version()
-            self._erasures = self._table.transaction_version(ERASURES) or 0
-            self._broken.clear()
 
     def _mark_now(self) -> object:
         """Return a value that changes whenever the table changes; None if there is no cheap way to know."""
@@ -252,11 +256,16 @@ class IndexCatalog:
         return changed if abs(time_ns() - changed) > _TICK_NS else None
 
     def _read(self, epoch: int) -> LogEntries:
-        if self._table is None:
+        if self._version == NO_TABLE:
             found = NOTHING
         else:
-            rows = self._table.to_pyarrow_table(filters=[("epoch", "=", epoch)])
-            entries = sorted(listed_in(rows), key=lambda entry: (entry.info.first, -entry.info.last))
+            entries = [
+                entry
+                for action in self._files.values()
+                if _may_have(action, epoch)
+                for entry in listed_in(self._rows(action["path"], epoch))
+            ]
+            entries.sort(key=lambda entry: (entry.info.first, -entry.info.last))
             found = LogEntries(self._version, tuple(entries), self._erasures)
         with self._lock:
             before = self._shelved.get(epoch, NOTHING)
@@ -264,6 +273,10 @@ class IndexCatalog:
             for path in {entry.path for entry in before.entries} - {entry.path for entry in found.entries}:
                 self._open.pop(path, None)
         return found
+
+    def _rows(self, path: str, epoch: int) -> Any:
+        rows = pq.ParquetFile(self._lake.open(f"{TABLE}/{unquote(path)}")).read()
+        return rows.filter(pc.equal(rows.column("epoch"), epoch))
 
     def forget(self, epoch: int) -> None:
         with self._lock:

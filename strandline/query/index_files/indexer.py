@@ -33,7 +33,6 @@ from strandline.query.index_files.jobs import BuildJob, IndexJob, JoinJob
 from strandline.query.index_files.jobs import run as run_here
 from strandline.query.index_files.plan import Build, IndexPlanning, Join, plan_next, uncovered
 from strandline.query.index_files.table import IndexEntry
-from strandline.query.payloads import prepare as prepare_extraction
 from strandline.query.search import Coverage
 from strandline.query.searcher import LogIndexStatus, Searcher
 
@@ -195,9 +194,7 @@ class Indexer:
             thread.join()
 
     def prepare(self) -> None:
-        """Prepare for searches, if a log is searchable, and find the work to do. Removes the index files of other logs,
-        which a crash may have left."""
-        searchable = False
+        """Find the work to do. Removes the index files of other logs, which a crash may have left."""
         for name in self._engine.names():
             found = self._engine.find(name)
             try:
@@ -207,15 +204,12 @@ class Indexer:
                 continue
             if found is None or search is None:
                 continue
-            searchable = True
             self._want(found)
             if found.head - sealed_through(found) > providers.MAX_REQUEST_ROWS:
                 self._keep_warm(found, *search)
         with self._lock:
             known = set(self._due)
             self._gone.update(epoch for epoch in self.directory.epochs() if epoch not in known)
-        if searchable:
-            prepare_extraction()
 
     # --- what is heard -----------------------------------------------------------------------------------------------
 
@@ -307,7 +301,6 @@ class Indexer:
             if search is None:
                 self.directory.remove_all(of.epoch)
                 return False
-            prepare_extraction()
             self._aim(of, plan_of(search[0]))
             planned = self._plan(of, *search)
             if planned.useless:

@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, ConsoleMessage, Page, expect
+from support import declared_office
 from support.browser_pages import PATIENCE_MS
+from support.console_office import Office
 from support.console_shop import Shop
 from support.server_process import ServerProcess
 
@@ -30,6 +32,19 @@ def shop(server: ServerProcess) -> Iterator[Shop]:
         yield shop
     finally:
         shop.close()
+
+
+@pytest.fixture(scope="session")
+def office(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Office]:
+    """A server with tables and collections."""
+    settings = {"declare": declared_office.__file__}
+    process = ServerProcess(tmp_path_factory.mktemp("office") / "data", settings=settings)
+    try:
+        office = Office(process.start().url)
+        yield office
+        office.close()
+    finally:
+        process.end()
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ def press(page: Page, *keys: str) -> None:
 def test_chords_lead_to_every_screen(visit: Visit) -> None:
     page = visit("overview")
     screens = {"l": "Logs", "q": "Queues", "r": "Routers", "s": "Search", "d": "SQL", "p": "Pipeline"}
-    screens |= {"a": "Access", "o": "Overview"}
+    screens |= {"a": "Access", "t": "Tables", "c": "Collections", "o": "Overview"}
     expect(page.get_by_role("heading", name="Overview")).to_be_visible()
     for key, title in screens.items():
         press(page, "g", key)

@@ -83,3 +83,15 @@ def test_times_are_drawn_as_lines(visit: Visit) -> None:
     page = visit("sql?view=chart&q=" + statement.replace(" ", "+"))
     expect(page.get_by_role("heading", name="n over ts, by name")).to_be_visible()
     expect(page.locator("main canvas")).to_be_visible()
+
+
+def test_without_the_extra_the_screen_says_what_to_install(visit: Visit, check: Callable[[Page], None]) -> None:
+    page = visit("logs")
+    session = page.evaluate("() => fetch('/console/api/session').then((answer) => answer.json())")
+    page.route("**/console/api/session", lambda route: route.fulfill(json={**session, "sql": False}))
+    page.evaluate("() => { location.hash = '#/sql'; }")
+    page.reload()
+    expect(page.get_by_role("heading", name="SQL is not installed")).to_be_visible()
+    expect(page.get_by_text("pip install 'strandline[sql]'")).to_be_visible()
+    expect(page.get_by_role("button", name="Run")).to_be_disabled()
+    check(page)

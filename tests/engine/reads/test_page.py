@@ -6,6 +6,7 @@ from support.engines import NOW, fill, make, opened, texts
 from strandline.engine import Batch, Log, ManualClock, Page
 from strandline.engine.errors import BadRequest
 from strandline.engine.reads.page import SCAN_RECORDS
+from strandline.key_share import KeyShares, share_of
 
 
 def walk(log: Log, after: int = 0, **query: object) -> list[Page]:
@@ -265,3 +266,27 @@ def test_a_page_after_changed_records_shows_no_change_and_one_before_them_does(t
         assert texts(log, after=1) == (["new", "3", "4"] if change == "amend" else ["3", "4"])
         log.restore(seqs=[2]).wait()
         assert (texts(log, after=1) == ["2", "3", "4"]) == (change == "hide")
+
+
+def test_a_share_has_the_records_of_its_keys(log: Log) -> None:
+    """Each record is in one share, and all records of a key are in the same one."""
+    found = [
+        [seq for page in walk(log, limit=2, shares=KeyShares(4, frozenset([share]))) for seq in page.seqs]
+        for share in range(4)
+    ]
+    assert sorted(seq for seqs in found for seq in seqs) == list(range(1, 11))
+    for share, seqs in enumerate(found):
+        assert all(share_of("abc"[seq % 3], seq, 4) == share for seq in seqs)
+    some = [seq for page in walk(log, shares=KeyShares(4, frozenset([0, 2]))) for seq in page.seqs]
+    assert some == sorted(found[0] + found[2])
+    both = walk(log, shares=KeyShares(4, frozenset([share_of("a", 0, 4)])), without_nodes=["x"])
+    assert [seq for page in both for seq in page.seqs] == [
+        seq for seq in found[share_of("a", 0, 4)] if "xy"[seq % 2] != "x" or seq == 7
+    ]
+
+
+def test_records_without_a_key_are_shared_by_seq(tmp_path: Path) -> None:
+    with opened(tmp_path / "data", ManualClock(NOW)) as engine:
+        log = make(engine)
+        fill(log, *"abcdefghij")
+        assert log.read(0, shares=KeyShares(4, frozenset([1]))).seqs == [1, 5, 9]

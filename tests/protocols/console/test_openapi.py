@@ -100,6 +100,11 @@ SENSIBLE = [
     (routes.QUEUE, 409, about("fuzzed-topic")),
     (routes.ROUTERS, 200, {}),
     (routes.FIELDS, 200, about("fuzzed-topic")),
+    (routes.TABLES, 200, {}),
+    (routes.TABLE, 404, {"path_parameters": {"table": "nothing"}}),
+    (routes.COLLECTIONS, 200, {}),
+    (routes.COLLECTION, 404, {"query": {"name": "nothing"}}),
+    (routes.DOCUMENT, 404, about("fuzzed-topic")),
     (routes.ASSET, 200, {"path_parameters": {"path": "icon.svg"}}),
     (routes.ASSET, 404, {"path_parameters": {"path": "nothing"}}),
 ]

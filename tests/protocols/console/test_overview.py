@@ -18,6 +18,9 @@ def test_without_keys_everybody_is_let_in(stand: ConsoleStand) -> None:
         "keys_required": False,
         "key": None,
         "pipeline": False,
+        "sql": True,
+        "tables": False,
+        "collections": False,
     }
 
 

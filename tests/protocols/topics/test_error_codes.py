@@ -47,11 +47,16 @@ ASKED: dict[str, Ask] = {
     "topic_not_found": get("/v0/topics/absent"),
     "router_not_found": get("/v0/routers/absent"),
     "consumer_not_found": get("/v0/topics/log/consumers/absent"),
+    "group_not_found": get("/v0/topics/log/groups/absent"),
     "method_not_allowed": lambda client: client.http.patch("/v0/topics/log"),
     "not_acceptable": get("/v0/topics/jobs/work?node=n", accept="text/html"),
     "router_cycle": put("/v0/routers/back", {"source": "copy", "dest": "log"}),
     "topic_exists_incompatible": put("/v0/topics/log", {"type": "queue"}),
     "topic_not_empty": lambda client: client.http.delete("/v0/topics/full?if_empty=true"),
+    "group_has_members": lambda client: (
+        client.request("POST", "/v0/topics/log/groups/g", {"node": "n"})
+        and client.http.delete("/v0/topics/log/groups/g")
+    ),
     "topic_has_forks": lambda client: client.http.delete("/v0/topics/log"),
     "not_a_queue": post("/v0/topics/log/claim", {"node": "n"}),
     "not_json": get("/v0/topics/text"),

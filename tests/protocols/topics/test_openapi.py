@@ -167,6 +167,8 @@ def furnish(client: Client) -> None:
     client.write("dead", [{"data": 1, "meta": {"$dead_letter_from": "jobs"}}])
     client.call("PUT", "/v0/routers/r", {"source": "events", "dest": "copies"}, status=201)
     client.call("PUT", "/v0/topics/events/consumers/c", {"seq": 1})
+    client.call("POST", "/v0/topics/events/groups/g", {"node": "n"})
+    client.call("POST", "/v0/topics/events/groups/g", {"node": "n", "leave": True})
     client.claim("jobs")
     # A stream that is no topic, which is none of theirs to drop either.
     client.http.put("/v1/stream/text", headers={"content-type": "text/plain"})
@@ -176,6 +178,8 @@ def tame(case: Case, data: st.DataObject, topic: str) -> None:
     """Point the request at something that is there, and let nothing wait."""
     if "topic" in case.path_parameters:
         case.path_parameters["topic"] = topic
+    if "group" in case.path_parameters:
+        case.path_parameters["group"] = data.draw(st.sampled_from(["g", "h"]))
     if "consumer" in case.path_parameters:
         case.path_parameters["consumer"] = data.draw(st.sampled_from(["c", "d"]))
     if "router" in case.path_parameters:

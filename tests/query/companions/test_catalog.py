@@ -102,6 +102,36 @@ def test_a_file_that_cannot_be_used_is_told_and_the_records_are_indexed_in_memor
     assert covered.search("has:status", size=100).coverage.index_files == 1
 
 
+def test_a_table_that_was_moved_away_and_created_again_is_read_from_the_beginning(covered: CompanionBed) -> None:
+    append(covered, 30)
+    for first in (1, 11):
+        covered.cover((first, first + 9))
+    assert used(covered) == (2, 10)
+    assert covered.lake.directory is not None
+    (covered.lake.directory / TABLE).rename(covered.root / "moved away")
+    assert used(covered) == (0, 20)
+    for first in (1, 11, 21):
+        covered.cover((first, first + 9))
+    assert used(covered) == (3, 0)
+
+
+def test_a_lake_with_index_files_is_searched_without_a_library_for_it(covered: CompanionBed) -> None:
+    append(covered, 30)
+    covered.cover((1, 10), (11, 20))
+    epoch = covered.listed()[0].info.epoch
+    script = f"""
+import sys
+from pathlib import Path
+from strandline.lake.location import Lake
+from strandline.query.index_files.catalog import IndexCatalog
+from strandline.service.workers import Workers
+shelf = IndexCatalog(Lake.at({covered.lake.url!r}), Path({str(covered.root / "cache")!r}), Workers().lake)
+print(len(shelf.entries_of({epoch}).entries), sorted(sys.modules.keys() & {{"deltalake", "duckdb"}}))
+"""
+    done = subprocess.run([sys.executable, "-c", script], check=True, timeout=120, capture_output=True, text=True)
+    assert done.stdout == "2 []\n"
+
+
 def test_without_a_lake_nothing_of_it_is_loaded(tmp_path: Path) -> None:
     script = f"""
 import sys

@@ -4,11 +4,13 @@ const NAME = "strandline.key";
 
 /** The server refused a request, or could not be reached (`status` 0). */
 export class ApiError extends Error {
-  constructor(status, code, message, detail) {
+  constructor(status, code, message, detail, members = {}) {
     super(message);
     this.status = status;
     this.code = code;
     this.detail = detail;
+    /** All members of the error, as the protocol names them. */
+    this.members = members;
   }
 }
 
@@ -157,8 +159,9 @@ async function refusal(answer) {
   } catch {
     // The body is not an error of Strandline; it may come from a proxy.
   }
-  if (answer.status === 401) onUnauthorised();
-  return new ApiError(answer.status, told.code ?? "error", told.message ?? `The server answered ${answer.status}.`, told.detail);
+  // The function `identify` of an application may refuse a user of its tables; that says nothing about the API key.
+  if (answer.status === 401 && told.code !== "NOT_AUTHENTICATED") onUnauthorised();
+  return new ApiError(answer.status, told.code ?? "error", told.message ?? `The server answered ${answer.status}.`, told.detail, told);
 }
 
 function withKey(headers) {

@@ -56,7 +56,7 @@ export function open(root, params) {
     log = answer;
     replace(head, figures(log));
     if (first) {
-      replace(title.querySelector(".beside"), kindChip(log.kind), log.closed ? h("span.chip", { dataset: { kind: "warn" } }, "closed") : null);
+      replace(title.querySelector(".beside"), kindChip(log.kind), owned(log), log.closed ? h("span.chip", { dataset: { kind: "warn" } }, "closed") : null);
       openTab(tab, params);
     } else panel?.update?.(log);
   };
@@ -82,6 +82,13 @@ export function open(root, params) {
     refresher.stop();
     panel?.close();
   };
+}
+
+/** The link to the table or the collection that the log belongs to. */
+function owned(log) {
+  const [, table, parent] = /^([^/~]+)\/(.+)$/.exec(log.name) ?? [];
+  if (log.kind === "table" && parent) return h("a.chip", { href: address("table", table, { parent }) }, "rows");
+  return log.kind === "collection" ? h("a.chip", { href: address("document", log.name) }, "document") : null;
 }
 
 function figures(log) {

@@ -10,7 +10,7 @@ import { count, duration, plural } from "../shell/format.js";
 import { icon } from "../shell/icons.js";
 import { bind } from "../shell/keys.js";
 import { note } from "../shell/routes.js";
-import { needs } from "../shell/session.js";
+import { current, needs } from "../shell/session.js";
 import { resultChart } from "./sql/drawing.js";
 import { editor } from "./sql/editor.js";
 import { openSaved, saveStatement } from "./sql/saved.js";
@@ -28,9 +28,10 @@ export function open(root, params) {
   let running = null;
   const field = editor(params.q ?? "", () => run());
   const told = h("span.muted", { role: "status" });
-  const place = h("div.place", {}, start());
+  const isAvailable = current().sql;
+  const place = h("div.place", {}, isAvailable ? start() : notInstalled());
   const code = codeBlock();
-  const runButton = h("button.primary", { type: "button", title: "Run (Ctrl+Enter)", onclick: () => run(), ...needs("read") }, icon("run"), "Run");
+  const runButton = h("button.primary", { type: "button", title: "Run (Ctrl+Enter)", onclick: () => run(), ...needs("read"), ...(isAvailable ? {} : { disabled: true, title: "The server has no DuckDB" }) }, icon("run"), "Run");
   const cancelButton = h("button", { type: "button", hidden: true, onclick: () => cancel() }, "Cancel");
   const downloads = h("div.row.nowrap", { hidden: true }, FORMATS.map(([format, title]) => h("button", { type: "button", title: `Download all rows as ${title}`, onclick: () => attempt(() => download(format)) }, icon("download"), title)));
 
@@ -123,6 +124,10 @@ export function open(root, params) {
     field.close();
     drawn?.close();
   };
+}
+
+function notInstalled() {
+  return empty("SQL is not installed", h("span", {}, "This server has no DuckDB. Run ", h("code", {}, "pip install 'strandline[sql]'"), " where the server runs, and restart it. ", h("code", {}, "strandline sql"), " works on every machine with this extra, against this server too."));
 }
 
 function start() {

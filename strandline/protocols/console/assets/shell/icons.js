@@ -6,6 +6,8 @@ const PATHS = {
   overview: "M3 13h4l2.500-7 4 12L16 9l1.500 4H21",
   logs: "M4 6h16M4 10h16M4 14h10M4 18h13",
   queues: "M4 5h16v4H4zM4 11h11v4H4zM4 17h6v3H4z",
+  tables: "M4 5h16v14H4zM4 10h16M4 14.500h16M10 5v14",
+  collections: "M7 3h8l4 4v10H7zM15 3v4h4M7 7H4v14h11v-4",
   routers: "M5 12h5m0 0 5-6h4m-9 6 5 6h4M17 4l2.500 2L17 8m0 8 2.500 2-2.500 2",
   subscriptions: "M6 16V11a6 6 0 0 1 12 0v5l2 2H4zM10 20h4",
   clients: "M4 5h7v6H4zM13 13h7v6h-7zM7.500 11v5.500H13M16.500 13V8H11",

@@ -15,6 +15,8 @@ export const SCREENS = [
   ["overview", "Overview", "o"],
   ["logs", "Logs", "l"],
   ["queues", "Queues", "q"],
+  ["tables", "Tables", "t"],
+  ["collections", "Collections", "c"],
   ["routers", "Routers", "r"],
   ["subscriptions", "Subscriptions", "w"],
   ["search", "Search", "s"],
@@ -25,11 +27,13 @@ export const SCREENS = [
   ["access", "Access", "a"],
 ];
 
-const PARENTS = { log: "logs", queue: "queues", subscription: "subscriptions" };
+const PARENTS = { log: "logs", queue: "queues", subscription: "subscriptions", table: "tables", collection: "collections", document: "collections" };
+/** Screens that the sidebar shows only if the server has something for them. */
+const IF_USED = new Set(["tables", "collections"]);
 
 /** Draws the frame. @returns {{main: HTMLElement, mark: (screen: string) => void}} */
 export function openFrame(body) {
-  const links = SCREENS.map(([screen, title, key]) =>
+  const links = SCREENS.filter(([screen]) => !IF_USED.has(screen) || current()[screen]).map(([screen, title, key]) =>
     h("a", { href: address(screen), dataset: { screen }, title: `${title} (g ${key})` }, icon(screen), h("span", {}, title)),
   );
   const main = h("main", { id: "main", tabindex: "-1" });

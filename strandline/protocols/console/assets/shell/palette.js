@@ -5,7 +5,7 @@ import { h, replace } from "./dom.js";
 import { plural } from "./format.js";
 import { address } from "./routes.js";
 
-const SCREENS = ["Overview", "Logs", "Queues", "Routers", "Subscriptions", "Search", "SQL", "Pipeline", "Clients", "Backups", "Access"];
+const SCREENS = ["Overview", "Logs", "Queues", "Tables", "Collections", "Routers", "Subscriptions", "Search", "SQL", "Pipeline", "Clients", "Backups", "Access"];
 const SHOWN = 12;
 
 export function openPalette() {

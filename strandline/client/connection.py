@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 import httpx
 
+from strandline.client.caller_trace import headers_of_trace
 from strandline.client.calls import Request
 from strandline.client.errors import BadUrl, Refused, StrandlineError, TimedOut, Unreachable
 
@@ -90,9 +91,15 @@ class Address:
         )
 
     def _headers_of(self, request: Request) -> list[tuple[bytes, bytes]]:
-        """The headers of a request. Its own headers replace the common ones."""
+        """The headers of a request. Its own headers replace the common ones, and both replace those that name the
+        trace of the calling program."""
         own = {name for name, _ in request.headers}
-        return [*(header for header in self._headers if header[0] not in own), *request.headers]
+        headers = [*(header for header in self._headers if header[0] not in own), *request.headers]
+        trace = headers_of_trace()
+        if trace:
+            given = {name for name, _ in headers}
+            headers += [header for header in trace if header[0] not in given]
+        return headers
 
     def failure(self, error: httpx.HTTPError | httpx.InvalidURL, request: Request) -> StrandlineError:
         """The exception for an httpx error."""

@@ -9,6 +9,7 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Executor
+from contextvars import Context
 from functools import partial
 from time import perf_counter
 from typing import Any, TypeVar
@@ -18,6 +19,7 @@ from strandline.engine import Log
 from strandline.engine.background import Health, Task
 from strandline.engine.background import Task as BackgroundTask
 from strandline.engine.commit import Commit
+from strandline.spans import COMMIT, begin
 
 
 class Recurrence:
@@ -83,14 +85,19 @@ class Hub:
         self._mail_posted = False
         self._draining = False
         self._channels: dict[int, Channel] = {}
+        #: Deliveries belong to no request, whichever one caused them.
+        self._context = Context()
 
     # --- commits -------------------------------------------------------------------------------------------
 
     def when_done(self, commit: Commit[T], make: Callable[[T], A]) -> asyncio.Future[A]:
         """Return a future that resolves on the loop to ``make(value)`` once the commit is done."""
         future: asyncio.Future[A] = self.loop.create_future()
+        waiting = None if commit.done else begin(COMMIT)
 
         def settle() -> None:
+            if waiting is not None:
+                waiting.end()
             if not future.done():
                 try:
                     future.set_result(make(commit.wait()))
@@ -109,7 +116,7 @@ class Hub:
         self._mail.append(action)
         if not self._mail_posted:
             self._mail_posted = True
-            self.loop.call_soon_threadsafe(self._open_mail)
+            self.loop.call_soon_threadsafe(self._open_mail, context=self._context)
 
     def _open_mail(self) -> None:
         self._mail_posted = False
@@ -121,7 +128,7 @@ class Hub:
             # If one action raises, the remaining actions still run.
             if mail and not self._mail_posted:
                 self._mail_posted = True
-                self.loop.call_soon(self._open_mail)
+                self.loop.call_soon(self._open_mail, context=self._context)
 
     def in_thread(self, work: Callable[..., T], *arguments: Any, **named: Any) -> asyncio.Future[T]:
         """Run a function that would block the loop on another thread."""
@@ -172,7 +179,7 @@ class Hub:
         self.scheduler.submit(task, self.now())
         if not self._draining:
             self._draining = True
-            self.loop.call_soon(self._drain)
+            self.loop.call_soon(self._drain, context=self._context)
 
     def _drain(self) -> None:
         scheduler, until = self.scheduler, perf_counter() + SLICE_SECONDS
@@ -184,7 +191,7 @@ class Hub:
         finally:
             self._draining = len(scheduler) > 0
             if self._draining:
-                self.loop.call_soon(self._drain)
+                self.loop.call_soon(self._drain, context=self._context)
 
 
 class Waiter(ABC):

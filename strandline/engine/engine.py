@@ -57,6 +57,7 @@ from strandline.engine.state.log_names import Names, Span
 from strandline.engine.state.logbook import Logbook
 from strandline.engine.stats import NOWHERE, Stats, Totals
 from strandline.setting import Cap, Count, Positive, Text
+from strandline.spans import Tracer
 
 log = logging.getLogger(__name__)
 
@@ -215,6 +216,8 @@ class Engine:
         self._threads: list[BackgroundThread] = []
         #: Which background tasks are failing, both the engine's and its users'.
         self.health = Health()
+        #: Decides which background work is traced; None: nothing is.
+        self.tracer: Tracer | None = None
         self._wake_keeper = threading.Event()
         self._wake_compactor = threading.Event()
         self._wake_rotator = threading.Event()

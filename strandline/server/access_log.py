@@ -1,7 +1,8 @@
 """The access log: one line on standard error per answered request, from both lanes.
 
 A line has the path without the query string, because a query can contain an API key, and the id of the key, never its
-secret. A live response has its line when it opens.
+secret. A live response has its line when it opens. The line of a request that is traced has the ids of its trace and
+its span.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import logging
 
 from strandline.service.http import Head
+from strandline.spans import current
 
 log = logging.getLogger("strandline.access")
 
@@ -20,6 +22,7 @@ class AccessLog:
 
     def note(self, head: Head, status: int, peer: str, seconds: float, size: int = 0) -> None:
         key = "" if head.access is None else head.access.id
+        span = current()
         fields = {
             "peer": peer,
             "api_key": key,
@@ -30,7 +33,7 @@ class AccessLog:
             "bytes": size,
         }
         log.info(
-            "%s %s %s %s %d %.6fs %dB",
+            "%s %s %s %s %d %.6fs %dB%s",
             peer or "-",
             key or "-",
             head.method,
@@ -38,5 +41,6 @@ class AccessLog:
             status,
             seconds,
             size,
+            "" if span is None else f" trace_id={span.trace} span_id={span.id}",
             extra={"fields": fields},
         )

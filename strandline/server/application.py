@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from pathlib import Path
 from secrets import token_urlsafe
 
@@ -66,6 +67,8 @@ from strandline.server.pipeline.routes import PipelineRoutes
 from strandline.server.pipeline.supervisor import OwnServer, PipelineSupervisor, Program
 from strandline.server.probes import Probes
 from strandline.server.settings import BadSettings, Settings
+from strandline.server.traces.gate import TracedGate
+from strandline.server.traces.traces import Traces
 from strandline.server.websocket_protocol import UnfinishedMessages
 from strandline.service.access import ALL_SCOPES, Access, Keys
 from strandline.service.admission import SAMPLE_MS
@@ -145,7 +148,13 @@ class Application:
             cors_of(self._collections.settings.cors),
         )
         self.keys = ApiKeys(self._keys(), self._clock.now, self._end_key)
-        self.gate = Gate(
+        traced = settings.traces
+        self.traces = Traces(traced) if traced.traces_endpoint else None
+        gate: Callable[..., Gate] = Gate
+        if self.traces is not None:
+            scheme = "https" if settings.server.tls_certificate else "http"
+            gate = partial(TracedGate, tracer=self.traces.tracer, scheme=scheme)
+        self.gate = gate(
             self.probes.routes(),
             keys=self.keys if settings.server.api_keys else None,
             limits=self.limits,
@@ -196,6 +205,8 @@ class Application:
 
     @asynccontextmanager
     async def _lifespan(self, _: Starlette) -> AsyncIterator[None]:
+        if self.traces is not None:
+            self.traces.exporter.start()
         opening = asyncio.ensure_future(self._open())
         try:
             yield
@@ -230,6 +241,8 @@ class Application:
             log.critical("cannot open the data directory %s: %s", settings.storage.data_dir, error)
             return
         self.engine = engine
+        if self.traces is not None:
+            engine.tracer = self.traces.tracer
         if not await self._load_keys(engine):
             return
         # The hub uses the engine's clock, because queues compare their deadlines with times that the engine wrote.
@@ -537,3 +550,5 @@ class Application:
             self.kernel.stop()
         if self.engine is not None:
             await asyncio.to_thread(self.engine.close)
+        if self.traces is not None:
+            await asyncio.to_thread(self.traces.exporter.close)

@@ -163,12 +163,19 @@ class SocketDoor:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         websocket = WebSocket(scope, receive, send)
+        head = Head("GET", scope["path"], "", _headers(scope, self._gate))
+        answered = self._gate.open_socket(head, _peer(scope))
+
+        async def accept() -> None:
+            await websocket.accept()
+            answered(101)
+
         try:
-            access = self._gate.admit_socket(_headers(scope, self._gate))
             carrier: SocketCarrier | None = scope.get("extensions", {}).get(CONNECTION)
             opened = _ignore if carrier is None else carrier.carry
-            await self._serve(websocket.accept, receive, send, access, opened)
+            await self._serve(accept, receive, send, self._gate.admit_socket(head), opened)
         except Refusal as refusal:
+            answered(refusal.status)
             await _deny(websocket, refuse(refusal))
 
 

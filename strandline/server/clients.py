@@ -162,9 +162,10 @@ def _doing(connection: Connection) -> Doing:
     head, stream = connection.head, connection.open_stream
     access = (None if head is None else head.access) or _NONE
     waits = "" if head is None or head.route is None else head.route.waits
-    if isinstance(stream, LiveResponse):
+    if stream is not None:
         kind: Kind = "download" if stream.finite else "worker" if waits == "jobs" else "event_stream"
-        return Doing(kind, stream.access, head, stream)
+        live = stream if isinstance(stream, LiveResponse) else None
+        return Doing(kind, access if live is None else live.access, head, live)
     if connection.waits_for_answer:
         return Doing("long_poll" if waits else "request", access, head, None)
     return Doing("request" if connection.has_work or connection.in_message else "idle", access, head, None)

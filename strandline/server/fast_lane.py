@@ -34,6 +34,14 @@ LARGE_BODY_BYTES = 64 << 10
 #: The maximum bytes that a client may send while its last request is not answered yet.
 MAX_HELD_BYTES = 1 << 20
 
+#: The headers that name the trace of a request: how each is found, also with a capital letter, its name, and the bytes
+#: of its value. They differ from request to request, so the rest of the head is cached.
+_TRACEPARENT = b"raceparent:"
+_TRACE_HEADERS = (
+    (_TRACEPARENT, b"traceparent", b" 0123456789abcdef-"),
+    (b"racestate:", b"tracestate", bytes(range(0x20, 0x7F))),
+)
+
 
 class HotHead(Head):
     """A cached head of a hot route, which the gate has admitted or refused. A body of ``length`` bytes follows it."""
@@ -46,6 +54,14 @@ class HotHead(Head):
         super().__init__(method, path, query_string, headers)
         self.keep_alive = keep_alive
 
+    def of_trace(self, headers: dict[bytes, bytes]) -> HotHead:
+        """The head of a request with further headers, which name its trace."""
+        other = HotHead.__new__(HotHead)
+        for name in _PARTS:
+            setattr(other, name, getattr(self, name))
+        other.headers = {**self.headers, **headers}
+        return other
+
     @property
     def size(self) -> int:
         """The approximate memory that the head takes."""
@@ -56,6 +72,10 @@ class HotHead(Head):
     def comes_again(self) -> bool:
         """Whether another request may have the same head. A signed head is sent only once."""
         return b"authorization" not in self.headers
+
+
+#: The attributes of a head.
+_PARTS = (*Head.__slots__, *HotHead.__slots__)
 
 
 class Heads:
@@ -89,6 +109,11 @@ class Heads:
             return known[key]
         except KeyError:
             pass
+        if _TRACEPARENT in raw:
+            headers, rest = _without_trace(raw)
+            if headers:
+                found = known.get(rest) or self.get(rest)
+                return found.of_trace(headers) if found is not None and self._gate.keeps_traceparent else found
         found = self._parse(raw)
         if len(raw) <= MAX_HEAD_BYTES and (found is None or found.comes_again):
             known[key] = found
@@ -115,6 +140,31 @@ class Heads:
             # The gate has identified the caller, so do not keep the secret.
             parsed.headers.pop(b"authorization", None)
         return head
+
+
+def _without_trace(raw: bytes) -> tuple[dict[bytes, bytes], bytes]:
+    """The headers of a head that name its trace, and the rest of the head.
+
+    A head that is unusual is left as it is, because the parser has to see it: one that repeats a header, has a similar
+    one, or has a value with other bytes or in several lines.
+    """
+    headers: dict[bytes, bytes] = {}
+    rest = raw
+    for mark, name, allowed in _TRACE_HEADERS:
+        at = rest.find(mark)
+        if at >= 0:
+            end = rest.index(b"\r\n", at)
+            value = rest[at + len(mark) : end]
+            if (
+                rest.find(mark, at + 1) >= 0
+                or rest[at - 3 : at] not in (b"\r\nt", b"\r\nT")
+                or rest[end + 2 : end + 3] in (b" ", b"\t")
+                or value.translate(None, allowed)
+            ):
+                return {}, raw
+            headers[name] = value
+            rest = rest[: at - 3] + rest[end:]
+    return headers, rest
 
 
 def _size(key: bytes, found: HotHead | None) -> int:

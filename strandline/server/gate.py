@@ -11,7 +11,7 @@ cache it.
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from time import perf_counter
 
@@ -119,6 +119,9 @@ class Status(msgspec.Struct):
 
 class Gate:
     """``keys`` is None if no API keys are configured: then every client may do everything."""
+
+    #: Whether the fast lane passes on the headers that name the trace of a request, instead of leaving them out.
+    keeps_traceparent = False
 
     def __init__(
         self,
@@ -260,10 +263,13 @@ class Gate:
             return NOBODY
         return access
 
-    def admit_socket(self, headers: Mapping[bytes, bytes]) -> Access:
+    def open_socket(self, head: Head, peer: str) -> Callable[[int], None]:
+        """A client opens a WebSocket. Call the result with the status of the answer."""
+        return _no_answer
+
+    def admit_socket(self, head: Head) -> Access:
         """The access of a client that opens a WebSocket. The API key must be in a header. Raises Refusal."""
         self.status.check()
-        head = Head("GET", "", "", headers)
         self.origins.check(head)
         access = self._identify(head)
         if access is None:
@@ -447,7 +453,7 @@ class Gate:
     async def _answer_reached(self, call: Call, route: Route) -> Answer:
         """Answer when the log of the path has the record that the client asks for."""
         assert self.reach is not None
-        await self.reach(call.head.params[route.names[0]], call.head.min_seq)
+        await self.reach(call.head.params[route.reads_log], call.head.min_seq)
         return await _settled(route.handler(call))
 
     async def _count_first(self, call: Call, route: Route, elements: ElementLimit) -> Answer:
@@ -524,6 +530,10 @@ Send = Callable[[Call, Answer], None]
 NOBODY = Access("", frozenset(), ())
 
 
+def _no_answer(status: int) -> None:
+    """Nothing records the answer."""
+
+
 def _forget_frames(error: BaseException | None) -> None:
     """Drop the tracebacks of an error that is answered. Their frames refer to the request and to the answer, which
     refers to the error: such a cycle would keep the body of the request in memory until the garbage collector runs."""
@@ -562,8 +572,8 @@ def _min_seq(head: Head, route: Route) -> int:
     text = head.query.get("min_seq")
     if text is None:
         return 0
-    if not route.names or not (text.isascii() and text.isdigit() and int(text) <= MAX_SEQ):
-        expected = "a sequence number" if route.names else "no min_seq, because the path names no log"
+    if not route.reads_log or not (text.isascii() and text.isdigit() and int(text) <= MAX_SEQ):
+        expected = "a sequence number" if route.reads_log else "no min_seq, because the request reads no single log"
         raise Refusal(INVALID_REQUEST, f"min_seq is {text!r}; expected {expected}")
     return int(text)
 

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from strandline.control_characters import visible_line
+from strandline.spans import current
 
 FORMAT = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
 
@@ -28,7 +29,8 @@ class LineFormatter(logging.Formatter):
 
 class JsonFormatter(logging.Formatter):
     """One JSON object per line: the time in UTC, the level, the logger, the message, and the traceback of an error as
-    one text. A line of the access log has its parts as members instead of a message."""
+    one text. A line of the access log has its parts as members instead of a message. A line that is logged for a
+    request that is traced has the ids of its trace and its span."""
 
     def format(self, record: logging.LogRecord) -> str:
         fields: dict[str, Any] | None = getattr(record, "fields", None)
@@ -38,6 +40,9 @@ class JsonFormatter(logging.Formatter):
             "logger": record.name,
             **({"message": record.getMessage()} if fields is None else fields),
         }
+        span = current()
+        if span is not None:
+            line["trace_id"], line["span_id"] = span.trace, span.id
         if record.exc_info:
             line["error"] = self.formatException(record.exc_info)
         # With escapes instead of other characters, which also covers lone surrogates.

@@ -17,6 +17,7 @@ from strandline.engine.stats import FLUSH_BOUNDS, Histogram, Stats
 from strandline.query.index_files.indexer import Indexer
 from strandline.server.pipeline.lake_marks import RetentionLag
 from strandline.server.pipeline.supervisor import PipelineSnapshot
+from strandline.server.traces.exporter import ExportStats
 from strandline.service.request_meter import BOUNDS, RequestMeter
 
 #: The maximum number of logs, routers and consumers that have their own series, so that a scrape stays small even
@@ -203,6 +204,8 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     #: None: the server has no replica.
     replica: ReplicaStats | None = None
     follower: FollowerStats | None = None
+    #: None: the server sends no traces.
+    traces: ExportStats | None = None
     pipeline: PipelineSnapshot = PipelineSnapshot()
     retained: RetentionLag = RetentionLag()
     #: The time of day in milliseconds.
@@ -278,6 +281,9 @@ def render_json(snapshot: Snapshot) -> bytes:
         document["replica"] = _replica(snapshot.replica)
     if snapshot.follower is not None:
         document["follower"] = _follower(snapshot.follower)
+    if snapshot.traces is not None:
+        sent, dropped, waiting = snapshot.traces
+        document["traces"] = {"spans_sent_total": sent, "spans_dropped_total": dropped, "spans_waiting": waiting}
     return msgspec.json.encode(document)
 
 

@@ -73,6 +73,7 @@ async def take_snapshot(application: Application, access: Access) -> Snapshot:
         slow_readers=application.limits.unread.cut,
         unfinished_bytes=application.unfinished.total,
         refused_sockets=application.unfinished.closed,
+        traces=None if application.traces is None else application.traces.exporter.stats,
         workers=[WorkerRow(each.name, each.active, each.waiting, each.refused) for each in application.workers.classes],
     )
     if topics is None or engine is None:

@@ -37,6 +37,7 @@ from strandline.server.metrics import (
 )
 from strandline.server.pipeline.lake_marks import RetentionLag
 from strandline.server.pipeline.supervisor import STATES, PipelineSnapshot
+from strandline.server.traces.exporter import ExportStats
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
@@ -88,6 +89,7 @@ def render_text(snapshot: Snapshot) -> bytes:
         _routers(snapshot.router_rows),
         _consumers(snapshot.consumer_rows),
         _background(snapshot),
+        _traces(snapshot.traces),
         _table_hooks(snapshot.table_hooks),
         _pipeline(snapshot.pipeline, snapshot.time),
         _retained(snapshot.retained),
@@ -208,6 +210,15 @@ def _follower(stats: FollowerStats | None) -> Iterator[str]:
     yield from _counter("follower_states_total", help, stats.states)
     help = "How often all logs were loaded again, because of a new leader or removed chunks."
     yield from _counter("follower_reloads_total", help, stats.reloads)
+
+
+def _traces(stats: ExportStats | None) -> Iterator[str]:
+    if stats is None:
+        return
+    yield from _counter("traces_spans_sent_total", "Spans that the trace collector took.", stats.sent)
+    help = "Spans that were dropped, because the trace collector was away, too slow, or did not take them."
+    yield from _counter("traces_spans_dropped_total", help, stats.dropped)
+    yield from _gauge("traces_waiting_spans", "Spans that wait for the trace collector.", stats.waiting)
 
 
 def _sealing(sealing: Sealing) -> Iterator[str]:

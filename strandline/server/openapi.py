@@ -151,7 +151,7 @@ def _operation(described: Described, route: Route, operation: Operation, refusal
     }
     parameters = [
         *operation.parameters,
-        *([_MIN_SEQ] if route.names else []),
+        *([_MIN_SEQ] if route.reads_log else []),
         *([_ENCODING] if operation.body is not None else []),
     ]
     if parameters:
@@ -288,8 +288,10 @@ def _usual_errors(described: Described, route: Route, operation: Operation) -> I
     yield THROTTLED
     if route.scopes or route.names:
         yield FORBIDDEN
+    if route.body != "none" or route.reads_log:
+        yield INVALID_REQUEST
     if route.body != "none":
-        yield from (INVALID_REQUEST, PAYLOAD_TOO_LARGE, UNSUPPORTED_MEDIA_TYPE)
+        yield from (PAYLOAD_TOO_LARGE, UNSUPPORTED_MEDIA_TYPE)
     if route.stream:
         yield NOT_ACCEPTABLE
     if not route.always:

@@ -28,6 +28,7 @@ from strandline.engine import Options
 from strandline.engine.record import MAX_RECORD_BYTES
 from strandline.protocols.streams.settings import StreamsSettings
 from strandline.protocols.topics.settings import TopicsSettings
+from strandline.server.traces.settings import TracesSettings, headers_of, pairs, url_of
 from strandline.service.access import Keys
 from strandline.service.settings import DeliverySettings, LimitSettings
 from strandline.setting import (
@@ -210,6 +211,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     delivery: DeliverySettings = DeliverySettings()
     storage: StorageSettings = StorageSettings()
     pipeline: PipelineSettings = PipelineSettings()
+    traces: TracesSettings = TracesSettings()
     #: The tables below [collections] that configure collections, as they are in the file.
     collection_tables: Mapping[str, Any] = {}
     #: Messages for the operator about settings without effect.
@@ -266,6 +268,9 @@ SECTIONS: dict[str, type[msgspec.Struct]] = {
 #: Every setting by name, and the section of each setting.
 SETTINGS: dict[str, Setting] = {one.name: one for section in SECTIONS.values() for one in settings_of(section)}
 SECTION_OF: dict[str, str] = {one.name: name for name, section in SECTIONS.items() for one in settings_of(section)}
+
+#: Settings whose values may be secrets.
+SECRETS = frozenset(("traces_headers",))
 
 #: Second names of a setting, by (section, name). Topics and streams are both logs, so their maximum numbers are one
 #: setting; the server uses the smallest value.
@@ -375,6 +380,7 @@ def check(settings: Settings) -> None:
             "storage.follow and storage.replica exclude each other: a server either follows a replica and answers "
             "reads, or writes to a replica. Remove one of them"
         )
+    _check_traces(settings.traces)
     limits = settings.limits
     if 0 < limits.max_unfinished_bytes < limits.max_message_bytes:
         raise BadSettings(
@@ -400,6 +406,19 @@ def check(settings: Settings) -> None:
         )
 
 
+def _check_traces(traces: TracesSettings) -> None:
+    try:
+        if traces.traces_endpoint:
+            url_of(traces.traces_endpoint)
+    except ValueError as error:
+        raise BadSettings(f"traces.traces_endpoint: {error}") from None
+    for name, read in (("traces_headers", headers_of), ("traces_resource", lambda texts: list(pairs(texts)))):
+        try:
+            read(getattr(traces, name))
+        except ValueError as error:
+            raise BadSettings(f"traces.{name}: {error}; expected name=value, separated by commas") from None
+
+
 def check_exposure(settings: Settings) -> None:
     """Raise :class:`BadSettings` if other machines could reach a server without API keys."""
     server = settings.server
@@ -422,13 +441,18 @@ def is_loopback(host: str) -> bool:
 
 
 def describe(settings: Settings) -> str:
-    """The settings as a TOML file that yields the same settings when read. API keys appear only in comments."""
+    """The settings as a TOML file that yields the same settings when read, except for secrets, which are not in it."""
     lines: list[str] = []
     for name, section in SECTIONS.items():
         lines += ["", f"[{name}]"]
         for setting in settings_of(section):
             value = getattr(getattr(settings, name), setting.name)
-            lines += _describe_keys(value) if isinstance(value, Keys) else [f"{setting.name} = {toml(value)}"]
+            if isinstance(value, Keys):
+                lines += _describe_keys(value)
+            elif setting.name in SECRETS and value:
+                lines.append(f"# {setting.name} is not shown")
+            else:
+                lines.append(f"{setting.name} = {toml(value)}")
     lines += _describe_collections(settings.collection_tables)
     return "\n".join(lines[1:]) + "\n"
 

@@ -32,6 +32,7 @@ from strandline.server.settings import (
     check,
     variable_of,
 )
+from strandline.server.traces import opentelemetry
 from strandline.service.access import BadKeys, Keys
 from strandline.setting import Count, Positive, Text, expected
 
@@ -99,11 +100,13 @@ def load(
     """Load the settings: defaults, then the file, then variables, then options by their names in ``OPTIONS``."""
     document = {} if config is None else _parse(config)
     collections = _collection_tables(document)
+    for_all_programs = environment or {}
     environment = _own_variables(environment or {})
     warnings = list(_without_effect(environment))
     chosen: dict[str, Any] = {}
     for given in (
         [] if config is None else list(_from_file(config, document)),
+        list(_from_opentelemetry(for_all_programs, _has_endpoint(document, environment))),
         list(_from_environment(environment)),
         [(OPTIONS[name], _Given(name, value)) for name, value in (options or {}).items()],
     ):
@@ -230,6 +233,22 @@ def _from_environment(environment: Mapping[str, str]) -> Iterator[tuple[str, _Gi
     for name in sorted(environment, key=lambda name: (name not in TOPICS_VARIABLES, name)):
         if name in VARIABLES:
             yield VARIABLES[name], _variable(name, environment[name])
+
+
+def _has_endpoint(document: Mapping[str, Any], environment: Mapping[str, str]) -> bool:
+    """Whether the file or a variable of Strandline names a collector for traces."""
+    section = document.get("traces")
+    in_file = isinstance(section, dict) and bool(section.get("traces_endpoint"))
+    return in_file or bool(environment.get(variable_of("traces_endpoint"), "").strip())
+
+
+def _from_opentelemetry(environment: Mapping[str, str], has_endpoint: bool) -> Iterator[tuple[str, _Given]]:
+    """The values of the variables that OpenTelemetry defines for all programs."""
+    try:
+        for name, value in opentelemetry.values(environment, has_endpoint):
+            yield opentelemetry.VARIABLES[name], _variable(name, value)
+    except ValueError as error:
+        raise BadSettings(str(error)) from None
 
 
 def _variable(name: str, value: str) -> _Given:

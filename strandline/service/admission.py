@@ -21,7 +21,7 @@ from typing import Protocol, TypeVar
 from strandline.delivery.hub import Hub
 from strandline.engine.commit import Commit
 from strandline.engine.errors import SOON_MS, SealingBehind
-from strandline.service.http import Later, Reply
+from strandline.service.http import Later, LaterCommitted, Reply
 from strandline.service.problems import Throttled
 
 #: How often the pressure is measured.
@@ -214,7 +214,7 @@ class Admission:
         """The reply that ``make`` builds from the commit's value, as soon as the commit is done."""
         if commit.done or self.flushes_in_place():
             return make(commit.wait())
-        later = Later()
+        later = LaterCommitted()
 
         def settle() -> None:
             try:

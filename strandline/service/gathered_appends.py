@@ -8,7 +8,7 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import Generic, TypeVar
 
 from strandline.engine import Appended, Batch
-from strandline.service.http import Later, Reply
+from strandline.service.http import LaterCommitted, Reply
 
 #: Larger appends gain nothing by being appended together with others.
 MAX_GATHERED_RECORDS = 16
@@ -18,7 +18,7 @@ MAX_GATHERED_BYTES = 1 << 20
 
 T = TypeVar("T")
 L = TypeVar("L", bound=Hashable)
-A = TypeVar("A", bound=Later)
+A = TypeVar("A", bound=LaterCommitted)
 
 
 class AppendGroup(Generic[A]):
@@ -87,7 +87,7 @@ class GatheredAppends(Generic[L, A]):
             self.append_now(log)
 
 
-class BatchAppend(Later):
+class BatchAppend(LaterCommitted):
     """An append of a batch, and its answer."""
 
     __slots__ = ("batch",)

@@ -20,6 +20,7 @@ from strandline.service.access import Access
 from strandline.service.element_count import has_more_elements, may_have_more_elements
 from strandline.service.problems import Headers, Refusal, error_body, refusal_of, shutting_down
 from strandline.service.request_meter import RequestMeter
+from strandline.spans import COMMIT, RECORDS, begin
 
 JSON = b"application/json"
 EVENT_STREAM = b"text/event-stream; charset=utf-8"
@@ -178,6 +179,8 @@ class Later:
     the next turn of the loop. Settle it exactly once, on the loop's thread."""
 
     __slots__ = ("_error", "_waiting", "answer")
+    #: What the request waits for, as its trace names it; empty: the handler's tasks say so themselves.
+    part: ClassVar[str] = ""
 
     def __init__(self) -> None:
         #: None until settled; stays None after ``fail``.
@@ -209,10 +212,27 @@ class Later:
 
     def __await__(self) -> Generator[Any, None, Answer]:
         if self.answer is None and self._error is None:
+            waiting = begin(self.part) if self.part else None
             future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self.then(lambda _: None if future.done() else future.set_result(None))
             yield from future
+            if waiting is not None:
+                waiting.end()
         return self.result()
+
+
+class LaterCommitted(Later):
+    """An answer that is ready once a change is durable."""
+
+    __slots__ = ()
+    part = COMMIT
+
+
+class LaterRecords(Later):
+    """An answer that waits for new records."""
+
+    __slots__ = ()
+    part = RECORDS
 
 
 Handler = Callable[["Call"], "Answer | Later | Awaitable[Answer]"]
@@ -311,6 +331,11 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     errors: Callable[[Exception], Reply | None] = reply_to
     #: Turns a refusal into a reply with the protocol's codes and shape.
     refuse: Callable[[Refusal], Reply] = refuse
+
+    @property
+    def reads_log(self) -> str:
+        """The parameter with the log that the route reads; empty: it reads none, or several."""
+        return self.names[0] if "read" in self.scopes and self.names[:1] in (("topic",), ("name",)) else ""
 
 
 class Head:

@@ -22,6 +22,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from strandline.engine.errors import SOON_MS, EngineClosed
 from strandline.service.problems import Throttled
+from strandline.spans import WORK, Inside, Span, begin
 
 log = logging.getLogger(__name__)
 
@@ -67,8 +68,11 @@ class WorkClass(Executor):
     def waiting(self) -> int:
         return len(self._waiting)
 
-    async def run(self, work: Callable[..., T], *arguments: Any, until: float | None = None, **named: Any) -> T:
-        """Call the function on a thread and return its result, as part of a request.
+    async def run(
+        self, work: Callable[..., T], *arguments: Any, until: float | None = None, part: str = WORK, **named: Any
+    ) -> T:
+        """Call the function on a thread and return its result, as part of a request. In the request's trace, it is the
+        part of this name.
 
         Raises :class:`Throttled` if too many requests are waiting. Raises TimeoutError at the time ``until`` (of
         ``perf_counter``); work that has not started by then is dropped.
@@ -76,7 +80,13 @@ class WorkClass(Executor):
         if len(self._waiting) >= self.max_waiting:
             self.refused += 1
             raise Throttled(SOON_MS)
-        future = self.submit(work, *arguments, **named)
+        span = begin(part)
+        if span is None:
+            future = self.submit(work, *arguments, **named)
+        else:
+            span.attributes["strandline.work_class"] = self.name
+            span.attributes["code.function.name"] = getattr(work, "__qualname__", type(work).__name__)
+            future = self.submit(_traced, span, perf_counter(), work, *arguments, **named)
         answer = asyncio.wrap_future(future)
         done: set[asyncio.Future[T]] = set()
         try:
@@ -88,6 +98,8 @@ class WorkClass(Executor):
                 raise TimeoutError
             return answer.result()
         finally:
+            if span is not None:
+                span.end()
             # An error refers to this frame. Without a cycle, everything that the failed work held is free at once.
             del future, answer, done
 
@@ -240,6 +252,13 @@ class Workers:
         with self._changed:
             while any(each.active for each in self._classes if each not in foreign) and monotonic() < until:
                 self._changed.wait(until - monotonic())
+
+
+def _traced(span: Span, waits_since: float, work: Callable[..., T], /, *arguments: Any, **named: Any) -> T:
+    """Do work as a part of a trace."""
+    span.attributes["strandline.waited_seconds"] = round(perf_counter() - waits_since, 6)
+    with Inside(span):
+        return work(*arguments, **named)
 
 
 def _do(job: _Job) -> None:

@@ -91,7 +91,7 @@ def test_min_seq_says_what_is_missing(servers: Servers) -> None:
     assert servers.get("/v0/topics/orders?min_seq=1").status_code == 200
     for path, expected in (
         ("/v0/topics/orders?min_seq=x", "expected a sequence number"),
-        ("/v0/topics?min_seq=1", "the path names no log"),
+        ("/v0/topics?min_seq=1", "the request reads no single log"),
     ):
         answer = servers.get(path)
         assert answer.status_code == 400

@@ -40,6 +40,8 @@ from strandline.server.metrics_text import process_text, render_text
 from strandline.server.pipeline.supervisor import PipelineSnapshot
 from strandline.server.settings import OPTIONS, SECTIONS, TOPICS_VARIABLES, toml, variable_of
 from strandline.server.settings_sources import OTHER_VARIABLES
+from strandline.server.traces.exporter import ExportStats
+from strandline.server.traces.opentelemetry import VARIABLES as OPENTELEMETRY_VARIABLES
 from strandline.service.access import Keys
 from strandline.service.log_config import TopicConfig, engine_config, shown_config, traits_of
 from strandline.service.problems import Problem
@@ -87,6 +89,7 @@ FULL_SNAPSHOT = Snapshot(
         away=False,
         superseded=False,
     ),
+    traces=ExportStats(0, 0, 0),
     pipeline=PipelineSnapshot(
         status=PipelineStatus(
             records_total={"records": 1},
@@ -141,6 +144,13 @@ def topics_variables_table() -> Iterator[str]:
     yield "| variable of topics | setting |"
     yield "|---|---|"
     for variable, setting in TOPICS_VARIABLES.items():
+        yield f"| `{variable}` | `{setting}` |"
+
+
+def opentelemetry_variables_table() -> Iterator[str]:
+    yield "| variable of OpenTelemetry | setting |"
+    yield "|---|---|"
+    for variable, setting in OPENTELEMETRY_VARIABLES.items():
         yield f"| `{variable}` | `{setting}` |"
 
 
@@ -199,6 +209,7 @@ def queue_configuration_table() -> Iterator[str]:
 GENERATED: dict[str, tuple[Path, Callable[[], Iterator[str]]]] = {
     "settings": (REFERENCE / "settings.md", settings_tables),
     "topics-variables": (REFERENCE / "settings.md", topics_variables_table),
+    "opentelemetry-variables": (REFERENCE / "settings.md", opentelemetry_variables_table),
     "other-variables": (REFERENCE / "settings.md", other_variables_table),
     "metrics": (REFERENCE / "metrics.md", metrics_table),
     **{f"{name}-errors": (REFERENCE / "errors.md", partial(problems_table, codes)) for name, codes in PROBLEMS.items()},

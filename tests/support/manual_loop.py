@@ -28,7 +28,7 @@ class HandTurnedLoop:
         self._timers: list[tuple[float, int, _Timer]] = []
         self._order = count()
 
-    def call_soon(self, action: Callable[..., object], *arguments: object) -> None:
+    def call_soon(self, action: Callable[..., object], *arguments: object, context: object = None) -> None:
         self._ready.append(lambda: action(*arguments))
 
     call_soon_threadsafe = call_soon

@@ -33,6 +33,7 @@ from strandline.engine.state.checkpoints import (
     write_checkpoint,
     write_manifest,
 )
+from strandline.spans import background, part
 
 if TYPE_CHECKING:
     from strandline.engine.engine import Engine
@@ -139,7 +140,8 @@ class Maintenance:
                 # The journal continues in a new file even if the round fails, so its size no longer shows that a round
                 # is due.
                 self._unfinished = True
-                self._round(merges)
+                with background(self._engine.tracer, "housekeeping"):
+                    self._round(merges)
                 self._unfinished = False
                 self._relocate()
                 self.failure = None
@@ -253,7 +255,8 @@ class Maintenance:
         ]
         if not keep or not journals:
             return None
-        return self._run(lambda id: SealJob(id, segment_path(id), journals, keep))
+        with part("seal"):
+            return self._run(lambda id: SealJob(id, segment_path(id), journals, keep))
 
     def _merge(self, merge: SegmentMerge, snapshot: RoundSnapshot) -> bool:
         """Merge segments and return whether it succeeded."""
@@ -261,7 +264,8 @@ class Maintenance:
         keep = [what for what in kept if what is not None]
         sources = [(segment_path(entry.id), entry.id, entry.size, entry.edges) for entry in merge.sources]
         try:
-            merge.done(self._run(lambda id: MergeJob(id, segment_path(id), sources, keep)) if keep else None)
+            with part("merge"):
+                merge.done(self._run(lambda id: MergeJob(id, segment_path(id), sources, keep)) if keep else None)
         except DamagedFile as error:
             self._merging.failed(merge, error)
             return False
@@ -278,7 +282,7 @@ class Maintenance:
     ) -> Manifest:
         """Write the checkpoint and the manifest. The round takes effect when the manifest is in place."""
         snapshot.take_in(sealed, merges)
-        with self._files_lock:
+        with part("checkpoint"), self._files_lock:
             return self._write_files(snapshot, sealed, merges, full)
 
     def _write_files(
@@ -404,7 +408,8 @@ class Maintenance:
             return False
         engine.store.claim_cold_tier(self._manifest.id)
         for id in moving:
-            engine.store.relocate(id)
+            with background(engine.tracer, "upload to the cold tier"):
+                engine.store.relocate(id)
         segments = [
             SegmentEntry(e.id, e.size, e.edges, e.rows, "cold") if e.id in moving else e
             for e in self._manifest.segments

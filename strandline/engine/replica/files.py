@@ -23,6 +23,7 @@ from strandline.engine.replica.sharing import SharedObjects, is_shared, objects_
 from strandline.engine.replica.store import ReplicaStore
 from strandline.engine.segments.store import Describes, segment_path
 from strandline.engine.state.checkpoints import Manifest, SegmentEntry, checkpoint_path, encode_manifest
+from strandline.spans import part
 
 log = logging.getLogger(__name__)
 
@@ -152,7 +153,8 @@ class ReplicaFiles:
         name = f"{key}-{self._term}-{self._number}.{kind}"
         # After an error, the object may be in the store.
         stored.add(name)
-        self._store.put(name, data)
+        with part("upload"):
+            self._store.put(name, data)
         self._objects[key] = name
         self.objects += 1
         self.bytes += size

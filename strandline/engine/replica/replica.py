@@ -30,6 +30,7 @@ from strandline.engine.replica.takeover import begin_term, own_id
 from strandline.engine.segments.store import Describes, UnknownSegment
 from strandline.engine.state.checkpoints import Manifest, SegmentEntry
 from strandline.engine.state.logbook import Logbook
+from strandline.spans import background
 
 if TYPE_CHECKING:
     from strandline.engine.engine import Engine
@@ -471,7 +472,8 @@ class Replica:
         while True:
             manifest = msgspec.structs.replace(self._engine.maintenance.manifest)
             try:
-                self._ready = manifest, self._files.copy(manifest)
+                with background(self._engine.tracer, "upload of files to the replica"):
+                    self._ready = manifest, self._files.copy(manifest)
                 return
             except MissingFile:
                 # Housekeeping has replaced the manifest.

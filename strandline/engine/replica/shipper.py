@@ -18,6 +18,7 @@ from strandline.engine.journal.frame import FILE_HEADER, FileKind, read_file_hea
 from strandline.engine.replica.chain import Chain
 from strandline.engine.replica.chunk import JournalPart, Piece, State
 from strandline.engine.state.checkpoints import JournalEntry
+from strandline.spans import background
 
 if TYPE_CHECKING:
     from strandline.engine.engine import Engine
@@ -140,8 +141,9 @@ class Shipper:
 
     def _add(self, content: JournalPart | State, stored: Callable[[], int | None]) -> int | None:
         self._stored = stored
-        self._chain.add(content)
-        return self.settle()
+        with background(self._engine.tracer, "upload to the replica"):
+            self._chain.add(content)
+            return self.settle()
 
     def _forget_files(self, before: int) -> None:
         while self._recovered and self._recovered[0].index < before:

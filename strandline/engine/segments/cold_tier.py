@@ -27,6 +27,7 @@ from urllib.parse import unquote, urlsplit
 
 from strandline.engine.errors import BadConfig, DamagedFile, MissingFile
 from strandline.late_import import LateModule
+from strandline.spans import part
 
 if TYPE_CHECKING:
     import obstore.exceptions
@@ -393,7 +394,8 @@ class ColdCache:
 
     def _fill_run(self, copy: _Copy, fd: int, run: range) -> None:
         start, end = run.start * PIECE_BYTES, min(run.stop * PIECE_BYTES, copy.size)
-        data = memoryview(self._cold.read(copy.name, start, end))
+        with part("fetch from the cold tier"):
+            data = memoryview(self._cold.read(copy.name, start, end))
         while data:
             written = os.pwrite(fd, data, end - len(data))
             data = data[written:]

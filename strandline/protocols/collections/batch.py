@@ -220,7 +220,7 @@ class BatchHandler:
         version = EMPTY if document is None else document.version()
         if version is None:
             assert document is not None
-            version = await context.workers.normal.run(document.version_from_disk)
+            version = await context.workers.normal.run(document.version_from_disk, part=READ)
         now = context.hub.now()
         if document is None or version is EMPTY:
             return EntryAnswer({} if whole else {rules.field: []}, "", now)
@@ -232,7 +232,7 @@ class BatchHandler:
         elements = context.reader.read(document, version, selection, hidden)
         if elements is None:
             elements = await context.workers.normal.run(
-                context.reader.read_from_disk, document, version, selection, hidden
+                context.reader.read_from_disk, document, version, selection, hidden, part=READ
             )
         return EntryAnswer({rules.field: stored(elements.json)}, version.hash, now, elements.more or UNSET)
 

@@ -87,7 +87,7 @@ class LiveHandler:
         return VersionTail(self._tails, call.access, path, caller, _base_hash(call))
 
     async def _find_start(self, tail: ElementTail | VersionTail, document: Any) -> StreamedAnswer:
-        await self._context.workers.normal.run(tail.start_from_disk, document)
+        await self._context.workers.normal.run(tail.start_from_disk, document, part=READ)
         return tail
 
 

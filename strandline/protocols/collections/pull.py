@@ -94,7 +94,7 @@ class PullHandler:
     async def _pull_from_disk(
         self, call: Call, path: DocumentPath, caller: Caller, document: Document, selection: ElementSelection
     ) -> Reply:
-        version = await self._context.workers.normal.run(document.version_from_disk)
+        version = await self._context.workers.normal.run(document.version_from_disk, part=READ)
         return await reply_of(self._answer(call, path, caller, document, version, selection))
 
     def _answer(
@@ -134,7 +134,7 @@ class PullHandler:
     ) -> Reply:
         """Read elements that are not in memory, or take long."""
         elements = await self._context.workers.normal.run(
-            self._context.reader.read_from_disk, document, version, selection, hidden
+            self._context.reader.read_from_disk, document, version, selection, hidden, part=READ
         )
         return _reply(field, elements, version, self._context.hub.now(), headers)
 

@@ -35,6 +35,7 @@ from strandline.protocols.collections.wire import PushAnswer, PushRequest, encod
 from strandline.service.admission import Replying, reply_of
 from strandline.service.http import Call, Later, Reply
 from strandline.signing.canonical_json import NotJson, RepeatedMember, canonical, check_members, parse, parse_signed
+from strandline.spans import READ
 
 #: Larger bodies are read and validated on a worker thread: the event loop would take milliseconds for them.
 PREPARED_AT_ONCE = 32 << 10
@@ -177,7 +178,7 @@ class PushHandler:
         for _ in range(MAX_ATTEMPTS):
             document = context.regular_documents.find(push.path.key)
             if document is not None:
-                await context.workers.normal.run(document.load)
+                await context.workers.normal.run(document.load, part=READ)
             pushed = context.regular_documents.push(push, context.hub.now())
             if pushed is not None:
                 return await reply_of(self._replaced(pushed))

@@ -150,4 +150,4 @@ class RegularDocumentHandler:
         document = self._context.regular_documents.find(key)
         if document is None:
             return MISSING
-        return await self._context.workers.normal.run(document.version_from_disk)
+        return await self._context.workers.normal.run(document.version_from_disk, part=READ)

@@ -27,6 +27,7 @@ from strandline.protocols.streams.stream import Stream
 from strandline.service.http import Answer, Call
 from strandline.service.pieces import PiecewiseResponse
 from strandline.service.problems import Headers, Refusal
+from strandline.spans import READ
 
 
 class Piece(NamedTuple):
@@ -209,7 +210,7 @@ class CatchUpReads:
         context = self._context
         began = perf_counter()
         try:
-            begun = await context.workers.normal.run(self._begin, stream, ask, found)
+            begun = await context.workers.normal.run(self._begin, stream, ask, found, part=READ)
         finally:
             context.meters.read_fetch.add(int((perf_counter() - began) * 1_000_000))
         page, bodies, short = begun

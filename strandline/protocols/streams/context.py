@@ -19,10 +19,11 @@ from strandline.protocols.streams.streams import Streams
 from strandline.query.index_files.indexer import Indexer
 from strandline.query.searcher import Searcher
 from strandline.service.catalog import SYSTEM, check_change
-from strandline.service.http import Call, Later, Reply
+from strandline.service.http import Call, Later, LaterCommitted, Reply
 from strandline.service.kernel import Kernel
 from strandline.service.meters import Meter
 from strandline.service.problems import FORBIDDEN, Refusal
+from strandline.spans import SEARCH
 
 #: How often expired deadlines are checked.
 _STEP_SECONDS = 0.1
@@ -199,7 +200,7 @@ class StreamsContext:
             value = commit.wait()
             self.meters.append_wait.add(int((perf_counter() - begun) * 1_000_000))
             return make(value)
-        later = Later()
+        later = LaterCommitted()
         self.settle_appends(commit, (later,), size, lambda value: later.settle(make(value)))
         return later
 
@@ -238,6 +239,7 @@ class StreamsContext:
     async def search(self, call: Call, work: Callable[[], T]) -> T:
         """Run a search on a thread for bulk work, within the time limit of a request."""
         try:
-            return await self.workers.bulk.run(work, until=call.started + self.settings.request_timeout_ms / 1000)
+            until = call.started + self.settings.request_timeout_ms / 1000
+            return await self.workers.bulk.run(work, until=until, part=SEARCH)
         except TimeoutError:
             raise request_timeout() from None

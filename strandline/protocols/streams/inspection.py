@@ -26,7 +26,7 @@ from strandline.protocols.streams.stream import Stream
 from strandline.protocols.streams.wire.inspection import IndexStatus, StreamDetails
 from strandline.query.index import IndexPlan
 from strandline.service.access import Access
-from strandline.service.http import NO_STORE, Answer, Call, Later, Reply
+from strandline.service.http import NO_STORE, Answer, Call, Later, LaterRecords, Reply
 
 #: How often a board checks for changes that logs do not report.
 LOOK_SECONDS = 1.0
@@ -293,7 +293,7 @@ class Poll:
         self._context = context
         self._board = board
         self._wait_ms = wait_ms
-        self.later = Later()
+        self.later = LaterRecords()
         self.rings_at: float | None = None
 
     def begin(self) -> None:

@@ -29,6 +29,7 @@ from strandline.query.language import parse
 from strandline.query.matcher import filter_rows
 from strandline.service.http import NO_STORE, Reply
 from strandline.service.problems import Headers, Refusal
+from strandline.spans import READ
 
 #: How many records are filtered at a time.
 FILTER_PAGE = 4096
@@ -158,7 +159,7 @@ class StreamPages:
         """The page, read and filtered on a worker thread."""
         begun = perf_counter()
         try:
-            return await self._workers.normal.run(self._fetch, stream, ask, after, bound)
+            return await self._workers.normal.run(self._fetch, stream, ask, after, bound, part=READ)
         finally:
             self._meters.read_fetch.add(int((perf_counter() - begun) * 1_000_000))
 

@@ -18,7 +18,7 @@ from strandline.protocols.streams.read_request import ReadRequest
 from strandline.protocols.streams.replies import CLOSED, UP_TO_DATE, end_offset, kept, lifetime, next_offset
 from strandline.protocols.streams.stream import Stream
 from strandline.query.bound import Bound
-from strandline.service.http import NO_STORE, Answer, Call, Later, Reply
+from strandline.service.http import NO_STORE, Answer, Call, Later, LaterRecords, Reply
 from strandline.service.problems import Headers
 
 
@@ -176,7 +176,7 @@ class LongPoll(Waiter):
         self._after = after
         self._busy = False
         self._over = False
-        self.later = Later()
+        self.later = LaterRecords()
         self.rings_at: float | None = None
 
     def begin(self) -> None:

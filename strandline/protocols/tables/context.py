@@ -11,6 +11,7 @@ from strandline.engine import Log
 from strandline.protocols.tables.users import Users
 from strandline.service.http import Answer, Call, Later, Reply, later_of
 from strandline.service.kernel import Kernel
+from strandline.spans import READ
 from strandline.tables.declaration import TableDeclaration
 from strandline.tables.errors import TableError
 from strandline.tables.names import RowId, parse_id, table_of
@@ -76,7 +77,7 @@ class TablesContext:
 
     def elsewhere(self, read: Callable[[], Answer]) -> Later:
         """Run a read or a lookup on a worker thread."""
-        return later_of(self.workers.normal.run(read))
+        return later_of(self.workers.normal.run(read, part=READ))
 
     # --- data in memory --------------------------------------------------------------------------------------------
 

@@ -22,7 +22,7 @@ from strandline.protocols.tables.wire import (
 )
 from strandline.service.admission import Replying
 from strandline.service.gathered_appends import AppendGroup, GatheredAppends
-from strandline.service.http import Call, Handler, Later, Reply
+from strandline.service.http import Call, Handler, Later, LaterCommitted, Reply
 from strandline.tables import AppendBulkResult, AppendResult, Item, Row, Table, TableError, User, Write
 from strandline.tables.names import parse_id
 
@@ -32,7 +32,7 @@ MAX_GATHERED_BODY = 32 << 10
 T = TypeVar("T")
 
 
-class _Append(Later):
+class _Append(LaterCommitted):
     """An append that shares a step with others."""
 
     __slots__ = ("item", "parent", "user")

@@ -28,6 +28,7 @@ from strandline.service.admission import Replying, reply_of
 from strandline.service.catalog import CONSUMER
 from strandline.service.http import Call, Later, Reply, json_reply
 from strandline.service.problems import Refusal, invalid, limit_reached
+from strandline.spans import READ
 
 #: The names that consumers can have.
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,254}", re.ASCII)
@@ -92,7 +93,7 @@ class Consumers:
 
     async def _commit_since(self, call: Call, topic: Topic, name: str, ts: int) -> Reply:
         """Find the position on another thread, because it is not in memory."""
-        page = await self._context.workers.normal.run(topic.log.read, 0, 1, since=ts)
+        page = await self._context.workers.normal.run(topic.log.read, 0, 1, since=ts, part=READ)
         return await reply_of(self._move(call, topic, name, _position_before(page)))
 
     def _move(self, call: Call, topic: Topic, name: str, seq: int) -> Reply | Later:

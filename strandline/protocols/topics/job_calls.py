@@ -19,13 +19,14 @@ from strandline.protocols.topics.context import Context
 from strandline.protocols.topics.shown_jobs import shown_jobs
 from strandline.protocols.topics.topics import Topic
 from strandline.protocols.topics.wire import AckAnswer, AckPerformance, ClaimAnswer, ClaimPerformance
-from strandline.service.http import Call, Later, Reply, json_reply
+from strandline.service.http import Call, Later, LaterCommitted, Reply, json_reply
+from strandline.spans import READ
 
 #: A group whose claims ask for this many jobs is served at once.
 MAX_GATHERED_JOBS = 1024
 
 
-class JobCall(Later):
+class JobCall(LaterCommitted):
     """A request that acknowledges jobs, claims jobs, or first acknowledges and then claims."""
 
     __slots__ = ("ack", "acked", "call", "claim", "fsync_ms", "waited_ms")
@@ -204,7 +205,7 @@ class JobCalls:
         self, topic: Topic, queue: Queue, group: list[JobCall], requests: list[ClaimRequest]
     ) -> None:
         try:
-            await self._context.workers.normal.run(queue.bring, sum([request.max for request in requests]))
+            await self._context.workers.normal.run(queue.bring, sum([request.max for request in requests]), part=READ)
             self._await_jobs(topic, queue, group, queue.claim_each(requests))
         except Exception as error:
             _fail(group, error)

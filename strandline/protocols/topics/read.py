@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from strandline import spans
 from strandline.delivery.hub import Waiter
 from strandline.engine import Log, Page
 from strandline.engine.commit import Commit
@@ -173,7 +174,8 @@ class TopicReads:
             return render_diff(call, topic, after, rendered, waited_ms)
 
         async def read() -> Reply:
-            return render(await self._context.workers.normal.run(topic.log.read_latest, after, **arguments))
+            read = topic.log.read_latest
+            return render(await self._context.workers.normal.run(read, after, part=spans.READ, **arguments))
 
         page = topic.log.read_latest_resident(after, **arguments)
         return read() if page is None else render(page)
@@ -195,7 +197,9 @@ class TopicReads:
         cursor = after
         while True:
             if page is None:
-                page = await self._context.workers.normal.run(topic.log.read, cursor, **selection.arguments(topic))
+                page = await self._context.workers.normal.run(
+                    topic.log.read, cursor, part=spans.READ, **selection.arguments(topic)
+                )
             if not _is_empty(page) or loop.time() >= until:
                 break
             cursor = page.next_after
@@ -207,7 +211,8 @@ class TopicReads:
                 # An append before the watch began does not wake the poll.
                 page = topic.log.read_resident(cursor, **selection.arguments(topic))
                 if page is not None and _is_empty(page):
-                    await poll.woken
+                    with spans.part(spans.RECORDS):
+                        await poll.woken
                     page = topic.log.read_resident(cursor, **selection.arguments(topic))
             except UnknownLog:
                 raise topic_not_found(topic.name) from None

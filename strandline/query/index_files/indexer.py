@@ -35,6 +35,7 @@ from strandline.query.index_files.plan import Build, IndexPlanning, Join, plan_n
 from strandline.query.index_files.table import IndexEntry
 from strandline.query.search import Coverage
 from strandline.query.searcher import LogIndexStatus, Searcher
+from strandline.spans import background
 
 log = logging.getLogger(__name__)
 
@@ -365,10 +366,13 @@ class Indexer:
             self._build_job(of, step, config, versions) if isinstance(step, Build) else self._join_job(of, step, config)
         )
         try:
-            if isinstance(step, Build) and step.is_cold:
-                entry = _InThisThread(self._engine).run(job)
-            else:
-                entry = self._runner.run(job)
+            with background(self._engine.tracer, "indexing") as span:
+                if span is not None:
+                    span.attributes["strandline.log"] = of.name
+                if isinstance(step, Build) and step.is_cold:
+                    entry = _InThisThread(self._engine).run(job)
+                else:
+                    entry = self._runner.run(job)
         except DamagedFile as error:
             if not error.path.startswith(f"{FOLDER}/"):
                 raise

@@ -35,8 +35,12 @@ COMMANDS = {
     "queue": CommandPlace("queue:app", "Inspect the jobs of a queue, and process them."),
     "consumer": CommandPlace("consumer:app", "List, move and delete the named consumers of logs."),
     "router": CommandPlace("router:app", "Copy new records of one log to another log."),
+    "subscription": CommandPlace(
+        "subscription:app", "List the subscriptions to streams: webhooks and wakes of workers."
+    ),
     "schema": CommandPlace("schema:app", "Show, install and infer the JSON Schema of a log."),
     "keys": CommandPlace("keys:app", "List, add, rotate and revoke the API keys of a server."),
+    "clients": CommandPlace("clients:app", "List the open connections of a server, and end one."),
     "audit": CommandPlace(
         "audit:audit_command",
         "Show who changed the server and its logs: the last entries of the audit log, oldest first.",

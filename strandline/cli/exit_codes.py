@@ -84,6 +84,8 @@ _LISTED_BY = {
     "queue": "strandline queue ls",
     "router": "strandline router ls",
     "API key": "strandline keys ls",
+    "connection": "strandline clients ls",
+    "subscription": "strandline subscription ls",
 }
 
 

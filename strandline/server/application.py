@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -18,6 +18,7 @@ from starlette.types import Receive, Send
 from strandline import arrow
 from strandline.collections.revocation_files import BadRevocationFile
 from strandline.delivery.hub import Hub, Recurrence
+from strandline.delivery.subscriptions import Subscriptions
 from strandline.engine import Engine, Log, Options
 from strandline.engine.clock import Clock, SteadyClock, SystemClock
 from strandline.engine.errors import DamagedFile, Superseded
@@ -49,7 +50,10 @@ from strandline.schema.log_search import search_of
 from strandline.server.access_log import AccessLog
 from strandline.server.asgi import SocketDoor, make_app
 from strandline.server.audit_routes import AuditRoutes
+from strandline.server.backup_routes import BackupRoutes
 from strandline.server.browser_module import BrowserModule
+from strandline.server.client_routes import ClientRoutes
+from strandline.server.clients import Clients
 from strandline.server.connection import ConnectionLimit, connection_limit
 from strandline.server.cors import Origins
 from strandline.server.declarations import NOTHING, Declarations
@@ -74,7 +78,7 @@ from strandline.service.flush_in_place import FlushInPlace
 from strandline.service.http import Reply
 from strandline.service.kernel import Kernel
 from strandline.service.limits import Limits
-from strandline.service.live import LiveResponses
+from strandline.service.live import LiveResponses, SocketResponse
 from strandline.service.request_meter import RequestMeter
 from strandline.service.unread import UnreadBytes
 from strandline.service.workers import Workers
@@ -184,6 +188,8 @@ class Application:
         self.connection_cap = ConnectionLimit(connection_limit(limits.max_connections))
         #: Returns the number of open connections. The listening server replaces it; open streams are a lower bound.
         self.count_connections: Callable[[], int] = lambda: self.limits.streams.used
+        #: Returns the open connections. The listening server replaces it.
+        self.list_connections: Callable[[], Collection[object]] = tuple
         self.engine: Engine | None = None
         self.live: LiveResponses | None = None
         self.indexer: Indexer | None = None
@@ -295,6 +301,8 @@ class Application:
             *pipeline.routes(),
             *KeyRoutes(self.keys, hub).routes(),
             *AuditRoutes(engine, self.workers).routes(),
+            *BackupRoutes(engine, settings, self.workers, self._wall).routes(),
+            *ClientRoutes(self._clients(), self.keys, self._wall).routes(),
             *Documentation(self.workers).routes(),
             *BrowserModule(self.workers).routes(),
         ]
@@ -427,6 +435,13 @@ class Application:
         keys = self.settings.server.api_keys
         return keys.with_key(self._pipeline_key, Access(PIPELINE_KEY, ALL_SCOPES, ())) if keys else keys
 
+    def _clients(self) -> Clients:
+        return Clients(lambda: self.list_connections(), self.limits.unread)
+
+    def _subscriptions(self) -> Subscriptions:
+        assert self.streams is not None, "the gate admits no request before the server is ready"
+        return self.streams.subscribing.subscriptions
+
     def _own_server(self) -> OwnServer | None:
         return OwnServer(f"http://{self.address}", self._pipeline_key) if self.address else None
 
@@ -451,16 +466,22 @@ class Application:
             connections=lambda: self.count_connections(),
             requests=lambda: RequestMeter.totals(self.gate.meters()),
             # The certificate of a server with TLS is rarely valid for an address of this machine.
+            subscriptions=self._subscriptions,
             url=lambda: f"http://{self.address}" if self.address and not self.settings.server.tls_certificate else "",
             data_directory=Path(self.settings.storage.data_dir).absolute(),
             lake_directory=Lake.at(self.settings.lake).directory,
         )
 
     async def _serve_socket(
-        self, accept: Callable[[], Awaitable[None]], receive: Receive, send: Send, access: Access
+        self,
+        accept: Callable[[], Awaitable[None]],
+        receive: Receive,
+        send: Send,
+        access: Access,
+        opened: Callable[[SocketResponse], None],
     ) -> None:
         assert self.topics is not None, "the gate admits no request before the server is ready"
-        await self.topics.websockets.serve(accept, receive, send, access, self.limits.unread)
+        await self.topics.websockets.serve(accept, receive, send, access, self.limits.unread, opened)
 
     def _progress(self, progress: float) -> None:
         """Called by the thread that replays the journal."""

@@ -9,6 +9,7 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
+from time import perf_counter
 from typing import Any, Protocol
 
 from starlette.applications import Starlette
@@ -20,6 +21,7 @@ from starlette.websockets import WebSocket
 from strandline.server.gate import CLOSE, Gate
 from strandline.service.access import Access
 from strandline.service.http import BODILESS, NOSNIFF, Answer, Call, Head, Later, Reply, Sink, StreamedAnswer, refuse
+from strandline.service.live import SocketResponse
 from strandline.service.problems import Headers, Refusal
 
 #: A stream with this many unsent bytes has to wait.
@@ -53,6 +55,9 @@ class _AllHttp(BaseRoute):
         query = scope["query_string"].decode("latin-1")
         head = Head(scope["method"], path.decode("latin-1"), query, _headers(scope, gate))
         head.takes_chunks = scope["http_version"] != "1.0"
+        connection: StreamCarrier | None = scope.get("extensions", {}).get(CONNECTION)
+        if connection is not None:
+            connection.head, connection.asked_at = head, perf_counter()
         answer: Answer | Call = gate.enter(head, _peer(scope), awaits_body=True)
         is_read = not gate.leaves_body(head)
         if isinstance(answer, Call):
@@ -67,7 +72,6 @@ class _AllHttp(BaseRoute):
             if head.method == "HEAD":
                 await _send_stream_head(send, answer, head.further)
                 return
-            connection = scope.get("extensions", {}).get(CONNECTION)
             await _run_stream(answer, head.further, receive, send, connection)
         elif is_read:
             await _send_reply(send, answer, bodiless=head.method == "HEAD")
@@ -144,8 +148,10 @@ async def _send_last_reply(receive: Receive, send: Send, reply: Reply, most: int
     await send({"type": "http.response.body", "body": b""})
 
 
-#: Accepts a WebSocket and serves it, or raises Refusal.
-ServeSocket = Callable[[Callable[[], Awaitable[None]], Receive, Send, Access], Awaitable[None]]
+#: Accepts a WebSocket and serves it, or raises Refusal. The last argument is called with the response.
+ServeSocket = Callable[
+    [Callable[[], Awaitable[None]], Receive, Send, Access, Callable[[SocketResponse], None]], Awaitable[None]
+]
 
 
 class SocketDoor:
@@ -165,10 +171,16 @@ class SocketDoor:
             answered(101)
 
         try:
-            await self._serve(accept, receive, send, self._gate.admit_socket(head))
+            carrier: SocketCarrier | None = scope.get("extensions", {}).get(CONNECTION)
+            opened = _ignore if carrier is None else carrier.carry
+            await self._serve(accept, receive, send, self._gate.admit_socket(head), opened)
         except Refusal as refusal:
             answered(refusal.status)
             await _deny(websocket, refuse(refusal))
+
+
+def _ignore(response: SocketResponse) -> None:
+    pass
 
 
 async def _deny(websocket: WebSocket, reply: Reply) -> None:
@@ -180,9 +192,18 @@ async def _deny(websocket: WebSocket, reply: Reply) -> None:
     await websocket.send_denial_response(Response(reply.body, reply.status, headers, reply.content_type.decode()))
 
 
+class SocketCarrier(Protocol):
+    """The connection of a WebSocket."""
+
+    def carry(self, response: SocketResponse) -> None:
+        """The response that the connection is used for."""
+
+
 class StreamCarrier(Protocol):
     """The connection of a stream of this lane. It counts unread data, and ends the stream of a slow client."""
 
+    head: Head | None
+    asked_at: float
     transport: asyncio.Transport
     asgi_sink: AsgiSink | None
 

@@ -9,13 +9,16 @@ from __future__ import annotations
 import asyncio
 import logging
 import resource
+from itertools import count
 from math import ceil
+from time import perf_counter
 from typing import Any
 
 import httptools
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
 from strandline.server.asgi import CONNECTION, AsgiSink
+from strandline.service.http import Head, StreamedAnswer
 
 log = logging.getLogger(__name__)
 
@@ -41,6 +44,10 @@ UNLIMITED = 1 << 20
 
 #: Headers of an upgrade, which are removed if the server does not upgrade the connection.
 _UPGRADE_HEADERS = (b"connection", b"upgrade", b"http2-settings")
+
+
+#: Each connection and each WebSocket gets the next number.
+connection_numbers = count(1)
 
 
 class ConnectionDeadlines:
@@ -107,6 +114,13 @@ class Connection(HttpToolsProtocol):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        #: No other connection has this number.
+        self.number = next(connection_numbers)
+        #: When the connection was made, and when the request arrived that is not answered yet, as ``perf_counter``.
+        self.made_at = perf_counter()
+        self.asked_at = 0.0
+        #: The head of the last request.
+        self.head: Head | None = None
         #: Whether the parser is inside a request, whether it is inside its head, and the bytes of the head so far.
         self.in_message = False
         self._in_head = False
@@ -276,6 +290,23 @@ class Connection(HttpToolsProtocol):
                 cycle.message_event.set()
         self._unanswered = []
         super().connection_lost(exc)
+
+    def disconnect(self) -> None:
+        """End the connection because an administrator wants it. A stream sends its last message."""
+        stream = self.open_stream
+        if stream is not None:
+            if self.cycle is not None:
+                self.cycle.keep_alive = False
+            stream.disconnect()
+        elif self.waits_for_answer:
+            self.transport.abort()
+        else:
+            self.transport.close()
+
+    @property
+    def open_stream(self) -> StreamedAnswer | None:
+        """The stream that the connection sends, while one is open."""
+        return None if self.asgi_sink is None else self.asgi_sink.stream
 
     # --- time ----------------------------------------------------------------------------------------------
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import os
-from itertools import count
 from typing import Any
 
 import httptools
@@ -42,8 +41,6 @@ _TRACE_HEADERS = (
     (_TRACEPARENT, b"traceparent", b" 0123456789abcdef-"),
     (b"racestate:", b"tracestate", bytes(range(0x20, 0x7F))),
 )
-
-_numbers = count(1)
 
 
 class HotHead(Head):
@@ -236,8 +233,6 @@ class FastLane(Connection):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._peer = ""
-        #: No other connection has this number.
-        self._number = next(_numbers)
         #: A hot request whose body is incomplete, the chunks of the body so far, and the number of missing bytes.
         self._hot: HotHead | None = None
         self._chunks: list[bytes] = []
@@ -293,19 +288,22 @@ class FastLane(Connection):
             stop = end + hot.length
             if len(data) < stop:
                 self._hot = hot
-                self._entered = self.gate.enter(hot, self._peer, self._number, awaits_body=True)
+                self.head = hot
+                self._entered = self.gate.enter(hot, self._peer, self.number, awaits_body=True)
                 self._chunks = [data[end:]]
                 self._missing = stop - len(data)
                 return
             body = data[end:stop]
             data = data[stop:]
-            entered = self.gate.enter(hot, self._peer, self._number)
+            entered = self.gate.enter(hot, self._peer, self.number)
             if isinstance(entered, Reply):
                 self._write(hot, entered)
                 continue
             self._busy = True
+            self.head = hot
             self.gate.answer(entered, body, self._send)
             if self._busy:
+                self.asked_at = entered.started
                 if data:
                     self._hold(data)
                 return
@@ -325,6 +323,7 @@ class FastLane(Connection):
             self._write(hot, entered)
         else:
             self._busy = True
+            self.asked_at = entered.started
             self.gate.answer(entered, body, self._send)
         rest = data[missing:]
         if rest:
@@ -447,6 +446,15 @@ class FastLane(Connection):
     @property
     def receives_body(self) -> bool:
         return self._hot is not None or super().receives_body
+
+    @property
+    def open_stream(self) -> StreamedAnswer | None:
+        return super().open_stream if self._stream is None else self._stream.stream
+
+    @property
+    def is_fast(self) -> bool:
+        """Whether the last request was answered in this lane."""
+        return isinstance(self.head, HotHead)
 
     @property
     def has_work(self) -> bool:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from strandline.server.answers import Alive, HealthState, MetricsState, ReadyState, SeriesCount
 from strandline.server.audit_routes import MAX_PAGE, PAGE, AuditPage
+from strandline.server.backup_routes import BackupsAnswer
+from strandline.server.client_routes import CLIENT_NOT_FOUND, MAX_CLIENTS, ClientDisconnected, ClientList
+from strandline.server.clients import KINDS
 from strandline.server.key_routes import KeyAdded, KeyList, KeyRequest, KeyRevoked, KeyRotated, KeyRotation
 from strandline.server.pipeline.routes import PIPELINE_MISSING, PIPELINE_OFF, PipelineAnswer, RunAnswer
 from strandline.service.api_keys import KEY_CONFIGURED, KEY_NOT_FOUND, KEYS_OFF
@@ -135,6 +138,42 @@ SERVER = Described(
             answers=shown(AuditPage),
             errors=("invalid_request",),
         ),
+        ("GET", "/v0/clients"): Operation(
+            group=_GROUP,
+            summary="List the connected clients",
+            description="The open connections: whose they are, what they do, and how far behind they are; those with "
+            "the most unread data first. An API key gets the connections of keys that may do no more than itself.",
+            parameters=(
+                Parameter("kind", "query", "Only connections of this kind.", {"enum": list(KINDS)}),
+                Parameter(
+                    "limit",
+                    "query",
+                    "Maximum number of clients.",
+                    {"type": "integer", "minimum": 1, "maximum": MAX_CLIENTS, "default": MAX_CLIENTS},
+                ),
+            ),
+            answers=shown(ClientList),
+            errors=("invalid_request",),
+        ),
+        ("DELETE", "/v0/clients/{id}"): Operation(
+            group=_GROUP,
+            summary="End a connection",
+            description="A live response sends its last message before the connection closes. A request that waits "
+            "gets no answer. The client may connect again; to keep it out, revoke its API key.",
+            parameters=(
+                Parameter("id", "path", "The id of the connection, as in the list.", {"type": "string"}, True),
+            ),
+            answers=shown(ClientDisconnected),
+            errors=("client_not_found",),
+        ),
+        ("GET", "/v0/backups"): Operation(
+            group=_GROUP,
+            summary="List the backups, and the state of the replica and of the cold tier",
+            description="What survives the loss of this machine. The backups are those at the location in the setting "
+            "`backups`. What the stores answered is used for 15 s; `checked_at` says when that was. The API key must "
+            "have access to all names.",
+            answers=shown(BackupsAnswer),
+        ),
         ("GET", "/pipeline"): Operation(
             group=_GROUP,
             summary="Get the state of the pipeline",
@@ -167,6 +206,7 @@ SERVER = Described(
             KEY_NOT_FOUND,
             KEY_CONFIGURED,
             KEYS_OFF,
+            CLIENT_NOT_FOUND,
             PIPELINE_OFF,
             PIPELINE_MISSING,
             THROTTLED,

@@ -155,6 +155,7 @@ class Server(uvicorn.Server):
             )
         )
         application.count_connections = lambda: len(self.server_state.connections)
+        application.list_connections = lambda: self.server_state.connections
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         if self._certificate is not None:

@@ -142,6 +142,11 @@ class ServerSettings(Section, frozen=True, kw_only=True):
     audit_bytes: Annotated[
         Count, "Maximum bytes of the audit log, `__audit__`, which records administrative changes; 0: no audit log."
     ] = 64 << 20
+    backups: Annotated[
+        Text,
+        "Location of the backups of this server, a directory or s3://bucket/prefix, which `GET /v0/backups` and the "
+        "console then list; empty: not known. The command `strandline backup` takes the backups.",
+    ] = ""
     drain_seconds: Annotated[Seconds, "Maximum time that a stopping server waits for open requests and streams."] = 10.0
     head_timeout_seconds: Annotated[
         Timeout, "Maximum time for the request line and the headers of a request to arrive."

@@ -8,13 +8,16 @@ protocol does the rest.
 from __future__ import annotations
 
 import logging
+from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from websockets.frames import Frame
 
+from strandline.server.asgi import CONNECTION
+from strandline.server.connection import connection_numbers
 from strandline.service.frequent_warning import FrequentWarning
-from strandline.service.live import Ending
+from strandline.service.live import Ending, SocketResponse
 
 if TYPE_CHECKING:
     from uvicorn._types import ASGIReceiveEvent
@@ -25,6 +28,8 @@ log = logging.getLogger(__name__)
 
 #: The close code for a client that the server cannot serve now.
 TRY_AGAIN_LATER = 1013
+#: The close code for a client whose connection an administrator ends.
+POLICY_VIOLATION = 1008
 #: How long the server still reads from a connection that it closes. If it closed the socket while the client sends, the
 #: connection would be reset and the client would not see the reason.
 LINGER_SECONDS = 2.0
@@ -73,6 +78,10 @@ class SocketProtocol(WebSocketsSansIOProtocol):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        self.number = next(connection_numbers)
+        self.made_at = perf_counter()
+        #: The response that the connection is used for, once the handshake is accepted.
+        self.carried: SocketResponse | None = None
         #: The joined fragments of a message. A list of small fragments would take far more memory than their bytes.
         self._fragments = bytearray()
         #: The bytes of complete messages that are not processed yet.
@@ -80,6 +89,17 @@ class SocketProtocol(WebSocketsSansIOProtocol):
         self._write_paused = False
         #: The server has closed the connection and drops further data.
         self._refused = False
+
+    async def run_asgi(self) -> None:
+        self.scope["extensions"] = {**(self.scope["extensions"] or {}), CONNECTION: self}  # type: ignore[dict-item]
+        try:
+            await super().run_asgi()
+        finally:
+            # Break the cycles, so that everything is freed without the garbage collector.
+            self.scope["extensions"], self.carried = {}, None
+
+    def carry(self, response: SocketResponse) -> None:
+        self.carried = response
 
     # --- receiving ---------------------------------------------------------------------------------------------------
 
@@ -162,6 +182,13 @@ class SocketProtocol(WebSocketsSansIOProtocol):
         self.loop.call_later(grace, self.transport.abort)
         if not self._refused:
             self.refuse(TRY_AGAIN_LATER, Ending.TOO_SLOW.value)
+
+    def disconnect(self) -> None:
+        """End the connection because an administrator wants it."""
+        if self.carried is None:
+            self.refuse(POLICY_VIOLATION, Ending.DISCONNECTED.value)
+        else:
+            self.carried.disconnect()
 
     # --- the end -----------------------------------------------------------------------------------------------------
 

@@ -57,6 +57,14 @@ class Access(msgspec.Struct, frozen=True):
         """Whether the key may access any name that starts with ``start``."""
         return self.may_touch(start) or any(prefix.startswith(start) for prefix in self.prefixes)
 
+    def covers(self, other: Access) -> bool:
+        """Whether this key may do everything that the other one may."""
+        if not other.scopes <= self.scopes:
+            return False
+        if not self.prefixes:
+            return True
+        return bool(other.prefixes) and all(prefix.startswith(self.prefixes) for prefix in other.prefixes)
+
     def __str__(self) -> str:
         scopes = "+".join(scope for scope in SCOPES if scope in self.scopes)
         return f"{self.id} {scopes} {'|'.join(self.prefixes) or 'any name'}"

@@ -151,11 +151,16 @@ class ApiKeys:
 
     def added(self, access: Access) -> list[AddedKey]:
         """The added keys that the caller may manage: those that may do no more than the caller."""
-        return [key for key in self._by_id.values() if not self._is_expired(key) and _covers(access, key.access)]
+        return [key for key in self._by_id.values() if not self._is_expired(key) and access.covers(key.access)]
 
     def known(self, access: Access) -> list[Access]:
         """The keys of the settings that the caller may see, without the server's own key for its pipeline."""
-        return [one for one in self.configured.accesses() if one.id != PIPELINE_KEY and _covers(access, one)]
+        return [one for one in self.configured.accesses() if one.id != PIPELINE_KEY and access.covers(one)]
+
+    def name_of(self, id: str) -> str:
+        """The name of an added key; empty if there is none."""
+        key = self._by_id.get(id)
+        return "" if key is None else key.name
 
     def add(
         self, by: Access, name: str, scopes: tuple[str, ...], prefixes: tuple[str, ...], lifetime_ms: int
@@ -165,7 +170,7 @@ class ApiKeys:
         self._check_on()
         self._check_room()
         wanted = Access("", frozenset(scopes), prefixes)
-        if not _covers(by, wanted):
+        if not by.covers(wanted):
             raise Refusal(
                 FORBIDDEN,
                 "an API key can only add keys that may do no more than itself: choose scopes that this key has, and "
@@ -217,7 +222,7 @@ class ApiKeys:
     def _managed(self, by: Access, id: str) -> AddedKey:
         self._check_on()
         key = self._by_id.get(id)
-        if key is not None and not self._is_expired(key) and _covers(by, key.access):
+        if key is not None and not self._is_expired(key) and by.covers(key.access):
             return key
         if any(one.id == id for one in self.known(by)):
             raise Refusal(KEY_CONFIGURED, f"the API key {id} is in the settings of the server; change it there")
@@ -276,12 +281,3 @@ class ApiKeys:
         key = self._by_id.pop(id)
         del self._by_digest[bytes.fromhex(key.digest)]
         self._ended(id)
-
-
-def _covers(access: Access, other: Access) -> bool:
-    """Whether the first may do everything that the second may."""
-    if not other.scopes <= access.scopes:
-        return False
-    if not access.prefixes:
-        return True
-    return bool(other.prefixes) and all(prefix.startswith(access.prefixes) for prefix in other.prefixes)

@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Generator, Iterator, Mapping
 from functools import lru_cache
 from time import perf_counter
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Literal, Protocol
 from urllib.parse import parse_qsl
 
 import msgspec
@@ -143,6 +143,10 @@ class StreamedAnswer(ABC):
     def too_slow(self, grace: float) -> None:
         """The reader does not keep up: send the last message, if the protocol has one, and close. Reset the connection
         after ``grace`` seconds."""
+
+    @abstractmethod
+    def disconnect(self) -> None:
+        """An administrator ends the connection: send the last message, if the protocol has one, and close."""
 
 
 class Holder(Protocol):
@@ -311,6 +315,8 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     own_access: bool = False
     #: An administrative change, which the audit log records, although it needs neither the scope `admin` nor `delete`.
     audited: bool = False
+    #: What the client waits for: ``jobs`` of a queue, ``records`` that make a long poll return, or nothing.
+    waits: Literal["", "records", "jobs"] = ""
     #: Each request carries its own certificate in a header: the handler needs the header, and heads do not repeat.
     certified: bool = False
     #: The parameter that may span several path segments, if any. The segments after it are matched from the end.

@@ -12,15 +12,17 @@ from __future__ import annotations
 
 import asyncio
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from enum import Enum
-from typing import Protocol, TypeVar
+from itertools import islice
+from typing import NamedTuple, Protocol, TypeVar
 
+from strandline.delivery.watch import FeedPosition
 from strandline.delivery.watch.alarms import Alarms
 from strandline.service import sse
 from strandline.service.access import Access
-from strandline.service.http import Sink, StreamedAnswer
+from strandline.service.http import Holder, Sink, StreamedAnswer
 from strandline.service.limits import Slots
 from strandline.service.problems import too_many_streams
 
@@ -42,6 +44,29 @@ class Ending(Enum):
     TOO_SLOW = "the client does not keep up; reconnect and continue from the last position"
     SHUTDOWN = "the server is shutting down"
     REVOKED = "the API key was revoked or has expired"
+    DISCONNECTED = "an administrator closed the connection"
+
+
+class Followed(NamedTuple):
+    """A log that a live response sends. ``behind`` is the number of seqs after its position; None if it has none."""
+
+    log: str
+    behind: int | None
+
+    @classmethod
+    def at(cls, place: FeedPosition) -> Followed:
+        return cls(place.subject.log.name, max(place.subject.log.head - place.cursor, 0))
+
+
+class Following(NamedTuple):
+    """The first logs that a live response sends, and the number of all."""
+
+    logs: list[Followed]
+    total: int
+
+    @classmethod
+    def of(cls, places: Collection[FeedPosition], most: int) -> Following:
+        return cls([Followed.at(place) for place in islice(places, most)], len(places))
 
 
 class OpenResponse(Protocol):
@@ -54,6 +79,16 @@ class OpenResponse(Protocol):
 
     def revoke(self) -> None:
         """Send the last message and close, because the API key of the response no longer works."""
+
+    def disconnect(self) -> None:
+        """Send the last message and close, because an administrator ends the connection."""
+
+    def following(self, most: int) -> Following:
+        """The logs that the response sends, at most ``most`` of them."""
+
+
+class SocketResponse(OpenResponse, Holder, Protocol):
+    """The response of a WebSocket. It buffers data itself."""
 
 
 L = TypeVar("L", bound=OpenResponse)
@@ -177,6 +212,10 @@ class LiveResponse(StreamedAnswer):
         """The interval of heartbeats; 0: none are sent."""
         return HEARTBEAT_SECONDS
 
+    def following(self, most: int) -> Following:
+        """The logs that the response sends, for administrators."""
+        return Following([], 0)
+
     def last_message(self, ending: Ending) -> bytes:
         """The protocol's message to a reader that the server disconnects; empty if the protocol has none."""
         return b""
@@ -272,6 +311,9 @@ class LiveResponse(StreamedAnswer):
 
     def revoke(self) -> None:
         self._end_because(Ending.REVOKED)
+
+    def disconnect(self) -> None:
+        self._end_because(Ending.DISCONNECTED)
 
     def _end_because(self, ending: Ending) -> None:
         if not self.ended:

@@ -85,6 +85,11 @@ class UnreadBytes:
         if wait is not None:
             self.total -= wait.size
 
+    def stalled_seconds(self, holder: Holder) -> float | None:
+        """How long the client has read nothing; None if it keeps up."""
+        wait = self._waits.get(holder)
+        return None if wait is None else self._now() - wait.moved_at
+
     def sweep(self) -> None:
         """Cut off the clients that have read nothing for too long."""
         now = self._now()

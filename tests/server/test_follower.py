@@ -33,6 +33,15 @@ def servers(start_server: StartServer, tmp_path: Path) -> Servers:
     return Servers(start_server, str(tmp_path / "replica"))
 
 
+def test_a_follower_says_that_its_data_is_the_leaders(servers: Servers) -> None:
+    found = servers.follower.client().call("GET", "/v0/backups")
+    assert found["replica"] is None
+    assert found["follower"]["leader"] == servers.address
+    assert found["follower"]["term"] == 1
+    assert servers.leader.client().call("GET", "/v0/backups")["follower"] is None
+    assert servers.get("/v0/clients").json()["counts"]["request"] >= 1
+
+
 def data_of(client: Client, topic: str) -> list[Any]:
     return [record["data"] for record in client.diff(topic)["records"]]
 

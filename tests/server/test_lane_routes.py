@@ -32,6 +32,8 @@ COUNTING = {
     "/v1/server/_mem",
     "/console/api/history",
     "/console/api/overview",
+    "/v0/backups",
+    "/v0/clients",
     "/pipeline",
 }
 KEYS = "boss,reader:r,tenant::orders"

@@ -119,6 +119,7 @@ class ConsoleStand:
             lambda: 7,
             self._totals,
             str,
+            lambda: self.streams_face.subscribing.subscriptions,
             self.path,
             self.path / "lake",
         )

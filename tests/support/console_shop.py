@@ -113,6 +113,19 @@ class Shop:
             self.call("PUT", f"/v0/routers/{source}-to-{dest}", {"source": source, "dest": dest})
         return names
 
+    def subscription(self, **config: Any) -> str:
+        """A new subscription that a worker claims, to a stream with two records and one that does not exist."""
+        name = self.name("indexer")
+        wanted = {"type": "pull-wake", "streams": [f"{name}/docs", f"{name}/later"], "wake_stream": f"{name}/wakes"}
+        self.call("PUT", f"/v1/stream/__ds/subscriptions/{name}", wanted | config)
+        self.stream(f"{name}/docs", 1, 2)
+        return name
+
+    def stream(self, name: str, *data: Any) -> None:
+        """A new stream of JSON with these records."""
+        self.call("PUT", f"/v1/stream/{name}", headers={"content-type": "application/json"})
+        self.call("POST", f"/v1/stream/{name}", list(data))
+
     def requests(self, *, sortable: bool = True) -> str:
         """A new stream that can be searched, of two services within two hours."""
         name = self.name("requests")

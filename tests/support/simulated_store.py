@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
 
@@ -137,6 +137,9 @@ class SimulatedFolder:
 
     def size(self, name: str) -> int | None:
         return self.sizes().get(name)
+
+    def pages(self) -> Iterator[dict[str, int]]:
+        yield self.sizes()
 
     def sizes(self) -> dict[str, int]:
         def found() -> dict[str, int]:

@@ -155,6 +155,17 @@ class Links:
         return list(islice(chain(self.pending, rest), limit))
 
 
+#: The maximum length of the reason of a failure that is kept.
+MAX_REASON = 500
+
+
+class DeliveryFailure(NamedTuple):
+    """When a wake last failed to reach its receiver, and why."""
+
+    at: int
+    why: str
+
+
 #: Positions per event, which keeps records small.
 PLACES_PER_EVENT = 5000
 
@@ -163,8 +174,8 @@ class Subscription:
     """A subscription. Its stored state is changed only by :meth:`apply`. The state of the delivery is not stored."""
 
     __slots__ = (
-        "base_url", "definition", "failures", "generation", "glob", "holder", "id", "links", "made_at", "next_epoch",
-        "removed", "retry_at", "stumbles", "timer_at", "until", "wake_id",
+        "base_url", "definition", "delivered_at", "failures", "generation", "glob", "holder", "id", "last_failure",
+        "links", "made_at", "next_epoch", "removed", "retry_at", "stumbles", "timer_at", "until", "wake_id",
     )  # fmt: skip
 
     def __init__(self, event: MadeEvent) -> None:
@@ -185,11 +196,17 @@ class Subscription:
         self.failures = 0
         #: Consecutive failures that the webhook did not cause.
         self.stumbles = 0
+        #: When a wake last reached its receiver: the webhook was delivered, or a worker claimed it; 0 if none has.
+        self.delivered_at = 0
+        self.last_failure: DeliveryFailure | None = None
         #: When to retry after a failure; 0 if there was none.
         self.retry_at = 0
         #: When the timer next checks the times above.
         self.timer_at = 0
         self.removed = False
+
+    def note_failure(self, at: int, why: str) -> None:
+        self.last_failure = DeliveryFailure(at, why[:MAX_REASON])
 
     @property
     def is_webhook(self) -> bool:

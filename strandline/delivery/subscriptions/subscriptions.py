@@ -48,7 +48,7 @@ from strandline.delivery.subscriptions.webhook_signatures import Tokens, Webhook
 from strandline.delivery.subscriptions.webhooks import Courier, WebhookAnswer
 from strandline.engine import Append, Batch, Commit, Engine, Log
 from strandline.engine.background import delay_after, report
-from strandline.engine.errors import LogFull
+from strandline.engine.errors import LogFull, shown
 
 log = logging.getLogger(__name__)
 
@@ -121,6 +121,9 @@ class Subscriptions:
 
     def __len__(self) -> int:
         return len(self._all)
+
+    def __iter__(self) -> Iterator[Subscription]:
+        return iter(self._all.values())
 
     def find(self, id: str) -> Subscription | None:
         return self._all.get(id)
@@ -219,6 +222,7 @@ class Subscriptions:
         event = LeasedEvent(subscription.id, now + subscription.definition.lease_ttl_ms, worker)
         commit = self._write([event])
         subscription.apply(event)
+        subscription.delivered_at = now
         self._timer.set(subscription)
         token = self._token(subscription)
         links = subscription.links.selection(MAX_TOLD)
@@ -303,6 +307,7 @@ class Subscriptions:
         found = self._dialect.wake_log(name)
         if found is None:
             log.warning("subscription %r: the wake log %r is not writable", subscription.id, name)
+            subscription.note_failure(self._hub.now(), f"the wake log {name!r} is not writable")
         return found
 
     def _write_with(self, events: Sequence[Event], other: Append) -> Commit[Any]:
@@ -371,9 +376,11 @@ class Subscriptions:
             return
         if answer.delivered:
             subscription.failures = 0
+            subscription.delivered_at = self._hub.now()
             self._try(subscription, lambda: self._taken(subscription, told, answer.done))
         elif not subscription.until:
             subscription.failures += 1
+            subscription.note_failure(self._hub.now(), answer.why)
             self._try_again(subscription, retry_delay_ms(subscription.failures, self._jitter))
 
     def _taken(self, subscription: Subscription, told: list[Acknowledged], done: bool) -> None:
@@ -399,6 +406,7 @@ class Subscriptions:
             subscription.stumbles += 1
             delay_ms = max(FIRST_MS, int(1000 * delay_after(subscription.stumbles)))
             report(f"subscription {subscription.id!r} failed; next attempt in {delay_ms} ms", error)
+            subscription.note_failure(self._hub.now(), shown(error))
             self._try_again(subscription, delay_ms)
         else:
             # ``act`` may have handled a failure of its own, which counts.

@@ -130,10 +130,12 @@ Resolve = Callable[[str, int], list[Address]]
 
 
 class WebhookAnswer(msgspec.Struct, frozen=True):
-    """The result of a delivery. ``done`` means that the receiver has processed all records it was notified of."""
+    """The result of a delivery. ``done`` means that the receiver has processed all records it was notified of; ``why``
+    says why the delivery failed."""
 
     delivered: bool
     done: bool = False
+    why: str = ""
 
 
 class Courier(Protocol):
@@ -208,8 +210,10 @@ class HttpCourier(Courier):
                         parse_url(url, private=self._private, loopback=self._loopback), body, headers
                     )
             except Exception as error:  # every failure is retried
-                log.warning("the webhook at %s was not delivered: %s", _host(url), error or type(error).__name__)
-                answer = WebhookAnswer(delivered=False)
+                late = f"it did not answer within {SEND_SECONDS:g} s" if isinstance(error, TimeoutError) else ""
+                why = late or str(error) or type(error).__name__
+                log.warning("the webhook at %s was not delivered: %s", _host(url), why)
+                answer = WebhookAnswer(delivered=False, why=why)
         tell(answer)
 
     async def _send(self, url: httpx.URL, body: bytes, headers: Mapping[str, str]) -> WebhookAnswer:
@@ -246,7 +250,7 @@ class HttpCourier(Courier):
         try:
             if not response.is_success:
                 log.warning("the webhook at %s responded with status %d", url.host, response.status_code)
-                return WebhookAnswer(delivered=False)
+                return WebhookAnswer(delivered=False, why=f"it responded with status {response.status_code}")
             return WebhookAnswer(delivered=True, done=await _says_done(response))
         finally:
             await response.aclose()

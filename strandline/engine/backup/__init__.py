@@ -12,12 +12,14 @@ from strandline.engine.backup.restoration import (
     restore,
     verify_backups,
 )
+from strandline.engine.backup.survey import BackupSurvey, SurveyedBackup, survey
 from strandline.engine.errors import NoDataDirectory
 
 __all__ = [
     "Backup",
     "BackupList",
     "BackupReport",
+    "BackupSurvey",
     "DamagedCopy",
     "DirectoryNotEmpty",
     "Interval",
@@ -25,9 +27,11 @@ __all__ = [
     "NoDataDirectory",
     "NotRestorable",
     "RestoreReport",
+    "SurveyedBackup",
     "VerifyReport",
     "backup",
     "list_backups",
     "restore",
+    "survey",
     "verify_backups",
 ]

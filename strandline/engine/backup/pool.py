@@ -230,6 +230,10 @@ class PoolFolder(ColdStore, Protocol):
         """Return the names of all complete objects, with their sizes."""
         ...
 
+    def pages(self) -> Iterator[dict[str, int]]:
+        """Yield the same, some at a time."""
+        ...
+
 
 class PoolStores(NamedTuple):
     """Where a pool is: its folders, and the same store as a replica sees it."""
@@ -273,7 +277,14 @@ class Pool:
 
     def sizes(self, folder: Folder) -> dict[str, int]:
         """Return the files of a folder with their sizes. Symbolic links are skipped: they may lead out of the pool."""
-        sizes = self._folders[folder].sizes()
+        return self._without_links(folder, self._folders[folder].sizes())
+
+    def pages(self, folder: Folder) -> Iterator[dict[str, int]]:
+        """Yield the files of a folder with their sizes, some at a time."""
+        for page in self._folders[folder].pages():
+            yield self._without_links(folder, page)
+
+    def _without_links(self, folder: Folder, sizes: dict[str, int]) -> dict[str, int]:
         if self._directory is None:
             return sizes
         return {name: size for name, size in sizes.items() if not (self._directory / folder / name).is_symlink()}
@@ -314,18 +325,25 @@ class Pool:
 
     def backups(self) -> list[Backup]:
         """Return all backups, oldest first. An unreadable description is skipped and reported in ``damaged``."""
-        found = []
+        found = [self.description(name, size) for name, size in self.descriptions()]
+        return sorted((backup for backup in found if backup is not None), key=lambda backup: backup.time)
+
+    def descriptions(self) -> list[tuple[str, int]]:
+        """Return the names and the sizes of the descriptions, the newest first, and forget the damaged ones."""
         self.damaged = []
-        for name, size in self.sizes("backups").items():
-            # An empty description prevents a backup that was interrupted from being completed later.
-            if size and is_name("backup description", name):
-                try:
-                    raw = self._folders["backups"].read(name, 0, size)
-                    found.append(_decode(self.place("backups", name), raw))
-                except DamagedFile as error:
-                    self.damaged.append(error)
-                    log.warning("%s", error)
-        return sorted(found, key=lambda backup: backup.time)
+        # An empty description prevents a backup that was interrupted from being completed later.
+        found = [(name, size) for name, size in self.sizes("backups").items() if size]
+        return sorted(((name, size) for name, size in found if is_name("backup description", name)), reverse=True)
+
+    def description(self, name: str, size: int) -> Backup | None:
+        """Return a description, or None if it is unreadable, which is reported in ``damaged``."""
+        try:
+            raw = self._folders["backups"].read(name, 0, size)
+            return _decode(self.place("backups", name), raw)
+        except DamagedFile as error:
+            self.damaged.append(error)
+            log.warning("%s", error)
+            return None
 
     def describe(self, backup: Backup) -> Backup:
         """Write the description that completes a backup, and return the backup under its final name. Every file it

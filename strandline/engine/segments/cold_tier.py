@@ -39,6 +39,8 @@ else:
 #: Larger objects are uploaded in parts of this size, a few at a time. S3 requires at least 5 MiB.
 PART_BYTES = 8 << 20
 PARTS_AT_A_TIME = 4
+#: S3 returns as many objects per request.
+PAGE_OBJECTS = 1000
 #: Readers wait for these retries, so they bridge a short failure but not an outage: about six seconds in total.
 RETRY: RetryConfig = {"max_retries": 6, "retry_timeout": timedelta(seconds=30)}
 
@@ -168,6 +170,12 @@ class ObjectStoreCold:
         """Return the names of all complete objects, with their sizes."""
         with self._errors(""):
             return {item["path"]: item["size"] for item in obstore.list_with_delimiter(self._store)["objects"]}
+
+    def pages(self) -> Iterator[dict[str, int]]:
+        """Yield the names of all complete objects with their sizes, one page of the store at a time."""
+        with self._errors(""):
+            for page in obstore.list(self._store, chunk_size=PAGE_OBJECTS):
+                yield {item["path"]: item["size"] for item in page}
 
     def delete(self, name: str) -> None:
         with self._errors(name), suppress(FileNotFoundError):

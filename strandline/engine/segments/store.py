@@ -218,6 +218,15 @@ class SegmentStore:
         entry = self._entry(id)
         return self._fetch is not None and entry.tier == "hot" and not self._disk.exists(segment_path(id))
 
+    def tiers(self) -> dict[Tier, tuple[int, int]]:
+        """The number of segments of each tier, and their bytes."""
+        with self._lock:
+            entries = list(self._entries.values())
+        sizes: dict[Tier, list[int]] = {"hot": [], "cold": []}
+        for entry in entries:
+            sizes[entry.tier].append(entry.size)
+        return {tier: (len(found), sum(found)) for tier, found in sizes.items()}
+
     @property
     def has_replica(self) -> bool:
         return self._fetch is not None
@@ -330,6 +339,11 @@ class SegmentStore:
         found = self._cold.read(OWNER, 0, self._cold.size(OWNER) or 0).decode("utf-8", "replace")
         if found != owner:
             raise BadConfig("cold_url", self._cold.describe(), f"it belongs to another data directory ({found})")
+
+    def reach_cold_tier(self) -> None:
+        """Make a small request to the cold tier. Raises OSError if it is away."""
+        if self._cold is not None:
+            self._cold.size(OWNER)
 
     def relocate(self, id: int) -> None:
         """Copy a hot segment to the cold tier and verify the copy. The segment stays hot."""

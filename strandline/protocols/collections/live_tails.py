@@ -21,7 +21,7 @@ from strandline.protocols.collections.errors import refused_by
 from strandline.protocols.collections.wire import CollectionErrorAnswer, encode
 from strandline.service import sse
 from strandline.service.access import Access
-from strandline.service.live import Ending, LiveResponse
+from strandline.service.live import Ending, Following, LiveResponse
 
 log = logging.getLogger(__name__)
 
@@ -149,6 +149,9 @@ class LiveTail(LiveResponse, FeedReader):
         self._tails.forget(self)
         if self.position is not None:
             self._tails.feeds.detach(self.position)
+
+    def following(self, most: int) -> Following:
+        return Following.of(() if self.position is None else (self.position,), most)
 
     def last_message(self, ending: Ending) -> bytes:
         return b"" if ending is Ending.SHUTDOWN else _end_frame(CollectionErrorAnswer(ending.value))

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from strandline.collections import Collections
+from strandline.delivery.subscriptions import Subscriptions
 from strandline.delivery.watch import Feeds
 from strandline.engine import Log
 from strandline.service.catalog import Catalog
@@ -33,6 +34,8 @@ class Surroundings(NamedTuple):
     requests: Callable[[], RequestTotals]
     #: Where a process on this machine reaches the server over plain HTTP; empty if it cannot.
     url: Callable[[], str]
+    #: Call it on the event loop's thread.
+    subscriptions: Callable[[], Subscriptions]
     #: The data directory, and the lake if it is a directory; None if unknown.
     data_directory: Path | None = None
     lake_directory: Path | None = None

@@ -5,7 +5,19 @@ from __future__ import annotations
 from typing import Any
 
 from strandline.engine.record import MAX_SEQ, MAX_TIME
-from strandline.protocols.console import dry_runs, keys, logs, matches, overview, queues, read, routes, sql, wire
+from strandline.protocols.console import (
+    dry_runs,
+    keys,
+    logs,
+    matches,
+    overview,
+    queues,
+    read,
+    routes,
+    sql,
+    subscriptions,
+    wire,
+)
 from strandline.protocols.console.catalogue import SORTS
 from strandline.protocols.console.data_operations import DESCRIPTIONS, OPERATIONS
 from strandline.protocols.console.errors import PROBLEMS
@@ -271,6 +283,27 @@ _OPERATIONS: dict[tuple[str, str], Operation] = {
         description="Returns the routers whose name, source and destination the API key may access, and their logs.",
         answers=shown(wire.ConsoleRoutersAnswer),
     ),
+    ("GET", routes.SUBSCRIPTIONS): Operation(
+        group=_GROUP,
+        summary="List subscriptions",
+        description="Returns the subscriptions of which the API key may access every stream, those that fail first.",
+        answers=shown(wire.ConsoleSubscriptionsAnswer),
+        parameters=(
+            _query("search", "Only subscriptions whose id, pattern, streams, target or description contain this text."),
+            _OFFSET,
+            _limit(subscriptions.MAX_LIMIT, subscriptions.DEFAULT_LIMIT),
+        ),
+        errors=("invalid_request",),
+    ),
+    ("GET", routes.SUBSCRIPTION): Operation(
+        group=_GROUP,
+        summary="Get a subscription",
+        description=f"Includes at most {subscriptions.MAX_SHOWN} of its streams, those with unacknowledged records "
+        "first.",
+        answers=shown(wire.ConsoleSubscriptionAnswer),
+        parameters=(Parameter("id", "path", "The id of the subscription.", STRING, required=True),),
+        errors=("not_found",),
+    ),
     ("GET", routes.FIELDS): Operation(
         group=_GROUP,
         summary="List the fields of a log",
@@ -350,6 +383,26 @@ _LOG_FIELDS = {
     "last_ts": "The time of the last record; null if there never was one.",
 }
 
+_SUBSCRIPTION = {
+    "named": "The streams that the creator named, at most 500.",
+    "target": "The URL of the webhook, or the stream that receives the wakes.",
+    "state": "`idle`: no wake has begun. `sending`: the webhook is being sent. `waiting`: a worker can claim the wake. "
+    "`leased`: the webhook was delivered, or a worker has claimed the wake, and has not ended it. `retrying`: the last "
+    "attempt failed.",
+    "logs": "Number of streams.",
+    "pending": "Number of streams with unacknowledged records.",
+    "lag": "Number of unacknowledged records in up to 1,000 streams.",
+    "lag_is_least": "Whether more streams have unacknowledged records, so that the lag is larger.",
+    "generation": "Number of wakes so far.",
+    "holder": "The worker that holds the wake; empty if none does.",
+    "leased_until": "When the lease of the wake ends; null if it is not leased.",
+    "retry_at": "When the next attempt begins; null if none is due.",
+    "failures": "Consecutive failures of the webhook.",
+    "last_failure": "The last failure since the start of the server.",
+    "delivered_at": "When the webhook was last delivered, or a wake last claimed, since the start of the server.",
+    "lease_ms": "How long a lease lasts.",
+}
+
 CONSOLE = Described(
     name="console",
     groups={_GROUP: "The console and its API."},
@@ -427,6 +480,15 @@ CONSOLE = Described(
             "queue has no such log, or the API key may not access it.",
             "dead_lettered": "Jobs that became dead letters since the queue was created.",
             "dropped": "Jobs that were dropped after their last delivery failed, because there is no dead-letter log.",
+        },
+        "SubscriptionRow": _SUBSCRIPTION,
+        "ConsoleSubscriptionsAnswer": {"failing": "The number of those whose webhook fails."},
+        "ConsoleSubscriptionAnswer": {**_SUBSCRIPTION, "shown": "Streams with their positions."},
+        "LinkedLog": {
+            "named": "Whether the subscription names the stream.",
+            "matched": "Whether the pattern matches it.",
+            "acked": "The sequence number of the last acknowledged record.",
+            "lag": "Number of unacknowledged records.",
         },
         "QueueAnswer": {
             "oldest_ready_ms": "The age of the oldest ready job, since it became ready; null if no job is ready.",

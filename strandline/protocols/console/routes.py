@@ -19,6 +19,7 @@ from strandline.protocols.console.rates import Rates
 from strandline.protocols.console.read import ConsoleReads
 from strandline.protocols.console.routers import ConsoleRouters
 from strandline.protocols.console.sql import ConsoleSql
+from strandline.protocols.console.subscriptions import ConsoleSubscriptions
 from strandline.protocols.console.tables import ConsoleTables
 from strandline.protocols.console.tail import LogTails
 from strandline.service.http import NO_STORE, Handler, Route
@@ -57,6 +58,8 @@ DOCUMENT = API + "/document/{name}"
 ELEMENTS = DOCUMENT + "/elements"
 FIELDS = API + "/fields/{name}"
 ROUTERS = API + "/routers"
+SUBSCRIPTIONS = API + "/subscriptions"
+SUBSCRIPTION = API + "/subscription/{id}"
 SQL = API + "/sql"
 SQL_CANCEL = SQL + "/{id}/cancel"
 
@@ -81,6 +84,7 @@ class ConsoleProtocol:
         self.queueing = ConsoleQueues(context, self.catalogue)
         self.fields = Fields(context)
         self.dry_running = DryRuns(context)
+        self.subscribing = ConsoleSubscriptions(context)
         self.querying = ConsoleSql(context)
 
     def routes(self) -> list[Route]:
@@ -118,6 +122,8 @@ class ConsoleProtocol:
             _route(ELEMENTS, self.documents.elements, "read"),
             _route(FIELDS, self.fields.get, "read"),
             _route(ROUTERS, self.routing.routers, "read"),
+            _route(SUBSCRIPTIONS, self.subscribing.list, "read"),
+            _route(SUBSCRIPTION, self.subscribing.get, "read"),
             _route(SQL, self.querying.query, "read", method="POST", body="required"),
             _route(SQL_CANCEL, self.querying.cancel, "read", method="POST"),
         ]

@@ -19,7 +19,7 @@ from strandline.query.content_filter import ContentFilter
 from strandline.service import sse
 from strandline.service.access import Access
 from strandline.service.http import Call
-from strandline.service.live import Ending, LiveResponse
+from strandline.service.live import Ending, Following, LiveResponse
 from strandline.service.parameters import number
 from strandline.service.problems import log_not_found
 
@@ -134,6 +134,9 @@ class TailStream(ConsoleStream, FeedReader):
 
     def leave(self) -> None:
         self._context.feeds.detach(self._place)
+
+    def following(self, most: int) -> Following:
+        return Following.of((self._place,), most)
 
     def go_on(self) -> None:
         """Send the available records that the client can take, until other streams need a turn."""

@@ -295,7 +295,7 @@ class SqlCancelAnswer(msgspec.Struct, kw_only=True):
     cancelled: bool
 
 
-# --- queues and routers ----------------------------------------------------------------------------------------------
+# --- queues ----------------------------------------------------------------------------------------------------------
 
 
 class QueueCounts(msgspec.Struct, kw_only=True):
@@ -363,6 +363,62 @@ class QueueAnswer(msgspec.Struct, kw_only=True):
     delayed: list[DelayedJob]
     next: list[NextJob]
     dead_letters: DeadLetters | None
+
+
+# --- subscriptions ---------------------------------------------------------------------------------------------------
+
+SubscriptionState = Literal["idle", "sending", "waiting", "leased", "retrying"]
+
+
+class DeliveryFailureRow(msgspec.Struct, kw_only=True):
+    at: Number
+    why: str
+
+
+class SubscriptionRow(msgspec.Struct, kw_only=True):
+    id: str
+    type: Literal["webhook", "pull-wake"]
+    pattern: str | None
+    named: list[str]
+    description: str | None
+    target: str
+    state: SubscriptionState
+    logs: Number
+    pending: Number
+    lag: Number
+    lag_is_least: bool
+    generation: Number
+    holder: str
+    leased_until: Number | None
+    retry_at: Number | None
+    failures: Number
+    last_failure: DeliveryFailureRow | None
+    delivered_at: Number | None
+    created_at: Number
+    lease_ms: Number
+
+
+class ConsoleSubscriptionsAnswer(msgspec.Struct):
+    subscriptions: list[SubscriptionRow]
+    total: Number
+    failing: Number
+
+
+class LinkedLog(msgspec.Struct, kw_only=True):
+    name: str
+    exists: bool
+    named: bool
+    matched: bool
+    acked: Number
+    head: Number
+    lag: Number
+
+
+class ConsoleSubscriptionAnswer(SubscriptionRow, kw_only=True):
+    shown: list[LinkedLog]
+
+
+# --- routers ---------------------------------------------------------------------------------------------------------
 
 
 class ConsoleRoutersAnswer(msgspec.Struct, kw_only=True):

@@ -22,7 +22,7 @@ from strandline.protocols.streams.state_messages import with_offsets
 from strandline.protocols.streams.stream import Stream
 from strandline.service import sse
 from strandline.service.access import Access
-from strandline.service.live import LiveResponse
+from strandline.service.live import Following, LiveResponse
 
 log = logging.getLogger(__name__)
 
@@ -138,6 +138,9 @@ class EventStream(LiveResponse, FeedReader):
 
     def leave(self) -> None:
         self._context.feeds.detach(self._place)
+
+    def following(self, most: int) -> Following:
+        return Following.of((self._place,), most)
 
     def heartbeat(self) -> bytes:
         return self._control(self._place.cursor)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from typing import Literal
 
 from strandline.protocols.streams.append import StreamAppends
 from strandline.protocols.streams.configuration import Schemas, StreamProfiles
@@ -54,10 +55,10 @@ class StreamsProtocol:
         routes = [
             _route("PUT", ONE, self.lifecycle.put, "write", body="any", elements=records),
             _route("POST", ONE, self.appending.append, "write", body="any", fast=True, elements=records),
-            _route("GET", ONE, self.reading.get, "read", fast=True),
+            _route("GET", ONE, self.reading.get, "read", fast=True, waits="records"),
             _route("HEAD", ONE, self.reading.head, "read"),
             _route("DELETE", ONE, self.lifecycle.delete, "delete"),
-            _route("GET", ONE + "/pk/{key}", self.reading.get, "read", fast=True),
+            _route("GET", ONE + "/pk/{key}", self.reading.get, "read", fast=True, waits="records"),
             _route("GET", ONE + "/_schema", self.schemas.get, "read"),
             _route("POST", ONE + "/_schema", self.schemas.post, "write", body="any", audited=True),
             _route("GET", ONE + "/_search", self.searching.search_get, "read", fast=True),
@@ -68,7 +69,7 @@ class StreamsProtocol:
             *self._otlp_routes(),
             _route("POST", "/v1/observe/request", self.observing.observe, "read", body="any"),
             _route("GET", ONE + "/touch/meta", self.touching.meta, "read", fast=True),
-            _route("POST", ONE + "/touch/wait", self.touching.wait, "read", body="any", fast=True),
+            _route("POST", ONE + "/touch/wait", self.touching.wait, "read", body="any", fast=True, waits="records"),
             _route("POST", ONE + "/touch/templates/activate", self.touching.activate, "read", body="any"),
             _route("GET", "/v1/streams", self.listing.get, "read", fast=True),
             _route("GET", ONE + "/_details", self.inspecting.details, "read"),
@@ -117,6 +118,7 @@ def _route(
     public: bool = False,
     audited: bool = False,
     elements: ElementLimit | None = None,
+    waits: Literal["", "records"] = "",
 ) -> Route:
     names_stream = "{name}" in path
     return Route(
@@ -130,6 +132,7 @@ def _route(
         public=public,
         audited=audited,
         elements=elements,
+        waits=waits,
         any_case=True,
         spans="name" if names_stream else "",
         alias=ALIAS.rstrip("/") if names_stream else "",

@@ -16,6 +16,7 @@ from strandline.protocols.tables.live_response import TableLiveResponse
 from strandline.protocols.tables.wire import PurgeEvent, RestoreAllEvent, RmEvent, encode
 from strandline.service import sse
 from strandline.service.access import Access
+from strandline.service.live import Following
 from strandline.tables import Table, User
 from strandline.tables.feed import FeedSight
 from strandline.tables.rows import FeedEntry, feed_entry_of
@@ -83,6 +84,9 @@ class FeedStream(TableLiveResponse):
     def leave(self) -> None:
         if self._place is not None:
             self._context.feeds.detach(self._place)
+
+    def following(self, most: int) -> Following:
+        return Following.of(() if self._place is None else (self._place,), most)
 
     # --- events ----------------------------------------------------------------------------------------------------
 

@@ -27,6 +27,7 @@ from strandline.protocols.tables.records import Authors, RenderedRow, authors_of
 from strandline.protocols.tables.wire import PurgeEvent, RestoreAllEvent, RmEvent, encode
 from strandline.service import sse
 from strandline.service.access import Access
+from strandline.service.live import Following
 from strandline.tables import Table, TableError, User
 from strandline.tables.names import changes_log, rows_log
 from strandline.tables.view import View
@@ -89,6 +90,9 @@ class LiveStream(TableLiveResponse):
         if self._parent_watch is not None:
             self._parent_watch.stop()
         self._left(self)
+
+    def following(self, most: int) -> Following:
+        return Following.of([place for place in (self._rows, self._changes) if place is not None], most)
 
     @property
     def about(self) -> tuple[str, ...]:

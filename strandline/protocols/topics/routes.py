@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from strandline.protocols.topics.admin import TopicAdministration
 from strandline.protocols.topics.batches import multi_write_limit, write_limit
 from strandline.protocols.topics.consumers import Consumers
@@ -54,7 +56,7 @@ class TopicsProtocol:
             _route("DELETE", one, topics.delete, "delete"),
             _route("POST", one, self.writing.write, "write", body="required", fast=True, elements=records),
             _route("POST", "/v0/write", self.multi_writing.write, "write", body="required", fast=True, elements=writes),
-            _route("POST", one + "/diff", self.reading.diff, "read", body="optional", fast=True),
+            _route("POST", one + "/diff", self.reading.diff, "read", body="optional", fast=True, waits="records"),
             _route("POST", one + "/delete", self.deleting.delete, "delete", body="required"),
             _route("GET", "/v0/consumers", consumers.list_all, "read"),
             _route("GET", one + "/consumers", consumers.list, "read"),
@@ -77,7 +79,7 @@ class TopicsProtocol:
             _route("POST", one + "/ack", queueing.ack, "write", body="required", fast=True),
             _route("POST", one + "/nack", queueing.nack, "write", body="required", fast=True),
             _route("POST", one + "/extend", queueing.extend, "write", body="required", fast=True),
-            _route("GET", one + "/work", self.working.work, "read", "write", stream=True, fast=True),
+            _route("GET", one + "/work", self.working.work, "read", "write", stream=True, fast=True, waits="jobs"),
             _route("POST", one + "/redrive", self.redriving.redrive, "read", "write", "delete", body="optional"),
         ]
 
@@ -98,6 +100,7 @@ def _route(
     stream: bool = False,
     own_access: bool = False,
     elements: ElementLimit | None = None,
+    waits: Literal["", "records", "jobs"] = "",
     names: tuple[str, ...] | None = None,
 ) -> Route:
     if names is None:
@@ -113,6 +116,7 @@ def _route(
         stream=stream,
         own_access=own_access,
         elements=elements,
+        waits=waits,
         errors=reply_to,
         refuse=refuse,
     )

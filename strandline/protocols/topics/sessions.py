@@ -25,12 +25,13 @@ from strandline.protocols.topics.event_frames import (
 from strandline.protocols.topics.topics import Topic
 from strandline.protocols.topics.watch_request import Pattern, Watcher, WatchStart, matching, topic_of
 from strandline.service.access import Access
-from strandline.service.live import Ending, LiveResponse
+from strandline.service.live import Ending, Following, LiveResponse
 
 _LAST_MESSAGES = {
     Ending.NO_SLOT: error_frame(code=429, error=Ending.NO_SLOT.value, retry_after_ms=SOON_MS),
     Ending.TOO_SLOW: error_frame(code=408, error=Ending.TOO_SLOW.value),
     Ending.REVOKED: error_frame(code=401, error=Ending.REVOKED.value),
+    Ending.DISCONNECTED: error_frame(code=403, error=Ending.DISCONNECTED.value),
     Ending.SHUTDOWN: error_frame(
         code="server_shutting_down", message="the server is shutting down; reconnect in a moment"
     ),
@@ -251,6 +252,9 @@ class SessionStream(LiveResponse):
 
     def heartbeat(self) -> bytes:
         return heartbeat(self._session.context.hub.now())
+
+    def following(self, most: int) -> Following:
+        return Following.of(self._session.places.values(), most)
 
     def last_message(self, ending: Ending) -> bytes:
         return _LAST_MESSAGES[ending]

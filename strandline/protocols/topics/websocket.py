@@ -48,7 +48,7 @@ from strandline.protocols.topics.wire import TopicOptions
 from strandline.protocols.topics.write import TopicWrites
 from strandline.service.access import Access
 from strandline.service.http import Call, Head, Later, Reply, Unread
-from strandline.service.live import CUT_OFF_SECONDS, Ending
+from strandline.service.live import CUT_OFF_SECONDS, Ending, Following, SocketResponse
 from strandline.service.problems import (
     FORBIDDEN,
     THROTTLED,
@@ -95,10 +95,13 @@ class WebSockets:
         send: Send,
         access: Access,
         unread: Unread | None = None,
+        opened: Callable[[SocketResponse], None] | None = None,
     ) -> None:
         """Accept a connection and serve it until the client or the server closes it. Bytes that wait to be sent count
-        as ``unread``. Raises Refusal, without accepting, if too many are open."""
+        as ``unread``. ``opened`` gets the response. Raises Refusal, without accepting, if too many are open."""
         socket = Socket(self, access, unread)
+        if opened is not None:
+            opened(socket)
         with self.context.live.connection(socket, access):
             await accept()
             await socket.run(receive, send)
@@ -220,9 +223,19 @@ class Socket(Watcher):
         self.close(SERVICE_RESTART)
 
     def revoke(self) -> None:
+        self._refuse_now(Refusal(UNAUTHORIZED, Ending.REVOKED.value))
+
+    def disconnect(self) -> None:
+        self._refuse_now(Refusal(FORBIDDEN, Ending.DISCONNECTED.value))
+
+    def following(self, most: int) -> Following:
+        return Following.of(self.places.values(), most)
+
+    def _refuse_now(self, refusal: Refusal) -> None:
+        """Send the reason instead of what waits to be sent, and close."""
         self._outbox.clear()
         self._waiting_bytes = 0
-        self.put(error_message(Raw(b"null"), Refusal(UNAUTHORIZED, Ending.REVOKED.value)))
+        self.put(error_message(Raw(b"null"), refusal))
         self.close(POLICY_VIOLATION)
         self._let_talk()
         self.context.hub.loop.call_later(CUT_OFF_SECONDS, self._abandon)

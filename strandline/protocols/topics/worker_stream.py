@@ -15,7 +15,7 @@ from strandline.protocols.topics.topics import Topic
 from strandline.service import sse
 from strandline.service.access import Access
 from strandline.service.http import Call, encode
-from strandline.service.live import Ending, LiveResponse
+from strandline.service.live import Ending, Followed, Following, LiveResponse
 from strandline.service.log_config import clamp_lease
 from strandline.service.problems import invalid
 
@@ -23,6 +23,7 @@ _LAST_MESSAGES: dict[Ending, tuple[int | str, str]] = {
     Ending.NO_SLOT: (429, Ending.NO_SLOT.value),
     Ending.TOO_SLOW: (408, "the worker does not read its jobs; reconnect to get jobs"),
     Ending.REVOKED: (401, Ending.REVOKED.value),
+    Ending.DISCONNECTED: (403, Ending.DISCONNECTED.value),
     Ending.SHUTDOWN: ("server_shutting_down", Ending.SHUTDOWN.value),
 }
 
@@ -89,6 +90,9 @@ class WorkStream(LiveResponse, QueueWorker):
     def leave(self) -> None:
         if self._dispatcher is not None:
             self._dispatcher.leave(self)
+
+    def following(self, most: int) -> Following:
+        return Following([Followed(self._topic.name, None)], 1)
 
     def last_message(self, ending: Ending) -> bytes:
         return self._error(*_LAST_MESSAGES[ending])

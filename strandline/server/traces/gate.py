@@ -166,6 +166,9 @@ class TracedAnswer(StreamedAnswer):
     def too_slow(self, grace: float) -> None:
         self._answer.too_slow(grace)
 
+    def disconnect(self) -> None:
+        self._answer.disconnect()
+
 
 @lru_cache(maxsize=256)
 def _address(host: bytes) -> tuple[str, int]:

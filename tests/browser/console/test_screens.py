@@ -19,7 +19,14 @@ def world(shop: Shop) -> dict[str, str]:
     names = shop.chain()
     shop.write(names[0], *range(20))
     lossy = shop.topic("clicks", 50, cap_records=10)
-    return {"log": shop.topic(records=300), "queue": queue, "dead": dead, "stream": shop.requests(), "lossy": lossy}
+    return {
+        "subscription": shop.subscription(),
+        "log": shop.topic(records=300),
+        "queue": queue,
+        "dead": dead,
+        "stream": shop.requests(),
+        "lossy": lossy,
+    }
 
 
 #: What to open, and what is to be seen when it is open.
@@ -37,10 +44,14 @@ SCREENS = {
     "queues": ("queues", "table[aria-label=Queues] tbody a >> nth=0"),
     "queue": ("queue/{queue}", "table[aria-label='Dead letters']"),
     "routers": ("routers", "svg .node >> nth=0"),
+    "subscriptions": ("subscriptions", "table[aria-label=Subscriptions] tbody a >> nth=0"),
+    "subscription": ("subscription/{subscription}", "table[aria-label=Streams] tbody a >> nth=0"),
     "search": ("search?log={stream}&q=bank", "mark >> nth=0"),
     "chart": ("search?log={stream}&view=chart", "main canvas >> nth=0"),
     "sql": ("sql?q=select+1+as+one", "table[aria-label=Result] tbody td.number"),
     "pipeline": ("pipeline", "section[aria-label='Last rounds']"),
+    "clients": ("clients", "table[aria-label=Clients] tbody button >> nth=0"),
+    "backups": ("backups", "section[aria-label='If this machine is lost']"),
     "access": ("access", "table[aria-label='Audit log'] tbody td >> nth=0"),
 }
 

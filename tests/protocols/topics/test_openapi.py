@@ -22,6 +22,9 @@ from strandline.protocols.topics.openapi import TOPICS as DESCRIBED
 from strandline.protocols.topics.routes import TopicsProtocol
 from strandline.protocols.topics.settings import TopicsSettings
 from strandline.server.audit_routes import AuditRoutes
+from strandline.server.backup_routes import BackupRoutes
+from strandline.server.client_routes import ClientRoutes
+from strandline.server.clients import Clients
 from strandline.server.gate import Status
 from strandline.server.key_routes import KeyRoutes
 from strandline.server.openapi import document, openapi_route
@@ -35,6 +38,7 @@ from strandline.service.access import Keys
 from strandline.service.api_keys import ApiKeys
 from strandline.service.http import Reply, Route
 from strandline.service.kernel import Kernel
+from strandline.service.unread import UnreadBytes
 
 OPERATIONS = {**DESCRIBED.operations, **SERVER.operations}
 WEBSOCKET_PATH = "/v0/ws"
@@ -65,6 +69,8 @@ def all_routes(path: Path) -> list[Route]:
                 *TopicsProtocol(context).routes(),
                 *KeyRoutes(keys, context.hub).routes(),
                 *AuditRoutes(engine, context.workers).routes(),
+                *BackupRoutes(engine, Settings(), context.workers, engine.now).routes(),
+                *ClientRoutes(Clients(tuple, UnreadBytes()), keys, engine.now).routes(),
                 *PipelineRoutes(keeper, LakeMarks(context.engine, keeper.lake, 0)).routes(),
             ]
 
@@ -206,8 +212,12 @@ class Fuzz:
         client = server.client()
         furnish(client)
         # Of an API key, there is one to change.
-        self._key: str = client.call("POST", "/v0/keys", {"scopes": ["read"]}, status=201)["key"]["id"]
-        client.close()
+        self._id: str = client.call("POST", "/v0/keys", {"scopes": ["read"]}, status=201)["key"]["id"]
+        if path == "/v0/clients/{id}":
+            # The connection of this client, which stays open until it is ended.
+            self._id = str(client.call("GET", "/v0/clients?kind=request")["clients"][0]["id"])
+        else:
+            client.close()
         self._server = server
         self._session = session
         self._operation = schema[path][method]
@@ -226,7 +236,7 @@ class Fuzz:
         def tamed(case: Case, data: st.DataObject) -> None:
             tame(case, data, topic)
             if "id" in case.path_parameters:
-                case.path_parameters["id"] = self._key
+                case.path_parameters["id"] = self._id
 
         statuses = fuzz(self._operation, mode, examples, tamed, self._server.url, self._session)
         assert self._server.running

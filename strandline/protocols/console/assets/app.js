@@ -22,9 +22,13 @@ const SCREENS = {
   collection: () => import("./screens/collection.js"),
   document: () => import("./screens/document.js"),
   routers: () => import("./screens/routers.js"),
+  subscriptions: () => import("./screens/subscriptions.js"),
+  subscription: () => import("./screens/subscription.js"),
   search: () => import("./screens/search.js"),
   sql: () => import("./screens/sql.js"),
   pipeline: () => import("./screens/pipeline.js"),
+  clients: () => import("./screens/clients.js"),
+  backups: () => import("./screens/backups.js"),
   access: () => import("./screens/access.js"),
   missing: () => import("./screens/missing.js"),
 };

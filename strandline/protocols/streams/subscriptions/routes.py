@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 from urllib.parse import quote
@@ -17,11 +17,9 @@ from strandline.delivery.subscriptions import (
     Dialect,
     Link,
     Subscription,
-    SubscriptionDefinition,
     Subscriptions,
     WakeHolder,
 )
-from strandline.delivery.subscriptions.subscription import Glob
 from strandline.delivery.subscriptions.webhooks import HttpCourier
 from strandline.engine import Commit, Log
 from strandline.engine.errors import EngineError, NotWritable
@@ -60,11 +58,12 @@ from strandline.protocols.streams.subscriptions.wire import (
     WebhookSigning,
     WokenStream,
 )
-from strandline.service.access import FULL_ACCESS, Access
+from strandline.service.access import FULL_ACCESS
 from strandline.service.admission import Replying
 from strandline.service.catalog import SYSTEM, Catalog, check_change
 from strandline.service.http import NO_STORE, Call, Handler, Later, Reply, Route, preflight
-from strandline.service.problems import FORBIDDEN, Refusal, may_not_touch
+from strandline.service.problems import Refusal
+from strandline.service.subscription_access import check_definition, check_names, check_subscription
 
 log = logging.getLogger(__name__)
 
@@ -126,42 +125,6 @@ class StreamsDialect(Dialect):
                 callback_token=token,
             )
         )
-
-
-# --- access --------------------------------------------------------------------------------------------------------
-
-
-def check_definition(access: Access, definition: SubscriptionDefinition) -> None:
-    """Raise unless the key may create this subscription: it needs access to every name that can match."""
-    if not access.prefixes:
-        return
-    if definition.pattern is not None:
-        prefix = Glob(definition.pattern).prefix
-        if not access.may_touch(prefix):
-            raise _forbidden(f"the API key may not access every name that {definition.pattern!r} matches")
-    wake_stream = () if definition.wake_stream is None else (definition.wake_stream,)
-    check_names(access, (*definition.streams, *wake_stream))
-
-
-def check_subscription(access: Access, subscription: Subscription) -> None:
-    """Raise unless the key may see and use the subscription. The message reveals no name of a stream."""
-    if not access.prefixes:
-        return
-    try:
-        check_definition(access, subscription.definition)
-        check_names(access, (link.name for link in subscription.links))
-    except Refusal:
-        raise _forbidden(f"the API key may not access every stream of subscription {subscription.id!r}") from None
-
-
-def check_names(access: Access, names: Iterable[str]) -> None:
-    for name in names:
-        if not access.may_touch(name):
-            raise may_not_touch(name)
-
-
-def _forbidden(message: str) -> Refusal:
-    return Refusal(FORBIDDEN, message)
 
 
 # --- routes --------------------------------------------------------------------------------------------------------

@@ -18,13 +18,16 @@ export const SCREENS = [
   ["tables", "Tables", "t"],
   ["collections", "Collections", "c"],
   ["routers", "Routers", "r"],
+  ["subscriptions", "Subscriptions", "w"],
   ["search", "Search", "s"],
   ["sql", "SQL", "d"],
   ["pipeline", "Pipeline", "p"],
+  ["clients", "Clients", "n"],
+  ["backups", "Backups", "b"],
   ["access", "Access", "a"],
 ];
 
-const PARENTS = { log: "logs", queue: "queues", table: "tables", collection: "collections", document: "collections" };
+const PARENTS = { log: "logs", queue: "queues", subscription: "subscriptions", table: "tables", collection: "collections", document: "collections" };
 /** Screens that the sidebar shows only if the server has something for them. */
 const IF_USED = new Set(["tables", "collections"]);
 

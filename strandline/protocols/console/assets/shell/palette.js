@@ -6,7 +6,7 @@ import { plural } from "./format.js";
 import { address } from "./routes.js";
 import { zone } from "./zone.js";
 
-const SCREENS = ["Overview", "Logs", "Queues", "Tables", "Collections", "Routers", "Search", "SQL", "Pipeline", "Access"];
+const SCREENS = ["Overview", "Logs", "Queues", "Tables", "Collections", "Routers", "Subscriptions", "Search", "SQL", "Pipeline", "Clients", "Backups", "Access"];
 const SHOWN = 12;
 
 export function openPalette() {

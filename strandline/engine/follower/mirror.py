@@ -96,15 +96,18 @@ class Mirror:
         began = self._chain.read(found.began)
         self.term, self.leader = found.term, "" if began is None else content_of(began, Term).address
         self.number = state.first_chunk - 1
-        while self.number < found.number:
-            chunk = next(self.new_chunks(), None)
-            if chunk is not None and chunk.kind is ChunkKind.JOURNAL:
-                self.write(content_of(chunk, JournalPart), manifest.boundary)
+        if self.number < found.number:
+            for chunk in self.new_chunks():
+                if chunk.kind is ChunkKind.JOURNAL:
+                    self.write(content_of(chunk, JournalPart), manifest.boundary)
+                if chunk.number == found.number:
+                    break
+            self.number = found.number
         return manifest
 
     def new_chunks(self) -> Iterator[Chunk]:
-        """Yield the chunks after the last one, and count each as read when the next one is requested. Raises
-        ChunksRemoved if some of them no longer exist."""
+        """Yield the chunks after the last one. Each counts as read when the next one is requested, so that a chunk that
+        could not be processed is yielded again. Raises ChunksRemoved if some of them no longer exist."""
         while True:
             chunk = self._chain.read(self.number + 1)
             if chunk is None:
@@ -117,8 +120,8 @@ class Mirror:
                 continue
             if chunk.kind is ChunkKind.TERM:
                 self.term, self.leader = chunk.term, content_of(chunk, Term).address
-            self.number = chunk.number
             yield chunk
+            self.number = chunk.number
 
     def write(self, part: JournalPart, boundary: int) -> None:
         """Add bytes to the journal files from ``boundary`` on."""

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -8,6 +10,7 @@ from support.engines import NOW, fill, make, texts
 from support.replicas import FaultyStore, directory, kill, served, start
 
 from strandline.engine import Append, Batch, Config, Engine, Log, ManualClock, Options
+from strandline.engine.disk import AppendFile
 from strandline.engine.errors import BadConfig, FollowsLeader, JournalFailed
 from strandline.engine.follower.follower import Follower
 from strandline.engine.follower.mirror import NoLeaderYet
@@ -344,3 +347,43 @@ def test_the_lag_grows_while_the_store_is_away(tmp_path: Path, pair: Pair) -> No
     pair.store.is_away = False
     pair.look()
     pair.check()
+
+
+def test_a_chunk_that_could_not_be_processed_is_processed_later(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    change_in_every_way(pair.leader.log("a"))
+    pair.ship()
+    pair.seal()
+    pair.ship()
+    read = pair.store.read
+
+    def fail(name: str) -> bytes | None:
+        if name.startswith("checkpoints/"):
+            raise OSError("the store is away")
+        return read(name)
+
+    for _ in range(2):
+        with monkeypatch.context() as patch:
+            patch.setattr(pair.store, "read", fail)
+            with pytest.raises(OSError, match="away"):
+                pair.follower.look()
+    assert pair.runs() == []
+    pair.follower.look()
+    assert len(pair.runs()) == 1
+    pair.check()
+
+
+def test_a_full_disk_stops_a_follower_until_there_is_space(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = pair.leader.log("a")
+    fill(log, "4", "5")
+    pair.ship()
+    disk = pair.engine.disk
+    with monkeypatch.context() as patch:
+        patch.setattr(disk, "append_file", _no_space)
+        with pytest.raises(OSError, match="No space"):
+            pair.follower.look()
+    pair.follower.look()
+    pair.check()
+
+
+def _no_space(path: str) -> AppendFile:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

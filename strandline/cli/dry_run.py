@@ -61,7 +61,7 @@ def _print(found: dict[str, Any]) -> None:
 
 
 def _cut(found: dict[str, Any]) -> str:
-    return "" if found["complete"] else " (the time was over)"
+    return "" if found["complete"] else " (stopped at the time limit)"
 
 
 def _lines(document: Any) -> list[str]:

@@ -417,6 +417,11 @@ def test_a_standby_needs_a_replica() -> None:
     assert load(options={"--standby": True, "--replica": "copy"}).server.standby
 
 
+def test_a_follower_cannot_stand_by() -> None:
+    with pytest.raises(BadSettings, match=r"server\.standby and storage\.follow exclude each other"):
+        load(options={"--standby": True, "--follow": "copy"})
+
+
 def test_settings_that_contradict_each_other_are_refused() -> None:
     with pytest.raises(BadSettings, match="slow_consumer_timeout_ms"):
         load(environment={"STRANDLINE_SLOW_CONSUMER_TIMEOUT_MS": "10"})

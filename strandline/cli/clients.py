@@ -26,7 +26,7 @@ def list_command(
         typer.Option(
             "--kind",
             metavar="KIND",
-            help="Only these: event_stream, websocket, worker, long_poll, download, request or idle.",
+            help="Only this kind: event_stream, websocket, worker, long_poll, download, request or idle.",
         ),
     ] = None,
     last: Annotated[
@@ -36,7 +36,7 @@ def list_command(
     url: Url = DEFAULT_URL,
     api_key: ApiKey = None,
 ) -> None:
-    """List the open connections of a server: whose they are, what they do, how far behind they are.
+    """List the open connections of a server: the API key, the request, and how far behind the client is.
 
     Those with the most unread data come first. The API key needs the scope admin.
 
@@ -65,7 +65,7 @@ def list_command(
         )
         for one in answer["clients"]
     ]
-    columns = ("id", "client", "api key", "does", "request", "logs", "for", "sent", "behind", "unread")
+    columns = ("id", "client", "api key", "kind", "request", "logs", "for", "sent", "behind", "unread")
     print_table(columns, rows, right=("id", "sent", "behind", "unread"))
     found = answer["counts"][kind] if kind else answer["total"]
     if found > len(rows):

@@ -11,7 +11,7 @@ from strandline.cli.command_class import Command, TableCommand
 from strandline.cli.connection import complete_consumer, complete_log, connect
 from strandline.cli.exit_codes import CommandFailed, Exit, not_found
 from strandline.cli.options import ApiKey, AsJson, LogName, NamePrefix, Url
-from strandline.cli.output import print_fields, print_json, print_line, print_table
+from strandline.cli.output import counted, print_fields, print_json, print_line, print_table
 from strandline.cli.server_choice import DEFAULT_URL
 from strandline.cli.times import parse_moment, show_time
 from strandline.client.errors import NotFound
@@ -128,7 +128,7 @@ def seek_command(
 ) -> None:
     """Move a consumer: it continues after a sequence number, or with the first record of a time.
 
-    All shares of a consumer group move together. It must have no members.
+    All shares of a consumer group move together. The group must have no members.
 
     A reader that is running moves when it asks the server for its position the next time. If it commits before, the
     move has no effect, so stop the reader first.
@@ -234,7 +234,7 @@ def _idle_group(client: Client, log: str, name: str) -> ConsumerGroup[Any] | Non
     group = _group(client, log, name)
     if group is not None and (members := group.state().members):
         raise CommandFailed(
-            f"consumer group {name!r} has {len(members)} members; stop them first: "
+            f"consumer group {name!r} has {counted(len(members), 'member')}; stop all members first: "
             + ", ".join(sorted(member.node for member in members)),
             Exit.CONFLICT,
         )

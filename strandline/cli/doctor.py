@@ -21,7 +21,7 @@ from strandline.cli.connection import connect
 from strandline.cli.contexts import contexts_path, load_contexts
 from strandline.cli.exit_codes import CommandFailed, Exit
 from strandline.cli.options import ApiKey, AsJson, Url
-from strandline.cli.output import print_json, print_line
+from strandline.cli.output import counted, print_json, print_line
 from strandline.cli.server_choice import DEFAULT_URL
 from strandline.cli.server_state import Health, health_of, metrics_of, show_lag
 from strandline.cli.times import show_age
@@ -227,7 +227,7 @@ def pipeline_check(pipeline: dict[str, Any]) -> Check:
     if state == "missing":
         advice = "`pip install 'strandline[all]'` on the server, or start it with `--pipeline off`"
         return Check("pipeline", "warn", "the server has no Spark or Java, so its lake is not kept current", advice)
-    lag = "" if state == "off" else f", {pipeline['lag_records']:,} records are not in the lake"
+    lag = "" if state == "off" else f", {counted(pipeline['lag_records'], 'record')} not in the lake yet"
     return Check("pipeline", "ok", f"{state}{lag}")
 
 

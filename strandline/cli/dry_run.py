@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 #: The number of records that are examined, and its maximum.
 DRY_RUN_RECORDS = 1_000
 MAX_RECORDS = 10_000
+#: The message of a server for a first schema of a log with records, as the protocol of streams publishes it.
+NOT_EMPTY = "first schema requires empty stream"
 
 DryRunOnly = Annotated[bool, typer.Option("--dry-run", help="Show what would change and exit.")]
 DryRunLimit = Annotated[
@@ -38,7 +40,16 @@ def show_dry_run(client: Client, log: str, update: dict[str, Any], limit: int, a
     else:
         _print(found)
     if found["refused"] is not None:
-        raise CommandFailed(f"the server would refuse this: {found['refused']}", Exit.CONFLICT)
+        why = needs_empty(log) if found["refused"] == NOT_EMPTY else found["refused"]
+        raise CommandFailed(f"the server would refuse this: {why}", Exit.CONFLICT)
+
+
+def needs_empty(log: str) -> str:
+    """Why a log with records cannot get a first schema, and what to do."""
+    return (
+        f"log {log!r} has records and no schema, and a first schema needs an empty log; create another log "
+        "with `strandline log create NAME --schema FILE`"
+    )
 
 
 def _print(found: dict[str, Any]) -> None:
@@ -61,7 +72,7 @@ def _print(found: dict[str, Any]) -> None:
 
 
 def _cut(found: dict[str, Any]) -> str:
-    return "" if found["complete"] else " (the time was over)"
+    return "" if found["complete"] else " (stopped at the time limit)"
 
 
 def _lines(document: Any) -> list[str]:

@@ -113,8 +113,8 @@ def infer_command(
 ) -> None:
     """Propose searchable fields from the last 1,000 records of a log, and install them with --apply.
 
-    The fields of an installed configuration stay as they are. To change the proposal before you install it, save it
-    with --json and use `strandline index set`.
+    The fields of an installed configuration stay as they are. To change the proposal before you install it, save the
+    member `search` of the --json output and use `strandline index set`.
 
     Example:
       strandline index infer orders

@@ -11,7 +11,7 @@ import typer
 
 from strandline.cli.command_class import Command, ReadingCommand
 from strandline.cli.connection import connect
-from strandline.cli.dry_run import DRY_RUN_RECORDS, DryRunLimit, DryRunOnly, show_dry_run
+from strandline.cli.dry_run import DRY_RUN_RECORDS, NOT_EMPTY, DryRunLimit, DryRunOnly, needs_empty, show_dry_run
 from strandline.cli.exit_codes import CommandFailed, Exit, naming
 from strandline.cli.options import ApiKey, AsJson, LogName, Url
 from strandline.cli.output import counted, print_json, print_line, put, say
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
 #: Records that a schema is inferred from.
 SAMPLE_RECORDS = 1000
-#: The message of a server for a first schema of a log with records, as the protocol of streams publishes it.
-NOT_EMPTY = "first schema requires empty stream"
 
 app = typer.Typer(name="schema", no_args_is_help=True, help="Show, install and infer the JSON Schema of a log.")
 
@@ -103,11 +101,7 @@ def set_command(
         except BadRequest as error:
             if error.message != NOT_EMPTY:
                 raise
-            raise CommandFailed(
-                f"log {log!r} has records and no schema, and a first schema needs an empty log; create another log "
-                "with `strandline log create NAME --schema FILE`",
-                Exit.CONFLICT,
-            ) from None
+            raise CommandFailed(needs_empty(log), Exit.CONFLICT) from None
     if as_json:
         print_json({"log": log, **{name: value for name, value in registry.items() if name != "apiVersion"}})
     else:

@@ -12,7 +12,7 @@ from rich.filesize import decimal
 from strandline.cli.connection import connect
 from strandline.cli.exit_codes import CommandFailed, Exit
 from strandline.cli.options import ApiKey, AsJson, AsJsonLines, Url
-from strandline.cli.output import print_fields, print_json, print_line
+from strandline.cli.output import counted, print_fields, print_json, print_line
 from strandline.cli.server_choice import DEFAULT_URL
 from strandline.cli.times import show_age
 from strandline.client.calls import ALWAYS, Request
@@ -44,9 +44,9 @@ def ping_command(
 ) -> None:
     """Check that a server answers, and how quickly.
 
-    The time is that of a request on an open connection. With the URLs of a server and its standbys, the command checks
-    each of them. Fails with exit code 4 if a server does not answer; this needs no API key. `strandline doctor` finds
-    out why a server does not work as expected.
+    The time is that of a request on an open connection. With several URLs, the command checks each server and shows its
+    role. It fails with exit code 4 if one does not answer. It needs no API key. `strandline doctor` finds out why a
+    server does not work as expected.
 
     Example:
       strandline ping --count 5
@@ -146,7 +146,7 @@ def _fields(url: str, health: Health, metrics: dict[str, Any]) -> dict[str, Any]
         else None,
         "damaged files": metrics["damaged_files"] or None,
         "pipeline": pipeline["state"],
-        "not in the lake": f"{pipeline['lag_records']:,} records" if pipeline["state"] != "off" else None,
+        "not in the lake": counted(pipeline["lag_records"], "record") if pipeline["state"] != "off" else None,
     }
 
 
@@ -154,5 +154,5 @@ def show_lag(replica: dict[str, Any]) -> str:
     """What would be lost with the machine."""
     if not replica["waiting_bytes"]:
         return "nothing"
-    records, size = f"{replica['waiting_records']:,} records", decimal(replica["waiting_bytes"])
+    records, size = counted(replica["waiting_records"], "record"), decimal(replica["waiting_bytes"])
     return f"{size} with {records} of logs below `replicated`, for {replica['lag_ms'] / 1000:.1f} s"

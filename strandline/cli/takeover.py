@@ -42,8 +42,8 @@ def takeover_command(
     standby that starts after the request ignores it. The old leader cannot write to the replica any more, even if it
     still runs.
 
-    The command waits until a server has taken over, and fails if none has. The server answers requests when it has read
-    the replica: `strandline ping` shows that.
+    The command waits until a server has taken over, and fails if none has. The new leader answers requests once it has
+    read the replica, which `strandline ping` shows.
 
     Example:
       strandline takeover s3://bucket/prefix

@@ -18,7 +18,7 @@ def quotas(held: Sequence[int], of: int) -> list[int]:
 
 
 class GroupMember:
-    """A member with its shares, each with the number of its lease. They are its own until the deadline."""
+    """A member with its shares, each with the number of its lease. It owns them until the deadline."""
 
     __slots__ = ("deadline", "lease_ms", "node", "shares")
 
@@ -30,7 +30,7 @@ class GroupMember:
 
 
 class LeaseNumbers:
-    """Numbers that no lease had before, also in an earlier process: they begin at the time."""
+    """Numbers of leases, each used once, also across restarts: they begin at the time in microseconds."""
 
     def __init__(self, now: int) -> None:
         self._last = now * 1000
@@ -54,7 +54,7 @@ class ConsumerGroup:
     """The members of a group and their shares, from 0 to ``of - 1``. Times are milliseconds of ``clock``.
 
     A share has at most one owner, until the owner gives it back, leaves, or lets its lease run out. A share that
-    another member should have is only asked back: its owner may be in the middle of a record.
+    another member should have stays with its owner until the owner gives it back: it may be processing a record.
 
     ``resumed`` is when the server started, for a group that existed before. Until a lease has passed since then,
     members that are still at work present their leases (:meth:`holds`), and no other member gets their shares.

@@ -203,10 +203,10 @@ def _follower(stats: FollowerStats | None) -> Iterator[str]:
         return
     yield from _gauge("follower_term", "Term of the server that this one follows.", stats.term)
     yield from _gauge("follower_chunk", "Number of the last chunk that was read from the replica.", stats.chunk)
-    help = "How long ago this server had everything that was in the replica."
+    help = "How old the data is: this server has everything that was in the replica this long ago."
     yield from _gauge("follower_lag_seconds", help, stats.lag_ms / 1000)
     yield from _counter("follower_applied_bytes_total", "Bytes of the journal that were applied.", stats.applied_bytes)
-    help = "Rounds of the leader's housekeeping that were adopted."
+    help = "Rounds of housekeeping that were adopted from the leader."
     yield from _counter("follower_states_total", help, stats.states)
     help = "How often all logs were loaded again, because of a new leader or removed chunks."
     yield from _counter("follower_reloads_total", help, stats.reloads)

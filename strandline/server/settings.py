@@ -371,6 +371,11 @@ def check(settings: Settings) -> None:
             "pipeline.pipeline_project needs a server without TLS, because its pipeline connects to the server by an "
             "address that no certificate names: use a proxy for TLS, or run `strandline pipeline run` separately"
         )
+    if server.standby and settings.storage.follow:
+        raise BadSettings(
+            "server.standby and storage.follow exclude each other: a follower does not take over. Remove "
+            "one of them, and run the standby as a server of its own with storage.replica"
+        )
     if server.standby and not settings.storage.replica:
         raise BadSettings(
             "server.standby needs a replica to take over from: set storage.replica (STRANDLINE_REPLICA, --replica)"

@@ -154,9 +154,9 @@ SHUTTING_DOWN = Problem("shutting_down", 503, "The server is shutting down.", SO
 STANDBY = Problem(
     "standby",
     503,
-    "The server does not answer this request. It is a standby, another server has taken over from it, or it follows "
-    "another server: then it answers only reads, and a read with `min_seq` only once it has that record. Use the "
-    "server at the address `leader` in the details, if it is known.",
+    "The server is a standby, another server has taken over from it, or it is a follower. A follower answers reads "
+    "only, and a read with `min_seq` only once it has that record. Use the server at the address `leader` in the "
+    "details, if it is known.",
     SOON_MS,
 )
 READ_ONLY = Problem(

@@ -115,7 +115,7 @@ def test_a_consumer_group_is_listed_shown_moved_and_deleted(cli_server: ServerPr
             assert ["members", "1"] in words
             assert [row[:4] for row in words[-2:]] == [["0", "worker-1", "3", "0"], ["1", "worker-1", "3", "0"]]
             for command in (["seek", name, "shop", "1"], ["reset", name, "shop"], ["rm", name, "shop"]):
-                assert "stop them first: worker-1" in cli.fails(6, "consumer", *command)
+                assert "stop all members first: worker-1" in cli.fails(6, "consumer", *command)
     assert cli.lines("consumer", "seek", name, "shop", "1") == [f"moved consumer shop of log {name}: seq 1, lag 2"]
     assert [one["seq"] for one in cli.json("consumer", "show", name, "shop")["shares"]] == [1, 1]
     assert cli.json("consumer", "reset", name, "shop")["seq"] == 0

@@ -77,6 +77,9 @@ def test_a_file_is_below_the_variables_and_those_are_below_the_options(tmp_path:
         ("data_dir", "/srv/data", "/srv/data"),
         ("cold_url", "/srv/cold", "/srv/cold"),
         ("replica", "s3://bucket/prefix", "s3://bucket/prefix"),
+        ("follow", "s3://bucket/prefix", "s3://bucket/prefix"),
+        ("follow_interval_ms", "1000", 1000),
+        ("backups", "s3://bucket/backups", "s3://bucket/backups"),
         ("replica_interval_ms", "0", 0),
         ("replica_timeout_ms", "100", 100),
         ("replica_lease_ms", "3000", 3000),
@@ -415,6 +418,11 @@ def test_a_standby_needs_a_replica() -> None:
     with pytest.raises(BadSettings, match=r"server\.standby needs a replica .*--replica"):
         load(environment={"STRANDLINE_STANDBY": "1"})
     assert load(options={"--standby": True, "--replica": "copy"}).server.standby
+
+
+def test_a_follower_cannot_stand_by() -> None:
+    with pytest.raises(BadSettings, match=r"server\.standby and storage\.follow exclude each other"):
+        load(options={"--standby": True, "--follow": "copy"})
 
 
 def test_settings_that_contradict_each_other_are_refused() -> None:

@@ -17,6 +17,7 @@ import msgspec
 from strandline.collections import AppendOnly, Collection, QueueEvents
 from strandline.delivery.queues import QueueCounters, QueueFigures
 from strandline.delivery.queues.activity import Activity
+from strandline.engine.follower.follower import FollowerStats
 from strandline.engine.replica.replica import ReplicaStats
 from strandline.engine.stats import Histogram
 from strandline.lake.status import DeclaredStatus, DeclaredTable, PipelineStatus, RoundSummary
@@ -89,6 +90,7 @@ FULL_SNAPSHOT = Snapshot(
         away=False,
         superseded=False,
     ),
+    follower=FollowerStats(leader="", term=1, chunk=1, lag_ms=0.0, applied_bytes=1, states=1, reloads=0),
     traces=ExportStats(0, 0, 0),
     pipeline=PipelineSnapshot(
         status=PipelineStatus(

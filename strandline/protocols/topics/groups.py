@@ -91,7 +91,8 @@ class ConsumerGroups:
         commits: list[Commit[Any]] = []
         group = self._find(topic, name) or self._create(topic, name, body, commits)
         if body.of is not None and body.of != group.of:
-            raise invalid(f"group {name!r} has {group.of} shares, not {body.of}; leave out `of`", {"of": group.of})
+            why = f"group {name!r} has {group.of} shares, and the number cannot be changed to {body.of}"
+            raise invalid(why, {"of": group.of})
         lost = self._report(topic, group, body, commits)
         assigned = Assignment({}, []) if body.leave else group.members.assign(body.node)
         # The position of a share is final for as long as the lease, so it need not be durable yet.
@@ -169,7 +170,7 @@ class ConsumerGroups:
                 detail = {"topic": topic.name, "group": name, "members": len(members)}
                 raise Refusal(
                     GROUP_HAS_MEMBERS,
-                    f"group {name!r} has {len(members)} members; stop them before you delete it",
+                    f"group {name!r} has members ({len(members)}); stop them before you delete it",
                     detail,
                 )
             commits = [topic.log.drop_cursor(CONSUMER + group.consumer(share)) for share in range(group.of)]

@@ -86,6 +86,8 @@ class Follower:
         self._adopted = threading.Condition()
         self._ending = threading.Event()
         self._thread: BackgroundThread | None = None
+        #: The thread that applies chunks now; 0: none.
+        self._looking = 0
 
     @property
     def refusal(self) -> FollowsLeader:
@@ -154,16 +156,20 @@ class Follower:
     def look(self) -> None:
         """Apply everything that is in the replica now. Raises OSError and DamagedFile."""
         began = self._now()
-        while True:
-            try:
-                if self._has_missed_chunks:
-                    self._reload(self._mirror.begin())
-                for chunk in self._mirror.new_chunks():
-                    self._take(chunk)
-                break
-            except ChunksRemoved as error:
-                log.info("%s; loading the last state", error)
-                self._has_missed_chunks = True
+        self._looking = threading.get_ident()
+        try:
+            while True:
+                try:
+                    if self._has_missed_chunks:
+                        self._reload(self._mirror.begin())
+                    for chunk in self._mirror.new_chunks():
+                        self._take(chunk)
+                    break
+                except ChunksRemoved as error:
+                    log.info("%s; loading the last state", error)
+                    self._has_missed_chunks = True
+        finally:
+            self._looking = 0
         self._current_at = began
 
     def _take(self, chunk: Chunk) -> None:
@@ -244,9 +250,11 @@ class Follower:
 
     def fetch(self, entry: Describes) -> bool:
         """Fetch a segment that the directory lacks. If the leader has merged it in the meantime, wait until the state
-        that names the merged segment was adopted."""
+        that names the merged segment was adopted, unless this is the thread that adopts it."""
         if self._mirror.fetch(entry):
             return True
+        if self._looking == threading.get_ident():
+            return False
         if self._thread is None:
             self.look()
             return self._mirror.fetch(entry)

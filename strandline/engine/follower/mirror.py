@@ -41,7 +41,8 @@ class NoLeaderYet(EngineError):
 
 
 class ChunksRemoved(EngineError):
-    """The leader has removed chunks that were not read yet. The mirror has to be made again from the last state."""
+    """The leader has removed chunks that were not read yet, or segments that one of them needs. The mirror has to be
+    made again from the last state."""
 
 
 class Mirror:
@@ -98,8 +99,10 @@ class Mirror:
         self.number = state.first_chunk - 1
         while self.number < found.number:
             chunk = next(self.new_chunks(), None)
-            if chunk is not None and chunk.kind is ChunkKind.JOURNAL:
-                self.write(content_of(chunk, JournalPart), manifest.boundary)
+            if chunk is not None:
+                if chunk.kind is ChunkKind.JOURNAL:
+                    self.write(content_of(chunk, JournalPart), manifest.boundary)
+                self.number = chunk.number
         return manifest
 
     def new_chunks(self) -> Iterator[Chunk]:
@@ -117,8 +120,9 @@ class Mirror:
                 continue
             if chunk.kind is ChunkKind.TERM:
                 self.term, self.leader = chunk.term, content_of(chunk, Term).address
-            self.number = chunk.number
             yield chunk
+            # If the caller could not take it, for example because its disk is full, it is read again.
+            self.number = chunk.number
 
     def write(self, part: JournalPart, boundary: int) -> None:
         """Add bytes to the journal files from ``boundary`` on."""

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -343,4 +344,43 @@ def test_the_lag_grows_while_the_store_is_away(tmp_path: Path, pair: Pair) -> No
     assert pair.follower.lag_ms() > before
     pair.store.is_away = False
     pair.look()
+    pair.check()
+
+
+def test_a_chunk_that_could_not_be_written_is_read_again(pair: Pair) -> None:
+    """The disk of the follower is full for a while."""
+    change_in_every_way(pair.leader.log("a"))
+    pair.ship()
+    disk = pair.engine.disk
+    assert isinstance(disk, FaultDisk)
+    disk.fail_at(disk.calls_of("write") + 1, errno.ENOSPC, kind="write", short=True)
+    with pytest.raises(OSError, match="No space"):
+        pair.follower.look()
+    disk.heal()
+    pair.look()
+    assert pair.follower.stats().reloads == 0
+    pair.check()
+
+
+def test_a_change_of_records_whose_segment_was_merged_away_is_not_left_out(pair: Pair) -> None:
+    """The follower is paused for a round, after which the replica has neither the segments that it knows nor those
+    chunks that precede the round. The chunk with the change is still there."""
+    log = pair.leader.log("a")
+    for _ in range(4):
+        fill(log, "x", "y", key="k")
+        pair.look()
+        pair.seal()
+        pair.look()
+    before = pair.leader.store.ids()
+    pair.leader.maintain()
+    assert pair.leader.store.ids() != before
+    pair.ship()
+    pair.follower.look()
+    log.delete(key="k").wait()
+    pair.ship()
+    for _ in range(2):
+        pair.make_state_ready()
+        pair.ship()
+    pair.follower.look()
+    assert pair.follower.stats().reloads == 1
     pair.check()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 from pathlib import Path
 from typing import Any
 
@@ -87,9 +88,42 @@ def test_min_seq_says_what_is_missing(servers: Servers) -> None:
         answer = servers.get(path)
         assert answer.status_code == 400
         assert expected in answer.json()["error"]["message"]
+    for number in ("9" * 20, "9" * 5000):
+        answer = servers.get(f"/v0/topics/orders?min_seq={number}")
+        assert (answer.status_code, answer.json()["error"]["code"]) == (400, "invalid_request")
+        assert len(answer.content) < 300
     # The leader need not wait: there is no such record.
     answer = httpx.get(f"{servers.leader.url}/v0/topics/orders?min_seq=9", trust_env=False)
     assert (answer.status_code, answer.json()["error"]["code"]) == (400, "invalid_request")
+
+
+def test_min_seq_holds_for_bodies_that_are_large_or_compressed(servers: Servers) -> None:
+    servers.leader.client().write("orders", [1])
+    path = f"{servers.leader.url}/v0/topics/orders/diff?min_seq=9"
+    # White space makes the body large.
+    body = b'{"from_seq":0}'.ljust(300_000)
+    headers = {"content-type": "application/json"}
+    for content, coding in ((body, {}), (gzip.compress(body), {"content-encoding": "gzip"})):
+        answer = httpx.post(path, content=content, headers={**headers, **coding}, trust_env=False)
+        assert (answer.status_code, answer.json()["error"]["code"]) == (400, "invalid_request")
+
+
+def test_a_follower_gives_no_shares_of_a_consumer_group(servers: Servers) -> None:
+    leader, follower = servers.leader.client(), servers.follower.client()
+    seq = leader.write("orders", [1, 2])["last_seq"]
+    group = "/v0/topics/orders/groups/g"
+    leader.call("POST", group, {"node": "a", "of": 2})
+    leader.call("PUT", "/v0/topics/orders/consumers/c", {"seq": seq})
+    eventually(lambda: len(follower.call("GET", "/v0/consumers")["consumers"]) == 3)
+    assert [each["node"] for each in follower.call("GET", group)["shares"]] == [None, None]
+    refused = httpx.post(f"{servers.follower.url}{group}", json={"node": "b"}, trust_env=False)
+    assert (refused.status_code, refused.json()["error"]["code"]) == (503, "standby")
+    assert follower.call("GET", group)["members"] == []
+    # The leader begins the group again with other shares.
+    leader.call("POST", group, {"node": "a", "leave": True})
+    leader.call("DELETE", group)
+    leader.call("POST", group, {"node": "a", "of": 3})
+    eventually(lambda: follower.request("GET", group).json().get("of") == 3)
 
 
 def test_live_readers_and_searches_of_a_follower(servers: Servers) -> None:

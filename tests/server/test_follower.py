@@ -92,6 +92,8 @@ def test_min_seq_says_what_is_missing(servers: Servers) -> None:
         answer = servers.get(f"/v0/topics/orders?min_seq={number}")
         assert (answer.status_code, answer.json()["error"]["code"]) == (400, "invalid_request")
         assert len(answer.content) < 300
+    # It says nothing about the logs of the server itself.
+    assert servers.get("/v0/topics/__quota__?min_seq=9").status_code == 404
     # The leader need not wait: there is no such record.
     answer = httpx.get(f"{servers.leader.url}/v0/topics/orders?min_seq=9", trust_env=False)
     assert (answer.status_code, answer.json()["error"]["code"]) == (400, "invalid_request")
@@ -124,6 +126,40 @@ def test_a_follower_gives_no_shares_of_a_consumer_group(servers: Servers) -> Non
     leader.call("DELETE", group)
     leader.call("POST", group, {"node": "a", "of": 3})
     eventually(lambda: follower.request("GET", group).json().get("of") == 3)
+
+
+def test_a_follower_shows_the_routers_of_the_leader_and_forwards_nothing(servers: Servers) -> None:
+    leader, follower = servers.leader.client(), servers.follower.client()
+    leader.put("orders")
+    leader.put("copies")
+
+    def routers() -> list[tuple[str, int]]:
+        found = follower.call("GET", "/console/api/routers")["routers"]
+        return [(each["name"], each["lag"]) for each in found]
+
+    leader.call("PUT", "/v0/routers/r", {"source": "orders", "dest": "copies"}, status=201)
+    eventually(lambda: routers() == [("r", 0)])
+    leader.write("orders", [1, 2])
+    assert servers.get("/v0/topics/copies?min_seq=2").status_code == 200
+    assert data_of(follower, "copies") == [1, 2]
+    eventually(lambda: routers() == [("r", 0)])
+    refused = httpx.delete(f"{servers.follower.url}/v0/routers/r", trust_env=False)
+    assert (refused.status_code, refused.json()["error"]["code"]) == (503, "standby")
+    servers.follower.stop()
+    servers.follower.start()
+    follower = servers.follower.client()
+    eventually(lambda: routers() == [("r", 0)])
+    leader.write("orders", [3])
+    assert servers.get("/v0/topics/copies?min_seq=3").status_code == 200
+    assert "forwarding failed" not in servers.follower.log()
+    leader.call("DELETE", "/v0/routers/r")
+    eventually(lambda: routers() == [])
+
+
+def test_a_follower_does_not_run_the_pipeline(servers: Servers) -> None:
+    refused = httpx.post(f"{servers.follower.url}/pipeline/run", trust_env=False)
+    assert (refused.status_code, refused.json()["error"]["code"]) == (503, "standby")
+    assert servers.get("/pipeline").json()["state"] == "off"
 
 
 def test_live_readers_and_searches_of_a_follower(servers: Servers) -> None:

@@ -14,6 +14,7 @@ from strandline.engine.follower.follower import Follower
 from strandline.engine.follower.mirror import NoLeaderYet
 from strandline.engine.journal.file import journal_indexes
 from strandline.engine.replica import shipper
+from strandline.engine.replica.chunk import chunk_name
 from strandline.engine.testing.fault_disk import FaultDisk
 
 
@@ -325,6 +326,18 @@ def test_a_follower_does_not_use_the_directory_of_another_server(pair: Pair) -> 
         Engine.follow(FaultDisk(_data_directory(pair.path)), Options(), background=False, replica=pair.store)
 
 
+@pytest.mark.parametrize("replica", [None, FaultyStore()])
+def test_a_server_that_does_not_follow_refuses_the_directory_of_a_follower(
+    pair: Pair, replica: FaultyStore | None
+) -> None:
+    """The next follower would make the directory again, without what was written to it."""
+    pair.engine.close()
+    with pytest.raises(BadConfig, match="copy of a replica"):
+        Engine.open(FaultDisk(pair.path / "follower"), Options(), background=False, replica=replica)
+    pair.engine = pair.follow()
+    pair.check()
+
+
 def _data_directory(path: Path) -> Path:
     (path / "data").mkdir()
     Engine.open(FaultDisk(path / "data"), background=False).close()
@@ -383,4 +396,17 @@ def test_a_change_of_records_whose_segment_was_merged_away_is_not_left_out(pair:
         pair.ship()
     pair.follower.look()
     assert pair.follower.stats().reloads == 1
+    pair.check()
+
+
+def test_a_chunk_that_the_store_has_lost_is_an_error_until_the_next_state(pair: Pair) -> None:
+    for text in ("x", "y", "z"):
+        fill(pair.leader.log("a"), text)
+        pair.ship()
+    pair.store.delete(chunk_name(pair.follower.stats().chunk + 2))
+    with pytest.raises(OSError, match="the last state needs it"):
+        pair.follower.look()
+    assert texts(pair.engine.log("a")) == ["1", "2", "3", "x"]
+    pair.seal()
+    pair.look()
     pair.check()

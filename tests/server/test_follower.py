@@ -56,6 +56,7 @@ def test_a_follower_answers_reads_and_names_the_leader(servers: Servers) -> None
         ("PUT", "/v1/stream/visits", None),
         ("POST", "/v1/stream/orders", [1]),
         ("PUT", "/v0/routers/r", {"source": "orders", "dest": "copies"}),
+        ("DELETE", "/v0/routers/r", None),
     ):
         refused = httpx.request(method, f"{servers.follower.url}{path}", json=body, trust_env=False)
         assert refused.status_code == 503, (method, path, refused.text)
@@ -154,6 +155,14 @@ def test_a_follower_shows_the_routers_of_the_leader_and_forwards_nothing(servers
     assert "forwarding failed" not in servers.follower.log()
     leader.call("DELETE", "/v0/routers/r")
     eventually(lambda: routers() == [])
+
+
+def test_a_follower_does_not_say_that_it_deleted_a_subscription(servers: Servers) -> None:
+    path = "/v1/stream/__ds/subscriptions/s"
+    wanted = {"type": "pull-wake", "pattern": "*", "wake_stream": "wake"}
+    httpx.put(f"{servers.leader.url}{path}", json=wanted, trust_env=False).raise_for_status()
+    assert httpx.delete(f"{servers.follower.url}{path}", trust_env=False).status_code == 503
+    assert httpx.get(f"{servers.leader.url}{path}", trust_env=False).status_code == 200
 
 
 def test_a_follower_does_not_run_the_pipeline(servers: Servers) -> None:

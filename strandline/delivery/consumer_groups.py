@@ -29,11 +29,21 @@ class GroupMember:
         self.shares: dict[int, int] = {}
 
 
+#: The clock of an earlier process may have been ahead by this much, in milliseconds.
+MAX_AHEAD_MS = 86_400_000
+
+
 class LeaseNumbers:
     """Numbers of leases, each used once, also across restarts: they begin at the time in microseconds."""
 
     def __init__(self, now: int) -> None:
         self._last = now * 1000
+        #: A later number is made up. The numbers are those of all groups, so one that is too large would end them.
+        self._latest_seen = (now + MAX_AHEAD_MS) * 1000
+
+    def may_be_earlier(self, lease: int) -> bool:
+        """Whether an earlier process may have given this number."""
+        return lease <= self._latest_seen
 
     def next(self) -> int:
         self._last += 1
@@ -96,7 +106,9 @@ class ConsumerGroup:
         member, owner = self._members[node], self._owners.get(share)
         if owner is member and member.shares[share] == lease:
             return True
-        if not self._resumes(member) or share >= self.of or (owner is not None and owner.shares[share] >= lease):
+        if not self._resumes(member) or share >= self.of or not self._leases.may_be_earlier(lease):
+            return False
+        if owner is not None and owner.shares[share] >= lease:
             return False
         if owner is not None:
             del owner.shares[share]

@@ -49,6 +49,7 @@ from strandline.engine.reads.latest import Latests
 from strandline.engine.record import MAX_RECORD_BYTES, Appended, Batch, Config, is_internal
 from strandline.engine.replica.replica import Replica, ReplicaOptions
 from strandline.engine.replica.store import ObjectStoreReplica, ReplicaStore
+from strandline.engine.replica.takeover import check_is_own
 from strandline.engine.replica.takeover import finish as finish_takeover
 from strandline.engine.segments.cold_tier import ColdStore, ObjectStoreCold
 from strandline.engine.segments.store import CACHE_BYTES, COLD_CACHE_BYTES, SegmentStore
@@ -326,7 +327,9 @@ class Engine:
                 if replica is None and options.replica:
                     replica = ObjectStoreReplica(options.replica, **options.replica_options)
                 copy = None
-                if replica is not None:
+                if replica is None:
+                    check_is_own(disk)
+                else:
                     copy = Replica(disk, replica, options.for_replica())
                     copy.begin_term(lambda: None if progress is None else progress(0.0))
                 engine = cls(disk, options, clock or SteadyClock(), cold, worker, progress, replica=copy)

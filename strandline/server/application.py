@@ -329,7 +329,8 @@ class Application:
             self.indexer.start()
         if not self.status.draining:
             self.keeper.start()
-            marks.start()
+            if engine.follower is None:
+                marks.start()
         log.info("ready: %d logs in %s", kernel.catalog.count, settings.storage.data_dir)
 
     async def _open_engine(self) -> Engine:

@@ -83,6 +83,8 @@ log = logging.getLogger(__name__)
 CLOSE = (b"connection", b"close")
 #: The header with how far a server that follows another one is behind, in milliseconds.
 LAG = b"strandline-lag-ms"
+#: The characters of a wrong value that an answer repeats.
+MAX_SHOWN = 40
 #: The elements of smaller bodies are not counted, because decoding them takes only a few milliseconds.
 COUNTED_FROM_BYTES = 64 << 10
 
@@ -362,14 +364,7 @@ class Gate:
         assert route is not None
         answer: Answer | Later | Awaitable[Answer]
         try:
-            if b"content-encoding" in head.headers and not self._decode(call):
-                answer = self._answer_large(call, route)
-            elif len(call.body) > self._large_from:
-                answer = self._handle_large(call, route)
-            elif head.min_seq:
-                answer = self._answer_reached(call, route)
-            else:
-                answer = route.handler(call)
+            answer = self._answer_reached(call, route) if head.min_seq else self._handle(call, route)
         except Exception as error:
             answer = self._failed(call, error)
         if isinstance(answer, Reply):
@@ -438,6 +433,13 @@ class Gate:
                 stream.encode(PieceEncoder(coding), (VARY_ENCODING, (b"content-encoding", coding)))
         send(call, stream)
 
+    def _handle(self, call: Call, route: Route) -> Answer | Later | Awaitable[Answer]:
+        if b"content-encoding" in call.head.headers and not self._decode(call):
+            return self._answer_large(call, route)
+        if len(call.body) > self._large_from:
+            return self._handle_large(call, route)
+        return route.handler(call)
+
     def _handle_large(self, call: Call, route: Route) -> Answer | Later | Awaitable[Answer]:
         """Refuse a body that is too large. If the body may have too many elements, count them on another thread before
         the handler decodes it."""
@@ -454,7 +456,7 @@ class Gate:
         """Answer when the log of the path has the record that the client asks for."""
         assert self.reach is not None
         await self.reach(call.head.params[route.reads_log], call.head.min_seq)
-        return await _settled(route.handler(call))
+        return await _settled(self._handle(call, route))
 
     async def _count_first(self, call: Call, route: Route, elements: ElementLimit) -> Answer:
         if await self._workers.normal.run(elements.is_exceeded, call.body):
@@ -572,9 +574,10 @@ def _min_seq(head: Head, route: Route) -> int:
     text = head.query.get("min_seq")
     if text is None:
         return 0
-    if not route.reads_log or not (text.isascii() and text.isdigit() and int(text) <= MAX_SEQ):
+    is_number = text.isascii() and text.isdigit() and len(text) <= len(str(MAX_SEQ)) and int(text) <= MAX_SEQ
+    if not route.reads_log or not is_number:
         expected = "a sequence number" if route.reads_log else "no min_seq, because the request reads no single log"
-        raise Refusal(INVALID_REQUEST, f"min_seq is {text!r}; expected {expected}")
+        raise Refusal(INVALID_REQUEST, f"min_seq is {text[:MAX_SHOWN]!r}; expected {expected}")
     return int(text)
 
 

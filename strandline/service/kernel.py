@@ -16,6 +16,7 @@ from strandline.engine import Engine, Log
 from strandline.engine.background import report
 from strandline.engine.commit import Commit
 from strandline.engine.errors import EngineError, JournalFailed, NotWritable
+from strandline.engine.record import is_internal
 from strandline.service.access import Access
 from strandline.service.admission import Admission, Pressure
 from strandline.service.catalog import Catalog, check_append, holds_json
@@ -33,6 +34,8 @@ MAX_HOPS = 16
 REACH_SECONDS = 5.0
 #: How often expired logs are removed.
 SWEEP_SECONDS = 1.0
+#: How often a server that follows another one reads the routers of its leader, if they have changed.
+FOLLOW_SECONDS = 1.0
 
 
 class Kernel:
@@ -52,6 +55,9 @@ class Kernel:
         self.queues = Queues(engine, hub.now, self._dead_letter_log, self._expiry.expect)
         self.dispatchers = Dispatchers(hub, self._hold_back)
         self.routers = Routers(engine, hub)
+        self._following = (
+            None if engine.follower is None else hub.every(FOLLOW_SECONDS, "reading of routers", self.routers.follow)
+        )
         self.catalog.dropping.append(self._forget)
         self.catalog.sweep()
         self._sweeping = hub.every(SWEEP_SECONDS, "removal of expired logs", self.catalog.sweep)
@@ -74,6 +80,8 @@ class Kernel:
         self._stopped = True
         self._expiry.stop()
         self._sweeping.stop()
+        if self._following is not None:
+            self._following.stop()
         self.catalog.stop()
 
     # --- removing a log ----------------------------------------------------------------------------------------------
@@ -166,6 +174,8 @@ class Kernel:
     async def reach(self, name: str, seq: int) -> None:
         """Wait until readers of a log can see a seq, on a server that follows another one. Raises Refusal if that takes
         too long, or if this server is the leader and has no such record."""
+        if is_internal(name):
+            return  # the protocol says that it has no such log
         waiter = _Reach(self.hub, self.catalog, name, seq)
         follower = self.engine.follower
         if waiter.is_there():

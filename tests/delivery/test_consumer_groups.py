@@ -8,6 +8,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from strandline.delivery.consumer_groups import ConsumerGroup, LeaseNumbers, quotas
 from strandline.engine import ManualClock
+from strandline.engine.record import MAX_SEQ
 
 LEASE_MS = 1000
 NODES = ["a", "b", "c", "d", "e"]
@@ -143,3 +144,14 @@ def test_after_a_restart_the_later_lease_counts() -> None:
     assert attend(restarted, "a", old) == old
     assert attend(restarted, "b", new) == new
     assert attend(restarted, "a", old) == {}
+
+
+def test_a_made_up_lease_does_not_use_up_the_numbers_of_other_groups() -> None:
+    clock = ManualClock(1_800_000_000_000)
+    numbers = LeaseNumbers(clock.now())
+    resumed = ConsumerGroup(1, numbers, clock.now, clock.now())
+    resumed.renew("a", LEASE_MS)
+    assert not resumed.holds("a", 0, MAX_SEQ)
+    assert resumed.holds("a", 0, (clock.now() - 1) * 1000)
+    other = ConsumerGroup(1, numbers, clock.now)
+    assert attend(other, "b")[0] < MAX_SEQ

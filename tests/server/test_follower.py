@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +65,7 @@ def test_a_follower_answers_reads_and_names_the_leader(servers: Servers) -> None
         ("PUT", "/v1/stream/visits", None),
         ("POST", "/v1/stream/orders", [1]),
         ("PUT", "/v0/routers/r", {"source": "orders", "dest": "copies"}),
+        ("DELETE", "/v0/routers/r", None),
     ):
         refused = httpx.request(method, f"{servers.follower.url}{path}", json=body, trust_env=False)
         assert refused.status_code == 503, (method, path, refused.text)
@@ -96,9 +98,86 @@ def test_min_seq_says_what_is_missing(servers: Servers) -> None:
         answer = servers.get(path)
         assert answer.status_code == 400
         assert expected in answer.json()["error"]["message"]
+    for number in ("9" * 20, "9" * 5000):
+        answer = servers.get(f"/v0/topics/orders?min_seq={number}")
+        assert (answer.status_code, answer.json()["error"]["code"]) == (400, "invalid_request")
+        assert len(answer.content) < 300
+    # It says nothing about the logs of the server itself.
+    assert servers.get("/v0/topics/__quota__?min_seq=9").status_code == 404
     # The leader need not wait: there is no such record.
     answer = httpx.get(f"{servers.leader.url}/v0/topics/orders?min_seq=9", trust_env=False)
     assert (answer.status_code, answer.json()["error"]["code"]) == (400, "invalid_request")
+
+
+def test_min_seq_holds_for_bodies_that_are_large_or_compressed(servers: Servers) -> None:
+    servers.leader.client().write("orders", [1])
+    path = f"{servers.leader.url}/v0/topics/orders/diff?min_seq=9"
+    # White space makes the body large.
+    body = b'{"from_seq":0}'.ljust(300_000)
+    headers = {"content-type": "application/json"}
+    for content, coding in ((body, {}), (gzip.compress(body), {"content-encoding": "gzip"})):
+        answer = httpx.post(path, content=content, headers={**headers, **coding}, trust_env=False)
+        assert (answer.status_code, answer.json()["error"]["code"]) == (400, "invalid_request")
+
+
+def test_a_follower_gives_no_shares_of_a_consumer_group(servers: Servers) -> None:
+    leader, follower = servers.leader.client(), servers.follower.client()
+    seq = leader.write("orders", [1, 2])["last_seq"]
+    group = "/v0/topics/orders/groups/g"
+    leader.call("POST", group, {"node": "a", "of": 2})
+    leader.call("PUT", "/v0/topics/orders/consumers/c", {"seq": seq})
+    eventually(lambda: len(follower.call("GET", "/v0/consumers")["consumers"]) == 3)
+    assert [each["node"] for each in follower.call("GET", group)["shares"]] == [None, None]
+    refused = httpx.post(f"{servers.follower.url}{group}", json={"node": "b"}, trust_env=False)
+    assert (refused.status_code, refused.json()["error"]["code"]) == (503, "standby")
+    assert follower.call("GET", group)["members"] == []
+    # The leader begins the group again with other shares.
+    leader.call("POST", group, {"node": "a", "leave": True})
+    leader.call("DELETE", group)
+    leader.call("POST", group, {"node": "a", "of": 3})
+    eventually(lambda: follower.request("GET", group).json().get("of") == 3)
+
+
+def test_a_follower_shows_the_routers_of_the_leader_and_forwards_nothing(servers: Servers) -> None:
+    leader, follower = servers.leader.client(), servers.follower.client()
+    leader.put("orders")
+    leader.put("copies")
+
+    def routers() -> list[tuple[str, int]]:
+        found = follower.call("GET", "/console/api/routers")["routers"]
+        return [(each["name"], each["lag"]) for each in found]
+
+    leader.call("PUT", "/v0/routers/r", {"source": "orders", "dest": "copies"}, status=201)
+    eventually(lambda: routers() == [("r", 0)])
+    leader.write("orders", [1, 2])
+    assert servers.get("/v0/topics/copies?min_seq=2").status_code == 200
+    assert data_of(follower, "copies") == [1, 2]
+    eventually(lambda: routers() == [("r", 0)])
+    refused = httpx.delete(f"{servers.follower.url}/v0/routers/r", trust_env=False)
+    assert (refused.status_code, refused.json()["error"]["code"]) == (503, "standby")
+    servers.follower.stop()
+    servers.follower.start()
+    follower = servers.follower.client()
+    eventually(lambda: routers() == [("r", 0)])
+    leader.write("orders", [3])
+    assert servers.get("/v0/topics/copies?min_seq=3").status_code == 200
+    assert "forwarding failed" not in servers.follower.log()
+    leader.call("DELETE", "/v0/routers/r")
+    eventually(lambda: routers() == [])
+
+
+def test_a_follower_does_not_say_that_it_deleted_a_subscription(servers: Servers) -> None:
+    path = "/v1/stream/__ds/subscriptions/s"
+    wanted = {"type": "pull-wake", "pattern": "*", "wake_stream": "wake"}
+    httpx.put(f"{servers.leader.url}{path}", json=wanted, trust_env=False).raise_for_status()
+    assert httpx.delete(f"{servers.follower.url}{path}", trust_env=False).status_code == 503
+    assert httpx.get(f"{servers.leader.url}{path}", trust_env=False).status_code == 200
+
+
+def test_a_follower_does_not_run_the_pipeline(servers: Servers) -> None:
+    refused = httpx.post(f"{servers.follower.url}/pipeline/run", trust_env=False)
+    assert (refused.status_code, refused.json()["error"]["code"]) == (503, "standby")
+    assert servers.get("/pipeline").json()["state"] == "off"
 
 
 def test_live_readers_and_searches_of_a_follower(servers: Servers) -> None:

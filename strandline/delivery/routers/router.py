@@ -163,17 +163,24 @@ class Router:
     @classmethod
     def resumed(cls, definition: RouterDefinition, source: Log, dest: Log) -> Router:
         """Restore the router from its cursors."""
-        position, skipped = source.cursor(POSITION + definition.name), source.cursor(SKIPPED + definition.name)
+        router = cls(definition, source, dest, source.head, source.head)
+        router.resume()
+        return router
+
+    def resume(self) -> None:
+        """Continue where the cursors are."""
+        source = self.source
+        position, skipped = source.cursor(self.position_cursor), source.cursor(self.skipped_cursor)
         if position is None or skipped is None:
             # The cursors are journaled before the definition, so they can be missing only after a repair of damaged
             # files.
-            return cls(definition, source, dest, source.head, source.head)
-        router = cls(definition, source, dest, position.seq, skipped.seq)
+            return
+        self.position, self.skipped = position.seq, skipped.seq
+        self.written_skipped = skipped.seq
         together = source.cursor(TOGETHER)
         if together is not None and together.seq > position.seq:
-            router.skipped += together.seq - position.seq
-            router.position = together.seq
-        return router
+            self.skipped += together.seq - position.seq
+            self.position = together.seq
 
     def define(self, definition: RouterDefinition) -> None:
         """Apply a new definition from now on."""

@@ -6,6 +6,7 @@ same name, is recognised when the server starts.
 
 from __future__ import annotations
 
+from asyncio import Future
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Any, TypeVar
@@ -57,11 +58,18 @@ class Register:
         self._engine = engine
         self._seqs: dict[str, int] = {}
 
+    @property
+    def version(self) -> tuple[int, int, int] | None:
+        """The epoch, the head and the revision of the log; None: there is none."""
+        log = self._engine.find(NAME)
+        return None if log is None else (log.epoch, log.head, log.revision)
+
     def load(self) -> list[RouterEntry]:
         """Read the definitions in the order in which they were written, and delete those that were replaced."""
         log = self._engine.find(NAME)
         if log is None:
             return []
+        self._seqs = {}
         entries: dict[str, RouterEntry] = {}
         replaced: list[int] = []
         after, caught_up = 0, False
@@ -75,7 +83,7 @@ class Register:
                 self._seqs[name] = seq
                 entries[name] = entry
             after, caught_up = page.next_after, page.caught_up
-        if replaced:
+        if replaced and self._engine.follower is None:
             log.delete(seqs=replaced)
         return list(entries.values())
 
@@ -129,6 +137,8 @@ class Routers:
         self._above: dict[int, int] = {}
         #: The number of routers into a log, by its epoch.
         self._leading_into: dict[int, int] = {}
+        #: The version of the stored definitions that these routers have, on a server that follows another one.
+        self._version = self._register.version
         self._load()
 
     def __len__(self) -> int:
@@ -258,6 +268,8 @@ class Routers:
     def remove(self, name: str) -> Commit[bool]:
         """Stop forwarding at once. The commit's value says whether the router existed. Copies stay in the
         destination."""
+        if self._engine.follower is not None:
+            raise self._engine.follower.refusal
         router = self.get(name)
         if router is None:
             return Commit.of(False)
@@ -344,8 +356,12 @@ class Routers:
 
     def _load(self) -> None:
         """Resume the stored routers. Remove routers whose logs were dropped or created again."""
+        entries = self._register.load()
+        if self._shared.is_passive:
+            self._show(entries)
+            return
         stale: list[str] = []
-        for entry in self._register.load():
+        for entry in entries:
             definition = entry.definition
             source, dest = self._engine.find(definition.source), self._engine.find(definition.dest)
             if source is None or dest is None or (source.epoch, dest.epoch) != (entry.source_epoch, entry.dest_epoch):
@@ -360,3 +376,32 @@ class Routers:
         self._find_cycles()
         for source_of_some in self._from.values():
             source_of_some.submit()
+
+    # --- following -----------------------------------------------------------------------------------------
+
+    def follow(self) -> None:
+        """On a server that follows another one: show the routers of the leader, which forwards the records."""
+        version = self._register.version
+        if version == self._version:
+            for router in self._routers.values():
+                if not router.source.dropped:
+                    router.resume()
+            return
+
+        def show(read: Future[list[RouterEntry]]) -> None:
+            if not read.cancelled() and read.exception() is None:
+                self._version = version
+                self._show(read.result())
+
+        self._shared.hub.in_thread(self._register.load).add_done_callback(show)
+
+    def _show(self, entries: Iterable[RouterEntry]) -> None:
+        """Have exactly the routers of these definitions whose logs exist. Nothing is forwarded or stored."""
+        for known in (self._routers, self._from, self._into, self._above, self._leading_into):
+            known.clear()
+        self._names = Names()
+        for entry in entries:
+            source, dest = self._engine.find(entry.definition.source), self._engine.find(entry.definition.dest)
+            if source is None or dest is None or (source.epoch, dest.epoch) != (entry.source_epoch, entry.dest_epoch):
+                continue
+            self._add(Router.resumed(entry.definition, source, dest))

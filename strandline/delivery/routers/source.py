@@ -54,6 +54,8 @@ class Shared:
         self.hops: dict[int, Hops] = {}
         #: Records forwarded since the start, including records that were lost before.
         self.forwarded_total = 0
+        #: Whether another server, which this one follows, forwards the records.
+        self.is_passive = engine.follower is not None
 
 
 class RouterSource(Waiter):
@@ -88,7 +90,8 @@ class RouterSource(Waiter):
         self._retry: asyncio.TimerHandle | None = None
         #: The last copies that waited for a flush.
         self._unfinished: Commit[Any] | None = None
-        shared.hub.watch(log, self)
+        if not shared.is_passive:
+            shared.hub.watch(log, self)
 
     def add(self, router: Router) -> None:
         self.routers[router.name] = router
@@ -146,7 +149,7 @@ class RouterSource(Waiter):
 
     def _goes_on(self) -> bool:
         """Run one round. Returns whether another round can follow at once."""
-        if self._retry is not None or not self.routers:
+        if self._retry is not None or not self.routers or self._shared.is_passive:
             return False
         if self.log.dropped:
             self._shared.gone(self.log)

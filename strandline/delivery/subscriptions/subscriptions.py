@@ -172,6 +172,9 @@ class Subscriptions:
 
     def remove(self, id: str) -> Commit[Any]:
         """Remove the subscription if it exists."""
+        if self._engine.follower is not None:
+            # The leader may have it, even if this server does not know it.
+            raise self._engine.follower.refusal
         subscription = self._all.get(id)
         if subscription is None:
             return Commit.of(None)

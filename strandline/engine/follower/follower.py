@@ -38,6 +38,8 @@ log = logging.getLogger(__name__)
 
 #: The longest pause after a failure of the store.
 MAX_DELAY_SECONDS = 2.0
+#: The leader stores a state now and then, so chunks that are still missing after as many states are lost.
+MAX_ATTEMPTS = 5
 #: A read waits this long for the state that replaces a segment which the replica no longer has.
 NEWER_STATE_SECONDS = 10.0
 
@@ -86,6 +88,8 @@ class Follower:
         self._adopted = threading.Condition()
         self._ending = threading.Event()
         self._thread: BackgroundThread | None = None
+        #: The thread that applies chunks now; 0: none.
+        self._looking = 0
 
     @property
     def refusal(self) -> FollowsLeader:
@@ -101,12 +105,15 @@ class Follower:
     def load(self, store: SegmentStore) -> Recovered:
         """Make the directory from the replica, and the logbooks from the directory. Raises NoLeaderYet, DamagedFile and
         OSError."""
+        attempts = 0
         while True:
             try:
                 began = self._now()
                 manifest = self._mirror.begin()
                 break
             except ChunksRemoved as error:
+                attempts += 1
+                _give_up_after(attempts, error)
                 log.info("%s; reading the next state", error)
         self._manifest = manifest
         recovered = self._load(manifest, store)
@@ -154,16 +161,23 @@ class Follower:
     def look(self) -> None:
         """Apply everything that is in the replica now. Raises OSError and DamagedFile."""
         began = self._now()
-        while True:
-            try:
-                if self._has_missed_chunks:
-                    self._reload(self._mirror.begin())
-                for chunk in self._mirror.new_chunks():
-                    self._take(chunk)
-                break
-            except ChunksRemoved as error:
-                log.info("%s; loading the last state", error)
-                self._has_missed_chunks = True
+        self._looking = threading.get_ident()
+        attempts = 0
+        try:
+            while True:
+                try:
+                    if self._has_missed_chunks:
+                        self._reload(self._mirror.begin())
+                    for chunk in self._mirror.new_chunks():
+                        self._take(chunk)
+                    break
+                except ChunksRemoved as error:
+                    self._has_missed_chunks = True
+                    attempts += 1
+                    _give_up_after(attempts, error)
+                    log.info("%s; loading the last state", error)
+        finally:
+            self._looking = 0
         self._current_at = began
 
     def _take(self, chunk: Chunk) -> None:
@@ -244,9 +258,11 @@ class Follower:
 
     def fetch(self, entry: Describes) -> bool:
         """Fetch a segment that the directory lacks. If the leader has merged it in the meantime, wait until the state
-        that names the merged segment was adopted."""
+        that names the merged segment was adopted, unless this is the thread that adopts it."""
         if self._mirror.fetch(entry):
             return True
+        if self._looking == threading.get_ident():
+            return False
         if self._thread is None:
             self.look()
             return self._mirror.fetch(entry)
@@ -270,3 +286,9 @@ class Follower:
             states=self._states,
             reloads=self._reloads,
         )
+
+
+def _give_up_after(attempts: int, error: ChunksRemoved) -> None:
+    """Raise OSError, so that the follower pauses, if the store has lost chunks. The next state makes up for them."""
+    if attempts >= MAX_ATTEMPTS:
+        raise OSError(f"{error}, and the last state needs it") from error

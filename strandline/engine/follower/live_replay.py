@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from strandline.engine.errors import DamagedFile
+from strandline.engine.follower.mirror import ChunksRemoved
 from strandline.engine.journal.append_runs import AppendRun
 from strandline.engine.journal.frame import Frame, FrameType
 from strandline.engine.journal.replay import Recovered, Replay
@@ -39,14 +41,18 @@ class LiveReplay(Replay):
         self._gone.clear()
 
     def apply(self, item: Frame | AppendRun, path: str) -> None:
-        """Apply a frame or a run of appends, and tell the listeners of the logs that it has changed."""
+        """Apply a frame or a run of appends, and tell the listeners of the logs that it has changed. Raises
+        ChunksRemoved if that needs a segment that is no longer there."""
         engine = self._engine
         if engine is None:
             self._apply(item, path)
             return
         with engine.lock:
             notes = self._notes_of(item)
-            self._apply(item, path)
+            try:
+                self._apply(item, path)
+            except DamagedFile as error:
+                raise _segment_removed(error) from error
             recovered = self._recovered
             changed, recovered.changed = recovered.changed, set()
             for book in self._gone:
@@ -74,8 +80,20 @@ class LiveReplay(Replay):
         books = [self._books[epoch] for epoch in epochs if epoch in self._books]
         return [(book, book.notes) for book in books]
 
+    def _failed(self, book: Logbook, frame: Frame, path: str, error: DamagedFile) -> None:
+        if self._engine is None:
+            super()._failed(book, frame, path, error)
+        else:
+            raise _segment_removed(error) from error
+
     def _created(self, book: Logbook) -> None:
         self._made.append(book)
 
     def _dropped(self, book: Logbook) -> None:
         self._gone.append(book)
+
+
+def _segment_removed(error: DamagedFile) -> ChunksRemoved:
+    """The leader has merged a segment since it wrote a change of its records. Without the change, the follower would
+    show what was deleted."""
+    return ChunksRemoved(f"a change needs a segment that the replica no longer has ({error})")

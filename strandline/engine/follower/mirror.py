@@ -41,7 +41,8 @@ class NoLeaderYet(EngineError):
 
 
 class ChunksRemoved(EngineError):
-    """The leader has removed chunks that were not read yet. The mirror has to be made again from the last state."""
+    """The leader has removed chunks that were not read yet, or segments that one of them needs. The mirror has to be
+    made again from the last state."""
 
 
 class Mirror:

@@ -263,8 +263,7 @@ class Replay:
         try:
             self._change(book, frame, path)
         except DamagedFile as error:
-            what = f"{frame.type.name.lower()} of {book.name!r} could not be replayed: {error}"
-            recovered.losses.append(RecoveryLoss(path, frame.offset, frame.length, what))
+            self._failed(book, frame, path, error)
         if kind is not FrameType.AMEND or frame.reserved:
             book.reserved = frame.reserved
 
@@ -350,6 +349,11 @@ class Replay:
         del self._books[book.epoch]
         self._recovered.changed.add(book)
         self._dropped(book)
+
+    def _failed(self, book: Logbook, frame: Frame, path: str, error: DamagedFile) -> None:
+        """Called when a change could not be made, because a segment cannot be read."""
+        what = f"{frame.type.name.lower()} of {book.name!r} could not be replayed: {error}"
+        self._recovered.losses.append(RecoveryLoss(path, frame.offset, frame.length, what))
 
     def _created(self, book: Logbook) -> None:
         """Called when a log was created."""

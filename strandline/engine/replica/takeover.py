@@ -84,6 +84,14 @@ def own_id(disk: Disk) -> bytes:
     return made
 
 
+def check_is_own(disk: Disk) -> None:
+    """Refuse a directory that is a copy of a replica: that of a follower, or of an unfinished takeover. It may lack
+    files, and the next start with the replica makes it again, without what was written to it."""
+    if disk.exists(TAKEN_OVER):
+        why = "it is a copy of a replica; set replica or follow to that replica, or choose another directory"
+        raise BadConfig("data_dir", disk.local_path("").rstrip("/"), why)
+
+
 def begin_term(
     disk: Disk,
     chain: Chain,
@@ -102,6 +110,8 @@ def begin_term(
     # An unfinished takeover has answered no requests, so the directory is made again.
     own = None if disk.exists(TAKEN_OVER) else read_manifest(disk)
     end = chain.find_end()
+    if end is None:
+        check_is_own(disk)
     if expected_term is not None and chain.term != expected_term:
         raise chain.superseded(expected_term)
     if own is not None and end is not None:

@@ -56,12 +56,24 @@ def consumers_of(topic: Topic) -> dict[str, ConsumerState]:
 class Consumers:
     def __init__(self, context: Context) -> None:
         self._context = context
-        #: The topics that may have consumers, so that ``lags`` need not read all topics.
-        self._topics = {book.name: None for book in context.engine.by_epoch.values() if _has_any(book.cursors)}
+        #: The topics that may have consumers, so that ``lags`` need not read all topics. Not kept up on a server that
+        #: follows another one.
+        self._topics = self._find_topics()
+
+    def _find_topics(self) -> dict[str, None]:
+        books = list(self._context.engine.by_epoch.values())
+        return {book.name: None for book in books if _has_any(book.cursors)}
+
+    def _names(self) -> list[str]:
+        """The topics that may have consumers, in order."""
+        if self._context.engine.follower is not None:
+            # The leader moves the consumers.
+            self._topics = self._find_topics()
+        return sorted(self._topics)
 
     def lags(self, prefixes: tuple[str, ...]) -> Iterator[tuple[str, str, int]]:
         """Topic, name and lag of all consumers, by topic; only for topics that the key may see."""
-        for name in sorted(self._topics):
+        for name in self._names():
             topic = self._context.topics.find(name)
             consumers = {} if topic is None else consumers_of(topic)
             if not consumers:
@@ -139,7 +151,7 @@ class Consumers:
         # A name of a consumer has no slash.
         last_topic, _, last_consumer = start_after(call).rpartition("/")
         rows: list[ConsumerRow] = []
-        for name in sorted(self._topics):
+        for name in self._names():
             if name < last_topic or not name.startswith(prefix) or not call.access.may_touch(name):
                 continue
             topic = self._context.topics.find(name)

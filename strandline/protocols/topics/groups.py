@@ -87,6 +87,9 @@ class ConsumerGroups:
         """POST /v0/topics/{topic}/groups/{group}"""
         body = decode_body(_decoder, call.body)
         check_node(self._context, body.node)
+        if (follower := self._context.engine.follower) is not None:
+            # Shares are given by the leader only. Otherwise a share could have two owners.
+            raise follower.refusal
         topic, name = self._context.topics.get(call.param("topic")), _checked_name(call.param("group"))
         commits: list[Commit[Any]] = []
         group = self._find(topic, name) or self._create(topic, name, body, commits)
@@ -217,6 +220,9 @@ class ConsumerGroups:
         return ConsumerGroup(of, self._leases, self._context.engine.now, resumed)
 
     def _remember(self, group: _Group) -> _Group:
+        if self._context.engine.follower is not None:
+            # The leader may delete the group, and create it with another number of shares.
+            return group
         for key in [key for key, other in self._groups.items() if other.log.dropped]:
             del self._groups[key]
         self._groups[group.log.epoch, group.name] = group

@@ -99,7 +99,9 @@ class PipelineSupervisor:
         chosen = settings.pipeline
         #: Declared tables follow the logs by URL.
         self._own = own if chosen.pipeline_project else None
-        self._wanted = program is not None and chosen.pipeline != "off"
+        # A follower has only a copy of the logs. Its leader processes them.
+        self._follows = engine.follower is not None
+        self._wanted = program is not None and chosen.pipeline != "off" and not self._follows
         self._must = chosen.pipeline == "on"
         self._program = program
         self._engine = engine
@@ -136,6 +138,8 @@ class PipelineSupervisor:
 
     def not_run(self) -> str:
         """Why this server does not run the pipeline; empty if it does."""
+        if self._follows:
+            return "this server follows another one, which processes the history"
         return "; ".join(self._missing or ()) if self._wanted else "`pipeline` is off"
 
     def start(self) -> None:
@@ -179,7 +183,9 @@ class PipelineSupervisor:
             self._child = None
 
     def ask(self) -> bool:
-        """Request a run now, even if little has changed. Returns False if the pipeline is off."""
+        """Request a run now, even if little has changed. Returns False if the pipeline is off. Raises FollowsLeader."""
+        if self._engine.follower is not None:
+            raise self._engine.follower.refusal
         if not self._wanted or self._closed:
             return False
         self._asked = True

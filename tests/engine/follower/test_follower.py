@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import errno
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,12 +9,12 @@ from support.engines import NOW, fill, make, texts
 from support.replicas import FaultyStore, directory, kill, served, start
 
 from strandline.engine import Append, Batch, Config, Engine, Log, ManualClock, Options
-from strandline.engine.disk import AppendFile
 from strandline.engine.errors import BadConfig, FollowsLeader, JournalFailed
 from strandline.engine.follower.follower import Follower
 from strandline.engine.follower.mirror import NoLeaderYet
 from strandline.engine.journal.file import journal_indexes
 from strandline.engine.replica import shipper
+from strandline.engine.replica.chunk import chunk_name
 from strandline.engine.testing.fault_disk import FaultDisk
 
 
@@ -327,6 +326,18 @@ def test_a_follower_does_not_use_the_directory_of_another_server(pair: Pair) -> 
         Engine.follow(FaultDisk(_data_directory(pair.path)), Options(), background=False, replica=pair.store)
 
 
+@pytest.mark.parametrize("replica", [None, FaultyStore()])
+def test_a_server_that_does_not_follow_refuses_the_directory_of_a_follower(
+    pair: Pair, replica: FaultyStore | None
+) -> None:
+    """The next follower would make the directory again, without what was written to it."""
+    pair.engine.close()
+    with pytest.raises(BadConfig, match="copy of a replica"):
+        Engine.open(FaultDisk(pair.path / "follower"), Options(), background=False, replica=replica)
+    pair.engine = pair.follow()
+    pair.check()
+
+
 def _data_directory(path: Path) -> Path:
     (path / "data").mkdir()
     Engine.open(FaultDisk(path / "data"), background=False).close()
@@ -372,18 +383,53 @@ def test_a_chunk_that_could_not_be_processed_is_processed_later(pair: Pair, monk
     pair.check()
 
 
-def test_a_full_disk_stops_a_follower_until_there_is_space(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
-    log = pair.leader.log("a")
-    fill(log, "4", "5")
+def test_a_chunk_that_could_not_be_written_is_read_again(pair: Pair) -> None:
+    """The disk of the follower is full for a while."""
+    change_in_every_way(pair.leader.log("a"))
     pair.ship()
     disk = pair.engine.disk
-    with monkeypatch.context() as patch:
-        patch.setattr(disk, "append_file", _no_space)
-        with pytest.raises(OSError, match="No space"):
-            pair.follower.look()
-    pair.follower.look()
+    assert isinstance(disk, FaultDisk)
+    disk.fail_at(disk.calls_of("write") + 1, errno.ENOSPC, kind="write", short=True)
+    with pytest.raises(OSError, match="No space"):
+        pair.follower.look()
+    disk.heal()
+    pair.look()
+    assert pair.follower.stats().reloads == 0
     pair.check()
 
 
-def _no_space(path: str) -> AppendFile:
-    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+def test_a_change_of_records_whose_segment_was_merged_away_is_not_left_out(pair: Pair) -> None:
+    """The follower is paused for a round, after which the replica has neither the segments that it knows nor those
+    chunks that precede the round. The chunk with the change is still there."""
+    log = pair.leader.log("a")
+    for _ in range(4):
+        fill(log, "x", "y", key="k")
+        pair.look()
+        pair.seal()
+        pair.look()
+    before = pair.leader.store.ids()
+    pair.leader.maintain()
+    assert pair.leader.store.ids() != before
+    pair.ship()
+    pair.follower.look()
+    log.delete(key="k").wait()
+    pair.ship()
+    for _ in range(2):
+        pair.make_state_ready()
+        pair.ship()
+    pair.follower.look()
+    assert pair.follower.stats().reloads == 1
+    pair.check()
+
+
+def test_a_chunk_that_the_store_has_lost_is_an_error_until_the_next_state(pair: Pair) -> None:
+    for text in ("x", "y", "z"):
+        fill(pair.leader.log("a"), text)
+        pair.ship()
+    pair.store.delete(chunk_name(pair.follower.stats().chunk + 2))
+    with pytest.raises(OSError, match="the last state needs it"):
+        pair.follower.look()
+    assert texts(pair.engine.log("a")) == ["1", "2", "3", "x"]
+    pair.seal()
+    pair.look()
+    pair.check()

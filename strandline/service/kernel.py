@@ -180,6 +180,8 @@ class Kernel:
         follower = self.engine.follower
         if waiter.is_there():
             return
+        if follower is None and not waiter.exists:
+            return  # the protocol says that there is no such log
         if follower is None:
             raise invalid(f"{name!r} ends at sequence number {waiter.head}; min_seq is {seq}")
         if not await waiter.wait(REACH_SECONDS):
@@ -210,6 +212,10 @@ class _Reach(Waiter):
         self._seq = seq
         self._log = catalog.find(name)
         self._reached: asyncio.Future[None] = hub.loop.create_future()
+
+    @property
+    def exists(self) -> bool:
+        return self._log is not None
 
     @property
     def head(self) -> int:

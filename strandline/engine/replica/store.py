@@ -125,6 +125,7 @@ class ObjectStoreReplica:
             with self._errors(name):
                 return b"".join(self._parts(name))
         except FileNotFoundError:
+            self._check_in_place(name)
             return None
 
     def fetch(self, name: str, target: Path) -> bool:
@@ -159,9 +160,15 @@ class ObjectStoreReplica:
         for start in range(PART_BYTES, size, PART_BYTES):
             yield obstore.get_range(self._store, name, start=start, end=min(start + PART_BYTES, size)).to_bytes()
 
+    def _check_in_place(self, name: str) -> None:
+        """Raise if the directory was removed: an empty one in its place would be another replica."""
+        if self._directory is not None and not self._directory.is_dir():
+            raise StoreFailed(f"{self._url}/{name}", "the directory of the replica was removed")
+
     def _make_folder(self, name: str) -> None:
         """The library creates a folder when it is first needed, but does not flush that."""
         if self._directory is not None:
+            self._check_in_place(name)
             create_directory((self._directory / name).parent)
 
     def _make_durable(self, name: str) -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import shutil
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from random import Random
@@ -145,3 +146,18 @@ def test_a_directory_that_is_only_looked_at_stays_as_it_is(tmp_path: Path) -> No
     assert list(tmp_path.iterdir()) == []
     assert store.create("chunks/1", b"1")
     assert [path.name for path in tmp_path.iterdir()] == ["chunks"]
+
+
+def test_a_directory_that_was_removed_is_not_an_empty_store(tmp_path: Path) -> None:
+    store = ObjectStoreReplica(str(tmp_path / "replica"))
+    store.put("chunks/1", b"x")
+    shutil.rmtree(tmp_path / "replica")
+    for request in (
+        lambda: store.read("chunks/1"),
+        lambda: store.read("chunks/2"),
+        lambda: store.create("chunks/2", b"y"),
+        lambda: store.put("leader", b"z"),
+    ):
+        with pytest.raises(OSError, match="was removed"):
+            request()
+    assert not (tmp_path / "replica").exists()

@@ -317,7 +317,7 @@ def test_a_damaged_chunk_is_reported(tmp_path: Path) -> None:
     store = FaultyStore()
     kill(shipped(led(tmp_path, store)))
     name = store.names("chunks")[-1]
-    store.objects[name] = store.objects[name][:-1] + b"\xff"
+    store.objects[name] = store.objects[name][:-1] + bytes([store.objects[name][-1] ^ 0xFF])
     with pytest.raises(DamagedFile, match="its checksum does not match"):
         start(directory(tmp_path, "two"), store)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 import os
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Annotated, Any, TypeVar
 
 import msgspec
@@ -312,32 +312,22 @@ class Engine:
         numbers from 0.0 to 1.0 while the journal is replayed, and with 0.0 while it is fetched from a replica.
         """
         options = options or Options()
-        is_path = isinstance(path, (str, os.PathLike))
-        disk: Disk = LocalDisk(path) if isinstance(path, (str, os.PathLike)) else path
-        worker = (
-            SealingWorker(disk.root, disk.spare) if isinstance(disk, LocalDisk) and is_path and background else None
-        )
-        with room_to_start(disk.local_path("")):
-            if is_path:
-                disk.make_directory("")
-            disk.lock()
-            try:
-                if cold is None and options.cold_url:
-                    cold = ObjectStoreCold(options.cold_url, **options.cold_options)
-                if replica is None and options.replica:
-                    replica = ObjectStoreReplica(options.replica, **options.replica_options)
-                copy = None
-                if replica is None:
-                    check_is_own(disk)
-                else:
-                    copy = Replica(disk, replica, options.for_replica())
-                    copy.begin_term(lambda: None if progress is None else progress(0.0))
-                engine = cls(disk, options, clock or SteadyClock(), cold, worker, progress, replica=copy)
-            except BaseException:
-                if worker is not None:
-                    worker.close()
-                disk.unlock()
-                raise
+        with ExitStack() as undoing, _locked(path, undoing) as disk:
+            worker = None
+            if isinstance(disk, LocalDisk) and disk is not path and background:
+                worker = SealingWorker(disk.root, disk.spare)
+                undoing.callback(worker.close)
+            cold = cold or _cold_tier(options)
+            if replica is None and options.replica:
+                replica = ObjectStoreReplica(options.replica, **options.replica_options)
+            copy = None
+            if replica is None:
+                check_is_own(disk)
+            else:
+                copy = Replica(disk, replica, options.for_replica())
+                copy.begin_term(lambda: None if progress is None else progress(0.0))
+            engine = cls(disk, options, clock or SteadyClock(), cold, worker, progress, replica=copy)
+            undoing.pop_all()
         if background:
             engine._start_threads()
         return engine
@@ -360,23 +350,13 @@ class Engine:
         if no server has used the replica.
         """
         options = options or Options()
-        is_path = isinstance(path, (str, os.PathLike))
-        disk: Disk = LocalDisk(path) if isinstance(path, (str, os.PathLike)) else path
-        with room_to_start(disk.local_path("")):
-            if is_path:
-                disk.make_directory("")
-            disk.lock()
-            try:
-                if cold is None and options.cold_url:
-                    cold = ObjectStoreCold(options.cold_url, **options.cold_options)
-                store = replica or ObjectStoreReplica(options.follow, **options.replica_options)
-                mirror = Mirror(disk, store) if background else Mirror(disk, store, looks_per_list=1)
-                follower = Follower(disk, mirror, options.follow_interval_ms)
-                engine = cls(disk, options, clock or SteadyClock(), cold, None, follower=follower)
-                follower.look()
-            except BaseException:
-                disk.unlock()
-                raise
+        with ExitStack() as undoing, _locked(path, undoing) as disk:
+            store = replica or ObjectStoreReplica(options.follow, **options.replica_options)
+            mirror = Mirror(disk, store) if background else Mirror(disk, store, looks_per_list=1)
+            follower = Follower(disk, mirror, options.follow_interval_ms)
+            engine = cls(disk, options, clock or SteadyClock(), cold or _cold_tier(options), None, follower=follower)
+            follower.look()
+            undoing.pop_all()
         if background:
             follower.start(engine.health)
         return engine
@@ -845,6 +825,23 @@ class Engine:
     def _compact_if_wanted(self) -> None:
         if self.compacted:
             self.compacting.run()
+
+
+@contextmanager
+def _locked(path: str | os.PathLike[str] | Disk, undoing: ExitStack) -> Iterator[Disk]:
+    """A directory that this process locks, until ``undoing`` ends."""
+    is_path = isinstance(path, (str, os.PathLike))
+    disk: Disk = LocalDisk(path) if isinstance(path, (str, os.PathLike)) else path
+    with room_to_start(disk.local_path("")):
+        if is_path:
+            disk.make_directory("")
+        disk.lock()
+        undoing.callback(disk.unlock)
+        yield disk
+
+
+def _cold_tier(options: Options) -> ColdStore | None:
+    return ObjectStoreCold(options.cold_url, **options.cold_options) if options.cold_url else None
 
 
 def _call_all(listeners: Iterable[Callable[[T], None]], about: T) -> None:

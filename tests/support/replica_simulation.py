@@ -39,6 +39,8 @@ STEPS = 90
 #: The others run this many steps while a machine waits for the store, and this deep.
 INTERRUPTION_STEPS = 6
 MAX_DEPTH = 3
+#: Interruptions cause requests, which are interrupted in turn: without a limit, a few worlds would never end.
+MAX_STEPS = 600
 
 #: The names of the logs, and their durabilities at first.
 LOGS = {
@@ -577,6 +579,7 @@ class World:
         #: How long a claim of a backup counts.
         self.stale_seconds = self.random.choice([0.0, STALE_SECONDS, STALE_SECONDS])
         self._depth = 0
+        self._steps = 0
         self._interruptions = self.random.choice([0.0, 0.05, 0.15])
         self._crashes = self.random.choice([0.0, 0.01, 0.04])
         self._count = 0
@@ -653,6 +656,7 @@ class World:
     def step(self) -> None:
         """One machine does something, or a request arrives that was delayed."""
         random = self.random
+        self._steps += 1
         if random.random() < 0.1:
             self.bucket.arrive()
         if random.random() < 0.1 and not self.follower.is_busy:
@@ -683,7 +687,7 @@ class World:
         random = self.random
         if random.random() < self._crashes:
             raise Crashed
-        if self._depth < MAX_DEPTH and random.random() < self._interruptions:
+        if self._depth < MAX_DEPTH and self._steps < MAX_STEPS and random.random() < self._interruptions:
             self._depth += 1
             try:
                 for _ in range(random.randint(1, INTERRUPTION_STEPS)):

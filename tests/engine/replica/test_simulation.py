@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from support.replica_simulation import simulate
 
-WORLDS = 10_000 if os.environ.get("STRANDLINE_LONG") else 96
-PARTS = 6
+WORLDS = 10_000 if os.environ.get("STRANDLINE_LONG") else 240
+PARTS = 12
 
 
 @pytest.mark.parametrize("part", range(PARTS))

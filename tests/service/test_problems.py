@@ -29,6 +29,7 @@ from strandline.engine.errors import (
     DiskFull,
     EngineClosed,
     EngineError,
+    FollowsLeader,
     JournalFailed,
     LogFull,
     NoReplica,
@@ -78,6 +79,7 @@ ERRORS: dict[type[Exception], Exception] = {
     DiskFull: DiskFull("data", 100),
     DamagedFile: DamagedFile("segments/00000001.arrow", "a checksum differs"),
     JournalFailed: JournalFailed("journal", OSError(5, "Input/output error")),
+    FollowsLeader: FollowsLeader(lambda: "leader:4000"),
     ReplicaBehind: ReplicaBehind(5_000),
     ReplicaAway: ReplicaAway("copied"),
     NoReplica: NoReplica("copied"),
@@ -195,7 +197,11 @@ def test_there_is_one_of_every_exception_in_the_registry() -> None:
 
 
 def test_every_error_of_the_engine_is_in_the_registry_or_known_not_to_be() -> None:
-    found = {name for name, value in vars(engine_errors).items() if isinstance(value, type)}
+    found = {
+        name
+        for name, value in vars(engine_errors).items()
+        if isinstance(value, type) and issubclass(value, EngineError)
+    }
     shared = {kind.__name__ for kind in ERRORS if issubclass(kind, EngineError)}
     assert found - {"EngineError"} == shared | NOT_SHARED
 
@@ -227,7 +233,7 @@ def test_an_exception_is_answered_as_the_registry_says(
         expected[member] = getattr(error, fact, rule.problem.retry_after_ms)
     if name == "collections":
         # The body has a text. Only some errors have a code in its place, and then they have details.
-        coded = problem.code in ("read_only", "damaged_data", "replica_behind", "replica_away", "no_replica")
+        coded = problem.code in ("standby", "read_only", "damaged_data", "replica_behind", "replica_away", "no_replica")
         assert code == problem.code if coded else code == message
         assert detail == (expected if coded else {})
     else:

@@ -248,7 +248,7 @@ class Overview:
         """Take a sample and send it to all live streams."""
         context = self._context
         if not self._restored:
-            self._history = await context.workers.normal.run(self._earlier)
+            self._history = await context.workers.urgent.run(self._earlier)
             self._logged = max(context.hub.now() - 1, self._history.last)
             self._restored = True
         await self._measure_disk()
@@ -273,7 +273,7 @@ class Overview:
         if around.data_directory is None or began < self._disk_due:
             return
         try:
-            self._disk = await context.workers.normal.run(measure_disk, around.data_directory, around.lake_directory)
+            self._disk = await context.workers.urgent.run(measure_disk, around.data_directory, around.lake_directory)
         except OSError:
             self._disk = None
         self._disk_shown = None if self._disk is None else disk_answer(self._disk, self._history.week())

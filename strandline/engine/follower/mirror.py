@@ -103,6 +103,8 @@ class Mirror:
                     self.write(content_of(chunk, JournalPart), manifest.boundary)
                 if chunk.number == found.number:
                     break
+            else:
+                raise ChunksRemoved(f"chunk {self.number + 1} of {self.describe()} was removed before it was read")
             self.number = found.number
         return manifest
 

@@ -11,10 +11,11 @@ from support.replicas import FaultyStore, directory, kill, served, start
 from strandline.engine import Append, Batch, Config, Engine, Log, ManualClock, Options
 from strandline.engine.errors import BadConfig, FollowsLeader, JournalFailed
 from strandline.engine.follower.follower import Follower
-from strandline.engine.follower.mirror import NoLeaderYet
+from strandline.engine.follower.mirror import ChunksRemoved, Mirror, NoLeaderYet
 from strandline.engine.journal.file import journal_indexes
 from strandline.engine.replica import shipper
-from strandline.engine.replica.chunk import chunk_name
+from strandline.engine.replica.chain import Chain
+from strandline.engine.replica.chunk import State, chunk_name, content_of
 from strandline.engine.testing.fault_disk import FaultDisk
 
 
@@ -433,3 +434,21 @@ def test_a_chunk_that_the_store_has_lost_is_an_error_until_the_next_state(pair: 
     pair.seal()
     pair.look()
     pair.check()
+
+
+def test_a_directory_is_not_made_without_a_chunk_that_its_state_needs(pair: Pair) -> None:
+    """Also if the chunks are not listed at once, as in a server."""
+    pair.leader.seal()
+    fill(pair.leader.log("a"), "after the boundary")
+    pair.ship()
+    pair.make_state_ready()
+    pair.ship()
+    chain = Chain(pair.store)
+    chain.find_end()
+    last = chain.read(chain.state)
+    assert last is not None
+    first = content_of(last, State).first_chunk
+    assert first < last.number
+    pair.store.delete(chunk_name(first))
+    with pytest.raises(ChunksRemoved):
+        Mirror(directory(pair.path, "other"), pair.store).begin()
